@@ -1,5 +1,6 @@
 //! `calipam serve` follows the cluster: checks changes at once, notifies pages, and answers questions from memory.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -189,8 +190,46 @@ fn an_open_page_shows_what_has_changed() {
     page.evaluate("document.activeElement.blur()").unwrap();
     wait_for_title(&mut page, "calipam: no findings");
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
-    let shown =
-        calipam(&["show", "--node", "node-1", "-o", "wide", "--etcd-endpoints", &cluster.etcd.endpoint()]);
-    page.open_url(&format!("http://{}/ask?q=node-1", server.address)).unwrap();
-    wait_for(&mut page, "document.body.innerText.trim()", shown.stdout.trim());
+    // An answer is a page of the same kind, from which a link leads back.
+    page.evaluate("document.querySelector('.ask input').value = 'node-1'").unwrap();
+    page.click("document.querySelector('.ask button')").unwrap();
+    wait_for_title(&mut page, "calipam: node-1");
+    let shown = ["show", "--node", "node-1", "-o", "wide", "--no-headers", "--etcd-endpoints"];
+    let shown = calipam(&[&shown[..], &[&cluster.etcd.endpoint()]].concat()).stdout;
+    let rows = page.evaluate("document.querySelector('tbody').innerText").unwrap();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(rows.as_str().unwrap()), words(&shown));
+    page.resize(400, 900).unwrap();
+    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
+    page.open_url(&format!("http://{}/ask?q=nobody", server.address)).unwrap();
+    wait_for(
+        &mut page,
+        "document.querySelector('main')?.innerText",
+        "the cluster has no such pod, node or handle",
+    );
+    page.click("document.querySelector('nav a')").unwrap();
+    wait_for_title(&mut page, "calipam: no findings");
+}
+
+/// An outage is an alert, like a failed check; only a failed check makes the page another one.
+#[test]
+fn a_page_with_an_outage_is_not_loaded_again() {
+    if left_out(&[Tool::Chromium]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("cluster.jsonl");
+    let cluster = String::from_utf8(Cluster::plain(ClusterSpec::new(31), 2, 4).export()).unwrap();
+    let disabled = cluster.replace("\"spec\":{\"cidr\"", "\"spec\":{\"disabled\":true,\"cidr\"");
+    fs::write(&export, disabled).unwrap();
+    let server = Server::start(&["--settle", "0", "-d", export.to_str().unwrap()]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    let url = format!("http://{}/", server.address);
+    page.open_url(&url).unwrap();
+    let alert = page.evaluate("document.querySelector('main [role=alert]').innerText").unwrap();
+    assert!(alert.as_str().unwrap().contains("no pool is enabled"), "{alert}");
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(page.requests().unwrap(), [url.clone(), url + "events"]);
 }

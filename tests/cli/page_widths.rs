@@ -24,15 +24,19 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
         let file = page_of(&folder, export.to_str().unwrap());
         let mut browser = Browser::start().unwrap();
         let mut page = browser.page().unwrap();
-        for (width, scheme) in
-            [(1280, "light"), (1280, "dark"), (700, "light"), (400, "light"), (400, "dark")]
-        {
-            let place = format!("{name}, {width} px, {scheme}");
+        for (width, scheme, medium) in [
+            (1280, "light", "screen"),
+            (1280, "dark", "screen"),
+            (700, "light", "screen"),
+            (400, "light", "screen"),
+            (400, "dark", "screen"),
+            (718, "light", "print"),
+        ] {
+            let place = format!("{name}, {width} px, {scheme}, {medium}");
             page.resize(width, 900).unwrap();
-            page.appearance(scheme, "screen").unwrap();
+            page.appearance(scheme, medium).unwrap();
             page.open(&file).unwrap();
-            page.evaluate("document.querySelectorAll('#maps details').forEach(one => { one.open = true; })")
-                .unwrap();
+            page.evaluate(OPEN).unwrap();
             let is_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
             assert_eq!(page.evaluate(is_wide).unwrap(), 0, "{place}");
             assert_eq!(
@@ -48,14 +52,14 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             // Text and background differ, and the findings need no horizontal scrolling.
             let colors = "(() => { const { color, backgroundColor } = getComputedStyle(document.body); return color !== backgroundColor; })()";
             assert_eq!(page.evaluate(colors).unwrap(), true, "{place}");
-            let hidden = "[...document.querySelectorAll('#findings .scroll, #pools .scroll')].map(one => one.scrollWidth - one.clientWidth)";
+            let hidden = "[...document.querySelectorAll('#kinds .scroll, #findings .scroll, #pools .scroll')].map(one => one.scrollWidth - one.clientWidth)";
             let hidden: Vec<i64> = serde_json::from_value(page.evaluate(hidden).unwrap()).unwrap();
             assert!(
                 hidden.iter().all(|pixels| *pixels <= 0) || width == 700 || name == "long",
                 "{place}: {hidden:?}"
             );
-            let cards =
-                "getComputedStyle(document.querySelector('#findings-table tbody tr')).display === 'block'";
+            let cards = "['kinds', 'findings'].every(one => \
+                getComputedStyle(document.querySelector(`#${one}-table tbody tr`)).display === 'block')";
             assert_eq!(page.evaluate(cards).unwrap(), width <= 700, "{place}");
             assert_eq!(page.complaints().unwrap(), [] as [String; 0], "{place}");
         }
@@ -75,6 +79,9 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
         assert_eq!(lengths.iter().any(|length| *length > 200), name == "long", "{lengths:?}");
     }
 }
+
+/// Opens all tables of blocks, and the evidence of some findings.
+const OPEN: &str = "document.querySelectorAll('#maps details, #findings tr:nth-child(5n) details').forEach(one => { one.open = true; })";
 
 /// The visible texts, each with its element and the boxes of its lines.
 const TEXTS: &str = "const texts = []; \

@@ -10,7 +10,7 @@ use calipam_testkit::servers::{Tool, left_out};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::program::{EXAMPLE, calipam, on_example};
+use super::program::{EXAMPLE, assert_expected, calipam, on_example};
 
 /// Writes the page of a cluster to a file.
 pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
@@ -31,7 +31,7 @@ fn assert_quiet(page: &mut Page<'_>, file: &Path) {
 /// Returns the visible texts of a column of the findings.
 fn shown(page: &mut Page<'_>, column: usize) -> Vec<String> {
     let visible = format!(
-        "[...document.querySelectorAll('#findings-table tbody tr')].filter(row => row.offsetParent) \
+        "[...document.querySelectorAll('#findings-table > tbody > tr')].filter(row => row.offsetParent) \
          .map(row => row.cells[{column}].textContent)"
     );
     serde_json::from_value(page.evaluate(&visible).unwrap()).unwrap()
@@ -73,7 +73,7 @@ fn findings_are_filtered_sorted_and_explained() {
     let of = |field: &str, value: &str| findings.iter().filter(|f| f[field] == value).count();
     assert_eq!(shown(&mut page, 0), vec!["warning"; of("severity", "warning")]);
     page.evaluate(&choose("severity", "")).unwrap();
-    page.evaluate(&choose("code", "leaked-address")).unwrap();
+    page.evaluate(&choose("filter", "leaked-address")).unwrap();
     assert_eq!(shown(&mut page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
 
     // By subject, with addresses in numerical order, then reversed; severities begin with the highest.
@@ -85,7 +85,7 @@ fn findings_are_filtered_sorted_and_explained() {
     page.click(&head(2)).unwrap();
     let descending: Vec<String> = ascending.iter().rev().cloned().collect();
     assert_eq!(shown(&mut page, 2), descending);
-    page.evaluate(&choose("code", "")).unwrap();
+    page.evaluate(&choose("filter", "")).unwrap();
     page.click(&head(0)).unwrap();
     let severities = shown(&mut page, 0);
     assert!(
@@ -99,16 +99,54 @@ fn findings_are_filtered_sorted_and_explained() {
     // Evidence and repair unfold, and a code links to its meaning.
     let evidence = "[...document.querySelectorAll('#findings-table details')].find(one => \
         one.closest('tr').cells[1].textContent === 'leaked-address')";
-    let is_seen = format!("{evidence}.querySelector('pre').checkVisibility()");
+    let is_seen = format!("{evidence}.querySelector('.facts').checkVisibility()");
     assert_eq!(page.evaluate(&is_seen).unwrap(), false);
     page.click(&format!("{evidence}.querySelector('summary')")).unwrap();
     assert_eq!(page.evaluate(&is_seen).unwrap(), true);
+    let names =
+        page.evaluate(&format!("[...{evidence}.querySelectorAll('.facts th')].map(one => one.textContent)"));
+    let names: Vec<String> = serde_json::from_value(names.unwrap()).unwrap();
+    assert!(
+        names.starts_with(&["owners".into(), "pool".into(), "reasons".into(), "records".into()]),
+        "{names:?}"
+    );
     let repair = page.evaluate(&format!("{evidence}.querySelector('code').textContent")).unwrap();
     assert!(findings.iter().any(|finding| finding["repair"] == repair), "{repair}");
     page.click("document.querySelector('a[href=\"#code-leaked-address\"]')").unwrap();
     page.evaluate("new Promise(done => setTimeout(done, 50))").unwrap();
     assert_eq!(page.evaluate("document.getElementById('code-leaked-address').open").unwrap(), true);
     assert_quiet(&mut page, &file);
+}
+
+/// The sentence, the five numbers and what to do, as a person reads them, without empty lines.
+fn beginning(page: &mut Page<'_>) -> String {
+    let text = "['header', '#kinds'].map(one => document.querySelector(one).innerText).join('\\n').replaceAll(/\\s*\\n+/g, '\\n')";
+    page.evaluate(text).unwrap().as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_page_begins_with_what_to_do_about_each_kind() {
+    if left_out(&[Tool::Chromium]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&page_of(&folder, EXAMPLE)).unwrap();
+    assert_expected("page-example", &beginning(&mut page));
+
+    // The number of a kind shows its findings.
+    let count = "[...document.querySelectorAll('#kinds-table a')].find(one => one.dataset.filter === 'leaked-address')";
+    let number = page.evaluate(&format!("Number({count}.textContent)")).unwrap();
+    page.click(count).unwrap();
+    let codes = shown(&mut page, 1);
+    assert_eq!(codes, vec!["leaked-address"; usize::try_from(number.as_u64().unwrap()).unwrap()]);
+
+    let export = folder.path().join("healthy.jsonl");
+    Cluster::plain(ClusterSpec::new(3), 3, 4).write_export(&export).unwrap();
+    page.open(&page_of(&folder, export.to_str().unwrap())).unwrap();
+    let text = beginning(&mut page).replace(&folder.path().display().to_string(), "FOLDER");
+    assert_expected("page-healthy", &text);
 }
 
 #[test]
@@ -201,7 +239,7 @@ fn without_its_script_the_page_is_tables() {
     page.open(&file).unwrap();
     assert_eq!(page.evaluate("document.documentElement.className").unwrap(), "");
     assert_eq!(shown(&mut page, 0).len(), report["findings"].as_array().unwrap().len());
-    let visible = "[...document.querySelectorAll('.script, canvas, #findings-more')].filter(e => e.offsetParent).length";
+    let visible = "[...document.querySelectorAll('.script, canvas')].filter(e => e.offsetParent).length";
     assert_eq!(page.evaluate(visible).unwrap(), 0, "what only the script can fill is not shown");
 
     let table = "document.querySelector('#map-0 details')";
@@ -209,7 +247,10 @@ fn without_its_script_the_page_is_tables() {
     let rows = page.evaluate(&format!("{table}.querySelector('table').innerText")).unwrap();
     assert!(rows.as_str().unwrap().contains("10.244.10.0/26\thost:node-10\t"), "{rows}");
     let pools = page.evaluate("document.querySelector('#pools table').innerText").unwrap();
-    assert!(pools.as_str().unwrap().contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536"), "{pools}");
+    assert!(
+        pools.as_str().unwrap().contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t102\t0\t"),
+        "{pools}"
+    );
     assert_quiet(&mut page, &file);
 }
 
@@ -286,12 +327,12 @@ fn a_thousand_findings_are_shown_by_and_by() {
     let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
-    let all = page.evaluate("document.querySelectorAll('#findings-table tbody tr').length").unwrap();
+    let all = page.evaluate("document.querySelectorAll('#findings-table > tbody > tr').length").unwrap();
     assert!(all.as_u64().unwrap() > 900, "{all}");
     assert_eq!(shown(&mut page, 0).len(), 100);
     page.click("document.getElementById('findings-all')").unwrap();
     assert_eq!(shown(&mut page, 0).len() as u64, all.as_u64().unwrap());
-    assert_eq!(page.evaluate("document.getElementById('findings-more').offsetParent").unwrap(), Value::Null);
+    assert_eq!(page.evaluate("document.getElementById('findings-all').offsetParent").unwrap(), Value::Null);
 
     // A healthy cluster of the same size has a page as well.
     fs::write(&export, healthy).unwrap();

@@ -130,8 +130,7 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
 fn the_page_holds_every_finding_pool_and_block_and_loads_nothing() {
     let page = on_example(&["check", "-o", "html"]).stdout;
     let json = on_example(&["check", "-o", "json"]).json();
-    let rows =
-        between(&page, "<table id=\"findings-table\">", "</table>").matches("<a href=\"#code-").count();
+    let rows = between(&page, "<section id=\"findings\">", "</section>").matches("<a href=\"#code-").count();
     assert_eq!(rows, json["findings"].as_array().unwrap().len());
     for finding in json["findings"].as_array().unwrap() {
         assert!(page.contains(&format!("<a href=\"#code-{}\">", finding["code"].as_str().unwrap())));

@@ -44,7 +44,7 @@ fn without_age(table: &str) -> String {
 /// Returns the script that counts the visible rows of a table.
 fn shown(table: &str) -> String {
     format!(
-        "[...document.querySelectorAll('table[data-filtered={table}] tbody tr')].filter((row) => !row.hidden).length"
+        "[...document.querySelectorAll('table[data-filtered={table}] > tbody > tr')].filter((row) => row.offsetParent).length"
     )
 }
 
@@ -74,7 +74,7 @@ fn a_thousand_clusters_are_one_page() {
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     let of_table = |table: &str, what: &str| {
-        format!("document.querySelectorAll('table[data-filtered={table}] tbody tr').{what}")
+        format!("document.querySelectorAll('table[data-filtered={table}] > tbody > tr').{what}")
     };
     assert_eq!(page.evaluate(&of_table("clusters", "length")).unwrap(), 1000);
     assert_eq!(page.evaluate(&of_table("findings", "length")).unwrap(), 14 + 4 * 996);
@@ -118,5 +118,11 @@ fn the_page_filters_in_a_browser() {
     filter(&mut page, "over-nodes");
     assert_eq!(page.evaluate(&shown("findings")).unwrap(), 2);
     assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
+    let kinds =
+        "[...document.querySelectorAll('#kinds-table tbody tr')].map(row => row.innerText.split('\\t')[2])";
+    let kinds: Vec<String> = serde_json::from_value(page.evaluate(kinds).unwrap()).unwrap();
+    assert!(kinds.contains(&"6 in 2 clusters".to_owned()), "{kinds:?}");
+    page.resize(400, 900).unwrap();
+    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
     assert!(page.complaints().unwrap().is_empty());
 }

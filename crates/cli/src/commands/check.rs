@@ -1,7 +1,6 @@
 //! `check`.
 
 use std::io::{self, Write};
-use std::mem::discriminant;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -285,48 +284,19 @@ fn explain_refusal(report: &Report) -> Option<String> {
     Some(format!("see why {node} gets no address: {explain}"))
 }
 
-/// The maximum number of blocks in a hint.
-const BLOCKS: usize = 6;
-
-/// Returns one remedy of each kind for the findings within the filter, the most severe findings first. One rebuild
-/// covers several blocks, and one release covers several nodes. Of the other kinds, only the first remedy is returned.
+/// Returns the merged remedies for the findings within the filter, the most severe first.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
     // A hint to rebuild repeats only `--pool`. If the call has a node or namespace, the hint names the blocks instead.
     let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
-    let is_named = |node: &String| filter.scope.has_node(node);
-    let mut shown: Vec<Remedy> = Vec::new();
-    for mut remedy in report.findings.iter().filter_map(Finding::remedy) {
-        match &mut remedy {
-            Remedy::ReleaseNodes(nodes) => nodes.retain(is_named),
-            Remedy::Rebuild(blocks) if blocks.is_empty() && by_block => continue,
-            _ => {}
+    let within = |mut remedy: Remedy| match &mut remedy {
+        Remedy::ReleaseNodes(nodes) => {
+            nodes.retain(|node| filter.scope.has_node(node));
+            (!nodes.is_empty()).then_some(remedy)
         }
-        if matches!(&remedy, Remedy::ReleaseNodes(nodes) if nodes.is_empty()) {
-            continue;
-        }
-        match shown.iter_mut().find(|other| discriminant(*other) == discriminant(&remedy)) {
-            Some(Remedy::Rebuild(blocks)) => match &mut remedy {
-                Remedy::Rebuild(more) if by_block || blocks == more => blocks.append(more),
-                _ => blocks.clear(),
-            },
-            Some(Remedy::ReleaseNodes(nodes)) => {
-                if let Remedy::ReleaseNodes(more) = remedy {
-                    nodes.extend(more);
-                }
-            }
-            Some(_) => {}
-            None => shown.push(remedy),
-        }
-    }
-    let rebuilds = shown.iter_mut().filter_map(|remedy| match remedy {
-        Remedy::Rebuild(blocks) if blocks.len() > 1 => Some(blocks),
-        _ => None,
-    });
-    for blocks in rebuilds {
-        let named = if by_block { BLOCKS } else { 0 };
-        *blocks = std::mem::take(blocks).into_iter().take(named).collect();
-    }
-    shown
+        Remedy::Rebuild(blocks) if blocks.is_empty() && by_block => None,
+        _ => Some(remedy),
+    };
+    hints::remedy::merged(report.findings.iter().filter_map(Finding::remedy).filter_map(within), by_block)
 }
 
 #[cfg(test)]

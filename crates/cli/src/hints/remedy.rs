@@ -1,13 +1,50 @@
 //! The commands that repair findings. `check/src/remedy.rs` chooses the remedy of a finding.
 
+use std::mem::discriminant;
+
 use calipam_check::Remedy;
 
 use super::Reader;
 use crate::render::text::{joined, shell_word};
 
+/// The maximum number of blocks in a command.
+const BLOCKS: usize = 6;
+
 /// Formats the purpose of a remedy and its command line.
 pub(crate) fn hint(remedy: &Remedy) -> String {
-    let purpose = match remedy {
+    format!("{}: {}", purpose(remedy), line(remedy, Reader::Operator))
+}
+
+/// Merges remedies into one of each kind, in their order: one rebuild covers several blocks, and one release several
+/// nodes. Other kinds keep only the first remedy. A rebuild of several blocks names some of them if `by_block`, or else
+/// none: it covers everything.
+pub(crate) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
+    let mut shown: Vec<Remedy> = Vec::new();
+    for remedy in remedies {
+        match (shown.iter_mut().find(|other| discriminant(*other) == discriminant(&remedy)), remedy) {
+            (Some(Remedy::Rebuild(blocks)), Remedy::Rebuild(more)) if by_block || *blocks == more => {
+                blocks.extend(more);
+            }
+            (Some(Remedy::Rebuild(blocks)), _) => blocks.clear(),
+            (Some(Remedy::ReleaseNodes(nodes)), Remedy::ReleaseNodes(more)) => nodes.extend(more),
+            (Some(_), _) => {}
+            (None, remedy) => shown.push(remedy),
+        }
+    }
+    let named = if by_block { BLOCKS } else { 0 };
+    for remedy in &mut shown {
+        if let Remedy::Rebuild(blocks) = remedy
+            && blocks.len() > 1
+        {
+            *blocks = std::mem::take(blocks).into_iter().take(named).collect();
+        }
+    }
+    shown
+}
+
+/// The purpose of a remedy.
+pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
+    match remedy {
         Remedy::ReleaseLeaked => "release leaked addresses",
         Remedy::ReleaseNodes(nodes) if nodes.len() > 1 => "release the addresses of deleted nodes",
         Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
@@ -20,8 +57,7 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
             "give the tunnel another address, since this one is recorded for another owner"
         }
         Remedy::Rebuild(_) => "see what a rebuild would change",
-    };
-    format!("{purpose}: {}", line(remedy, Reader::Operator))
+    }
 }
 
 /// The IDs of the options that select a part of the cluster.

@@ -91,7 +91,7 @@ pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
 fn summary_of(report: &Report) -> String {
     let mut line = summary([report].into_iter());
     if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
-        line.push_str(&format!("; {unread}"));
+        line.push_str(&format!("; not read: {unread}"));
     }
     line
 }
@@ -132,7 +132,7 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
     }
     let parts = by_reason.into_iter().map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
     let parts = joined(parts, "; ");
-    (!parts.is_empty()).then(|| format!("not read: {parts}"))
+    (!parts.is_empty()).then_some(parts)
 }
 
 /// Formats a source in prose, such as `virtual machines`.

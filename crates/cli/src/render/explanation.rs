@@ -17,6 +17,13 @@ pub(crate) fn text(code: Code) -> &'static str {
     section(code).unwrap_or(code.summary())
 }
 
+/// The meaning of a severity: `traffic is or will be broken`.
+pub(crate) fn meaning(severity: Severity) -> &'static str {
+    let row = format!("\n| `{severity}` | ");
+    let meaning = FINDINGS.split_once(&row).and_then(|(_, rest)| rest.split_once(" |"));
+    meaning.map(|(meaning, _)| meaning).unwrap_or_default()
+}
+
 /// The output of `explain`: the rules that were named, or all of them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Rules {
@@ -99,6 +106,12 @@ mod tests {
                 assert!(text.contains(part), "the section {code} lacks {part:?}");
             }
         }
+    }
+
+    #[test]
+    fn every_severity_has_a_meaning() {
+        assert_eq!(meaning(Severity::Critical), "traffic is or will be broken");
+        assert!(Severity::ALL.iter().all(|severity| !meaning(*severity).is_empty()));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use calipam_model::snapshot::Source;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::table::by_kind;
 use super::text::escape;
 use crate::hints::remedy;
 use crate::ignore;
@@ -114,6 +115,13 @@ impl<'a> Found<'a> {
 
     pub(super) fn is_news(self) -> bool {
         self.change.is_some_and(Change::is_news)
+    }
+
+    /// Returns the findings of each severity and code, the worst first; new ones are before others.
+    pub(super) fn kinds(findings: &[Self]) -> Vec<Vec<Self>> {
+        let mut findings = findings.to_vec();
+        findings.sort_by_key(|of| !of.is_news());
+        by_kind(findings, |of| (of.finding.severity, of.finding.code))
     }
 
     pub(super) fn kind(self) -> (Severity, Code, usize) {

@@ -12,6 +12,7 @@ mod findings;
 pub(crate) mod fleet;
 pub(crate) mod header;
 pub(crate) mod history;
+pub(crate) mod html;
 mod lines;
 pub(crate) mod markdown;
 pub(crate) mod migrate;

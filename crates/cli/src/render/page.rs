@@ -3,8 +3,10 @@
 use std::io;
 
 use clap::builder::styling::Style;
+use maud::{Markup, html};
 
 use super::column::Column;
+use super::html::{facts, grid};
 use super::table::Grid;
 use super::text::escape;
 use super::wrap::on_page;
@@ -43,11 +45,16 @@ pub(crate) struct Text {
 enum Part {
     /// A line that is ready to be printed.
     Line(String),
+    /// Lines with a name and a value each.
+    Facts(Vec<(&'static str, String)>),
     /// A line above a table. The text of several clusters keeps it.
     About(String),
     /// A table, with the column to sort it by.
     Grid(Grid, Option<&'static str>),
 }
+
+/// The width of the longest name of a fact and two spaces.
+const NAMES: usize = 11;
 
 impl Text {
     pub(crate) fn new(page: Page) -> Self {
@@ -67,6 +74,16 @@ impl Text {
     /// Adds a line as [`Self::hanging`] does. The text of several clusters keeps the line: see [`Self::clusters`].
     pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
         self.add(Part::About, &on_page(&escape(line.as_ref()), indent, self.page));
+    }
+
+    /// Adds a line with a name and a value. Handle IDs are not shortened, so that they can be copied.
+    pub(crate) fn fact(&mut self, name: &'static str, value: impl ToString) {
+        let fact = (name, value.to_string());
+        match self.parts.last_mut() {
+            _ if self.page.rows_only => {}
+            Some(Part::Facts(facts)) => facts.push(fact),
+            _ => self.parts.push(Part::Facts(vec![fact])),
+        }
     }
 
     pub(crate) fn lines<T: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = T>) {
@@ -133,7 +150,7 @@ impl Text {
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
         let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
         for (name, text) in texts {
-            if text.parts.iter().all(|part| matches!(part, Part::Line(_))) {
+            if text.parts.iter().all(|part| matches!(part, Part::Line(_) | Part::Facts(_))) {
                 self.styled(Style::new().bold(), name);
                 self.parts.extend(text.parts);
                 self.blank();
@@ -148,7 +165,7 @@ impl Text {
                     Part::Line(line) | Part::About(line) if line != "\n" => {
                         lines.push(Part::Line(format!("{}: {line}", escape(name))));
                     }
-                    Part::Line(_) | Part::About(_) => {}
+                    Part::Line(_) | Part::About(_) | Part::Facts(_) => {}
                 }
             }
         }
@@ -165,6 +182,19 @@ impl Text {
         self.parts.extend(lines);
     }
 
+    /// Returns the text as HTML: paragraphs and tables.
+    pub(crate) fn html(self) -> Markup {
+        html! {
+            @for part in self.parts {
+                @match part {
+                    Part::Line(line) | Part::About(line) => { @if line != "\n" { p { (line) } } }
+                    Part::Facts(of) => (facts(&[], of.iter().map(|(name, value)| (name, vec![html! { (escape(value)) }])))),
+                    Part::Grid(list, _) => (grid(list)),
+                }
+            }
+        }
+    }
+
     /// Returns the text.
     ///
     /// # Errors
@@ -174,6 +204,12 @@ impl Text {
         for part in self.parts {
             match part {
                 Part::Line(line) | Part::About(line) => written.push_str(&line),
+                Part::Facts(facts) => {
+                    for (name, value) in facts {
+                        let line = escape(&format!("{name:NAMES$}{value}")).into_owned();
+                        written.push_str(&(on_page(&line, NAMES, self.page) + "\n"));
+                    }
+                }
                 Part::Grid(grid, sort_by) => {
                     let table = grid.draw(Page { sort_by, ..self.page });
                     let table =

@@ -83,17 +83,15 @@ impl Grid {
         if wide || rows.len() <= few {
             return Self::new(wide, rows, columns.into_iter().filter(has(Form::Rows)).collect());
         }
-        let mut kinds: BTreeMap<K, (R, usize)> = BTreeMap::new();
-        for row in rows {
-            kinds.entry(kind(row)).or_insert((row, 0)).1 += 1;
-        }
+        let kinds = by_kind(rows, kind);
+        let kinds = kinds.iter().filter_map(|rows| Some((*rows.first()?, rows.len())));
         let shown = columns.into_iter().filter(has(Form::Kinds));
         let (of_kind, others): (Vec<_>, Vec<_>) = shown.partition(|column| column.form == Form::Both);
         let mut columns: Vec<Column<'_, (R, usize)>> = of_kind.into_iter().map(Column::by_kind).collect();
         columns.push(right("COUNT", |(_, number)| thousands(number)));
         columns.extend(others.into_iter().map(Column::by_kind));
         columns.push(left("FOR EXAMPLE", |(row, _)| example(row)));
-        Self::new(wide, kinds.into_values(), columns)
+        Self::new(wide, kinds, columns)
     }
 
     /// Appends the rows of another list. A column that only one list has contains dashes in the rows of the other.
@@ -134,16 +132,22 @@ impl Grid {
 
     /// True if the first columns of both lists have the same title.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.titles().next() == other.titles().next()
+        self.heads().next() == other.heads().next()
     }
 
-    pub(crate) fn titles(&self) -> impl Iterator<Item = &'static str> {
-        self.columns.iter().map(|column| column.title)
+    /// The titles of columns; true for a column with numbers.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.columns.iter().map(|column| (column.title, column.is_right))
     }
 
     /// The cells of each row.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
+    }
+
+    /// Removes the columns that are shown only if a row has a value, if none has.
+    pub(crate) fn drop_empty(&mut self) {
+        self.columns.retain(|column| !column.if_any || column.has_any());
     }
 
     /// Draws the table. If the terminal is too narrow, texts are wrapped between words; a short table also cuts handle
@@ -152,7 +156,7 @@ impl Grid {
     /// # Errors
     /// If the list does not have the column to sort by.
     pub(crate) fn draw(mut self, page: Page) -> Result<String, String> {
-        self.columns.retain(|column| !column.if_any || column.has_any());
+        self.drop_empty();
         if let Some(wanted) = page.sort_by {
             self.sort(wanted)?;
         }
@@ -289,6 +293,16 @@ impl Grid {
             });
         }
     }
+}
+
+/// Groups rows by kind, in the order of the kinds.
+pub(crate) fn by_kind<R: Copy, K: Ord>(
+    rows: impl IntoIterator<Item = R>,
+    kind: impl Fn(R) -> K,
+) -> Vec<Vec<R>> {
+    let mut kinds: BTreeMap<K, Vec<R>> = BTreeMap::new();
+    rows.into_iter().for_each(|row| kinds.entry(kind(row)).or_default().push(row));
+    kinds.into_values().collect()
 }
 
 impl Cells {

@@ -10,12 +10,13 @@ use calipam_check::views::{self, PodName};
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Names;
+use maud::PreEscaped;
 use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
-use crate::render::document;
 use crate::render::page::Page;
 use crate::render::show::{AddressDetails, View, ViewDocument};
+use crate::render::{document, html};
 
 /// A question about an object of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +78,15 @@ impl Question {
                 Some(view) => write(&view, snapshot, format),
                 None => Ok(None),
             },
-            Self::Any(text) => Self::of_text(text, snapshot).answer(snapshot, format),
+            Self::Any(text) => {
+                let answer = Self::of_text(text, snapshot).answer(snapshot, format)?;
+                Ok(answer.map(|answer| match format {
+                    Format::Html => {
+                        html::answer(text, &PreEscaped(String::from_utf8_lossy(&answer).into())).into()
+                    }
+                    _ => answer,
+                }))
+            }
         }
     }
 
@@ -97,8 +106,12 @@ impl Question {
 }
 
 fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
+    let document = ViewDocument::new(view, snapshot);
     let mut text = Vec::new();
-    document::write(&ViewDocument::new(view, snapshot), format, Page::default(), &mut text)?;
+    match format {
+        Format::Html => text = html::text_of(&document).into_string().into(),
+        _ => document::write(&document, format, Page::default(), &mut text)?,
+    }
     Ok(Some(text))
 }
 

@@ -10,7 +10,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{
-    AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, RETRY_AFTER,
+    ACCEPT, AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, RETRY_AFTER,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -29,6 +29,7 @@ use super::host::Hosts;
 use super::impatient::Impatient;
 use super::served::{Good, Served, Text};
 use crate::format::Format;
+use crate::render::html;
 
 /// The maximum number of concurrent connections with access to all paths.
 const CONNECTIONS: usize = 64;
@@ -51,6 +52,7 @@ const GOODBYE: Duration = Duration::from_secs(3);
 const OTHER_NAME: &str =
     "use this server's address or `localhost`; other names must be allowed with `--allow-host NAME`";
 const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// The served state and the allowed hosts.
@@ -179,10 +181,13 @@ async fn respond<B>(
     let served = Arc::clone(&state.served.borrow());
     match uri.path() {
         "/events" => events(state.served.clone(), end),
-        "/ask" => match uri.query().and_then(Question::of_query) {
-            Some(question) => answer_question(question, &served, Format::Wide, asking).await,
-            None => plain(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing"),
-        },
+        "/ask" => {
+            let format = if is_browser(request) { Format::Html } else { Format::Wide };
+            match uri.query().and_then(Question::of_query) {
+                Some(question) => answer_question(question, &served, format, asking).await,
+                None => refuse(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing", format),
+            }
+        }
         path => match Question::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
             None => answer_path(path, &served, state.current, asking).await,
@@ -212,11 +217,15 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
     let answered = tokio::task::spawn_blocking(move || question.answer(&asked.snapshot(), format)).await;
     match answered {
         Ok(Ok(Some(text))) => {
-            let kind = if format == Format::Json { JSON } else { TEXT };
+            let kind = match format {
+                Format::Html => HTML,
+                Format::Json => JSON,
+                _ => TEXT,
+            };
             dated(response(StatusCode::OK, kind, text.into()), good)
         }
         Ok(Ok(None)) => {
-            dated(plain(StatusCode::NOT_FOUND, "the cluster has no such pod, node or handle"), good)
+            dated(refuse(StatusCode::NOT_FOUND, "the cluster has no such pod, node or handle", format), good)
         }
         Ok(Err(_)) | Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered"),
     }
@@ -225,7 +234,7 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
 /// Answers a path that is not a question.
 async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking: &Semaphore) -> Answer {
     match path {
-        "/" => report(served, "text/html; charset=utf-8", Text::Page, asking).await,
+        "/" => report(served, HTML, Text::Page, asking).await,
         "/report.json" => report(served, JSON, Text::Json, asking).await,
         "/metrics" => {
             let kind = "text/plain; version=0.0.4; charset=utf-8";
@@ -294,6 +303,23 @@ fn not_ready(served: &Served) -> Answer {
         None => "no check has succeeded yet".to_owned(),
     };
     plain(StatusCode::SERVICE_UNAVAILABLE, &text)
+}
+
+/// True for a client that shows pages; curl and scripts get text.
+fn is_browser<B>(request: &Request<B>) -> bool {
+    let mut accepted = request.headers().get_all(ACCEPT).iter().filter_map(|types| types.to_str().ok());
+    accepted.any(|types| types.contains("text/html"))
+}
+
+/// Answers a question that cannot be answered, in the form of its answers.
+fn refuse(status: StatusCode, text: &str, format: Format) -> Answer {
+    match format {
+        Format::Html => {
+            let title = status.canonical_reason().unwrap_or_default();
+            response(status, HTML, html::answer(title, &html::notice(text)).into())
+        }
+        _ => plain(status, text),
+    }
 }
 
 fn plain(status: StatusCode, text: &str) -> Answer {

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 
 use crate::exit::{self, Failure, Outcome};
 use crate::format::Format;
-use crate::render::document;
 use crate::render::page::Page;
-use crate::render::report::{Checked, RunMetrics, page_with_notice, write_live_page, write_report_metrics};
+use crate::render::report::{Checked, RunMetrics, write_live_page, write_report_metrics};
+use crate::render::{document, html};
 
 /// The results of the last check and of the last successful one.
 #[derive(Clone, Debug, Default)]
@@ -156,7 +156,7 @@ impl Served {
                     let notice = format!(
                         "The last check, which ended at {ended}, failed: {message}. This is the report of {read}."
                     );
-                    page_with_notice(page, &notice).into()
+                    html::with_failure(page, &notice).into()
                 }
                 _ => page.clone(),
             })),

@@ -21,7 +21,7 @@ use super::page::Text;
 use crate::format::Format;
 
 pub(crate) use self::calicoctl::write as write_calicoctl;
-pub(crate) use self::page::{with_notice as page_with_notice, write_live as write_live_page};
+pub(crate) use self::page::write_live as write_live_page;
 pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metrics};
 
 /// A finished check.

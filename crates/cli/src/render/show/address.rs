@@ -1,7 +1,5 @@
 //! The output of `show` for an address or a handle.
 
-use std::fmt::Display;
-
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
 use calipam_check::{Finding, OwnerEvidence};
 use calipam_history::timeline::Event;
@@ -52,35 +50,34 @@ impl View for AddressDetails<'_> {
         text.styled(Style::new().bold(), &format!("{} {}", view.address, words_of_state(view.state)));
         add_partly_read(text, &view.partly_read);
         if view.pools.is_empty() {
-            add(text, "Pool", "none");
+            text.fact("Pool", "none");
         }
         for pool in &view.pools {
             let disabled = if pool.enabled { "" } else { ", disabled" };
-            add(text, "Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
+            text.fact("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
         }
         if view.reserved {
-            add(text, "Reserved", "an IP reservation keeps it from being assigned automatically");
+            text.fact("Reserved", "an IP reservation keeps it from being assigned automatically");
         }
         if view.blocks.is_empty() {
-            add(text, "Block", "none");
+            text.fact("Block", "none");
         }
         view.blocks.iter().for_each(|block| add_block(text, block));
         for owner in &view.owners {
-            add(text, "Used by", words_of_owner(owner));
+            text.fact("Used by", words_of_owner(owner));
         }
         for mention in &view.named_by {
-            add(text, "Named by", mention);
+            text.fact("Named by", mention);
         }
         if view.owners.is_empty() && view.named_by.is_empty() {
-            add(
-                text,
+            text.fact(
                 "Used by",
                 if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" },
             );
         }
         add_findings(text, &view.findings, &view.partly_read);
         for event in self.events {
-            add(text, "Event", history::line(event, text.page.wide));
+            text.fact("Event", history::line(event, text.page.wide));
         }
     }
 }
@@ -91,13 +88,13 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         Some(BlockOwner::Host(node)) => node.clone(),
         Some(owner) => owner.to_string(),
     };
-    add(text, "Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
+    text.fact("Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
     for problem in &block.problems {
-        add(text, "Problem", problem);
+        text.fact("Problem", problem);
     }
     if let Some(owner) = &block.recorded_owner {
         let status = block.owner_status.map(words_of_status).unwrap_or_default();
-        add(text, "Recorded", format!("for {owner}{status}"));
+        text.fact("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
         let object = if handle.exists {
@@ -106,23 +103,23 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         } else {
             ", which has no object".to_owned()
         };
-        add(text, "Handle", format!("{}{object}", handle.id));
+        text.fact("Handle", format!("{}{object}", handle.id));
     }
     let Some(record) = &block.record else { return };
     let recorded = record.record.as_ref();
     for (name, value) in recorded.owner().to_map() {
-        add(text, "Attribute", format!("{name}={value}"));
+        text.fact("Attribute", format!("{name}={value}"));
     }
     if block.node_exists == Some(false) {
-        add(text, "Node", "the recorded node does not exist");
+        text.fact("Node", "the recorded node does not exist");
     }
     for (name, value) in recorded.alternate().unwrap_or_default().to_map() {
-        add(text, "Alternate", format!("{name}={value}"));
+        text.fact("Alternate", format!("{name}={value}"));
     }
     if let Some(time) = recorded.released_at() {
-        add(text, "Released", time);
+        text.fact("Released", time);
     }
-    add(text, "Sequence", record.sequence_number);
+    text.fact("Sequence", record.sequence_number);
 }
 
 impl View for HandleView {
@@ -141,21 +138,21 @@ impl View for HandleView {
         text.styled(Style::new().bold(), &self.id);
         add_partly_read(text, &self.partly_read);
         match (&self.revision, self.exists) {
-            (Some(revision), true) => add(text, "Object", format!("revision {revision}")),
-            (None, true) => add(text, "Object", "exists"),
-            (_, false) => add(text, "Object", "none"),
+            (Some(revision), true) => text.fact("Object", format!("revision {revision}")),
+            (None, true) => text.fact("Object", "exists"),
+            (_, false) => text.fact("Object", "none"),
         }
         for block in &self.blocks {
             let gone = if block.exists { "" } else { ", which does not exist" };
             let claims = usize::try_from(block.in_handle).unwrap_or_default();
             let claims = count(claims, "address", "addresses");
-            add(text, "Block", format!("{}{gone}: the handle counts {claims}", block.block));
+            text.fact("Block", format!("{}{gone}: the handle counts {claims}", block.block));
             for address in &block.addresses {
-                add(text, "Address", address);
+                text.fact("Address", address);
             }
         }
         if self.blocks.iter().all(|block| block.addresses.is_empty()) {
-            add(text, "Address", "none is recorded under it");
+            text.fact("Address", "none is recorded under it");
         }
         add_findings(text, &self.findings, &self.partly_read);
     }
@@ -163,12 +160,12 @@ impl View for HandleView {
 
 fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
     for finding in findings {
-        add(text, "Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
+        text.fact("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
     }
     if !partly_read.is_empty() {
-        add(text, "Finding", if findings.is_empty() { "not checked" } else { "others are not checked" });
+        text.fact("Finding", if findings.is_empty() { "not checked" } else { "others are not checked" });
     } else if findings.is_empty() {
-        add(text, "Finding", "none");
+        text.fact("Finding", "none");
     }
 }
 
@@ -203,17 +200,9 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
     format!("{} {name}{node}{fields}", owner.kind)
 }
 
-/// The width of the longest name and two spaces.
-const NAMES: usize = 11;
-
-/// Adds a line with a name and a value. Handle IDs are not shortened, so that they can be copied.
-fn add(text: &mut Text, name: &str, value: impl Display) {
-    text.hanging(NAMES, format!("{name:NAMES$}{value}"));
-}
-
 /// Adds the partly read sources, before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
-        add(text, "Partial", format!("not all {} were read: omit --quick", joined(sources, ", ")));
+        text.fact("Partial", format!("not all {} were read: omit --quick", joined(sources, ", ")));
     }
 }

@@ -73,7 +73,7 @@ impl<V: View> Document for ViewDocument<'_, V> {
     fn text(&self, text: &mut Text) {
         text.line(header::cluster(&self.cluster));
         if let (true, Some(unread)) = (text.page.wide, unread(self.coverage, self.cluster.datastore)) {
-            text.line(unread.replacen("not read", "Not read", 1));
+            text.line(format!("Not read: {unread}"));
         }
         text.lines(self.note);
         text.blank();

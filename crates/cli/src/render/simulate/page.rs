@@ -10,20 +10,18 @@ use maud::{Markup, html};
 use super::runs::{scale_table, size_table};
 use super::svg::{self, Line, Value};
 use super::{Answers, advice, clashes, failure, one};
-use crate::render::report::page::{Frame, NO_SERVER};
+use crate::render::html::{Frame, NO_SERVER, facts, grid};
 use crate::render::table::Grid;
 use crate::render::text::thousands;
 use crate::render::yaml;
-
-const STYLE: &str = include_str!("page.css");
 
 pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     let mut scenario = Vec::new();
     yaml::write(&answers.scenario, &mut scenario)?;
     let scenario = String::from_utf8_lossy(&scenario);
     let body = html! {
-        h1 { "Simulation of Calico IPAM" }
-        p.dim { (answers.headline()) }
+        header { h1 { "Simulation of Calico IPAM" } p.dim { (answers.headline()) } }
+        main {
         @if let Some(run) = &answers.run { (one(run)) }
         @if let Some(scale) = &answers.scale { (of_scale(scale)) }
         @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
@@ -32,12 +30,12 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
         @if let Some(advice) = &answers.advice { (of_advice(advice)) }
         h2 { "Assumptions" }
         p { "The cost of datastore requests (" code { "--latency" } "), and whether an option set it." }
-        (table(&["", "", ""], costs(answers)))
+        (named(&[], costs(answers)))
         h2 { "Scenario" }
         pre { (scenario) }
+        }
     };
-    let title = "calipam: simulation";
-    Frame { title, styles: &[STYLE], scripts: &[], server: NO_SERVER, read_at: None }.write(&body, out)
+    Frame { title: "simulation", scripts: &[], server: NO_SERVER, read_at: None }.write(&body, out)
 }
 
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
@@ -47,21 +45,13 @@ fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-fn table<T: AsRef<str>>(heads: &[T], rows: impl Iterator<Item = Vec<String>>) -> Markup {
-    html! {
-        div.scroll {
-            table {
-                thead { tr { @for head in heads { th { (head.as_ref()) } } } }
-                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
-            }
-        }
-    }
-}
-
-/// The table of a list, with titles in lower case after the first letter.
-fn grid(list: &Grid) -> Markup {
-    let titles = list.titles().map(|title| title[..1].to_owned() + &title[1..].to_lowercase());
-    table(&titles.collect::<Vec<_>>(), list.rows())
+/// A table of rows that begin with a name.
+fn named(titles: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Markup {
+    let row = |row: Vec<String>| {
+        let mut cells = row.into_iter();
+        (cells.next().unwrap_or_default(), cells.map(|cell| html! { (cell) }).collect())
+    };
+    facts(titles, rows.into_iter().map(row))
 }
 
 fn time(time: Micros) -> Value {
@@ -79,11 +69,11 @@ fn three(times: &Times) -> Vec<Value> {
 const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
 fn one(run: &Run) -> Markup {
-    let heads: &[&str] = if run.range.is_some() { &["", "Median", "Lowest", "Highest"] } else { &["", ""] };
+    let heads: &[&str] = if run.range.is_some() { &["Median", "Lowest", "Highest"] } else { &[] };
     html! {
         h2 { "Result" }
         @for line in one::lines(run) { p { (line) } }
-        (table(heads, one::facts_with_range(run).into_iter()))
+        (named(heads, one::facts_with_range(run)))
     }
 }
 
@@ -99,7 +89,7 @@ fn of_scale(scale: &Scale) -> Markup {
         .collect();
     html! {
         h2 { "ADD latency by cluster size" }
-        (grid(&scale_table(scale)))
+        (grid(scale_table(scale)))
         (svg::bars("Time per ADD, by number of nodes", &THREE, &times))
         (svg::bars("Requests per ADD, by number of nodes", &["in own block", "with a new block"], &requests))
     }
@@ -108,7 +98,7 @@ fn of_scale(scale: &Scale) -> Markup {
 fn of_sizes(rows: &[BlockSizeRow]) -> Markup {
     html! {
         h2 { "The cluster with each block size" }
-        (grid(&size_table(rows.iter().map(|row| (row, None)))))
+        (grid(size_table(rows.iter().map(|row| (row, None)))))
         (size_charts(rows.iter()))
     }
 }
@@ -138,7 +128,7 @@ fn of_failure(failure: &Failure) -> Markup {
     html! {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
-        (grid(&failure::table(failure)))
+        (grid(failure::table(failure)))
         (svg::lines("Addresses that the node holds after its failure", &end.to_string(), &held))
         (svg::lines("Pods that should be running but are not", &end.to_string(), &waiting))
     }
@@ -156,11 +146,11 @@ fn of_clashes(found: &Clashes) -> Markup {
         .collect();
     html! {
         h2 { "Causes of duplicate addresses" }
-        (grid(&Grid::new(false, &found.causes, clashes::columns())))
+        (grid(Grid::new(false, &found.causes, clashes::columns())))
         (svg::bars("Runs in which an address had two owners", &[""], &bars))
         @for row in found.causes.iter().filter(|row| !row.findings.is_empty()) {
             h3 { "Checks after: " (clashes::words(row.cause)) }
-            (grid(&Grid::new(false, &row.findings, clashes::finding_columns())))
+            (grid(Grid::new(false, &row.findings, clashes::finding_columns())))
         }
     }
 }
@@ -170,7 +160,7 @@ fn of_advice(found: &Advice) -> Markup {
     html! {
         h2 { "Advice" }
         @for line in advice::lines(found) { p { (line) } }
-        (grid(&size_table(rows)))
+        (grid(size_table(rows)))
         (size_charts(found.candidates.iter().map(|candidate| &candidate.row)))
     }
 }

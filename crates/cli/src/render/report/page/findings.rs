@@ -1,32 +1,87 @@
-//! The findings of the page, each with evidence and the command that repairs it, and explanations of their codes.
+//! The findings of the page: what to do about each kind, each finding with its evidence and the command that repairs
+//! it, and explanations of their codes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, Subject};
+use calipam_check::{Changes, Code, EarlierFinding, Finding, Remedy, Report, Severity, Subject};
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::{compact, long};
 use crate::hints::{self, remedy};
 use crate::render::explanation;
 use crate::render::findings::Found;
+use crate::render::html::{compact, evidence, head, long};
 use crate::render::report::changes;
-use crate::render::text::{escape, thousands};
-use crate::render::yaml;
+use crate::render::text::{escape, joined, thousands};
+use crate::render::wrap::shorten_handles;
 
 /// The maximum number of findings in the table. If there are more, each code gets a share.
 const ROWS: usize = 6_000;
 /// The maximum number of findings with evidence.
 const DETAILED: usize = 1_000;
 
-/// The findings of a page by code: their number, and how many of them the page omits.
-pub(in crate::render) type Numbers = BTreeMap<Code, [usize; 2]>;
+/// A row for each kind of finding: its number, an example, and what to do.
+pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
+    let kinds = Found::kinds(findings);
+    let table = html! {
+        table #kinds-table .cards {
+            (head(&["Severity", "Code"], &["Count"], &["For example", "What to do"]))
+            tbody { @for kind in &kinds { (row_of_kind(kind)) } }
+        }
+    };
+    html! {
+        section #kinds {
+            h2 { "What to do" }
+            @if kinds.is_empty() { p { "Nothing: no rule found anything." } } @else { div.scroll { (compact(table)) } }
+        }
+    }
+}
 
-/// Returns the numbers, and the rows: the first findings of each code, some of them with evidence.
-pub(in crate::render) fn rows(
-    findings: &[Found<'_>],
-    row: impl Fn(Found<'_>, bool) -> Markup,
-) -> (Numbers, Vec<Markup>) {
+/// A row with a command for the cluster of the example, since another cluster has other nodes and blocks.
+fn row_of_kind(kind: &[Found<'_>]) -> Markup {
+    let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
+    let news = kind.iter().filter(|of| of.is_news()).count();
+    let clusters = kind.iter().map(|of| of.place).collect::<BTreeSet<_>>().len();
+    let here = kind.iter().filter(|of| of.place == place);
+    let remedies = remedy::merged(here.filter_map(|of| of.finding.remedy()), false);
+    let message = finding.message();
+    html! {
+        tr {
+            td class=(finding.severity) { (finding.severity) }
+            td { (code(finding)) }
+            td.number {
+                a href="#findings" data-filter=(finding.code) title={ "show " (finding.code) } { (thousands(kind.len())) }
+                @if news > 0 { " (" (thousands(news)) " new)" }
+                @if clusters > 1 { " in " (thousands(clusters)) " clusters" }
+            }
+            td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&shorten_handles(&message).unwrap_or(message))) }
+            td { @if remedies.is_empty() { (advice(finding.code)) } @for remedy in &remedies { (repair(remedy)) } }
+        }
+    }
+}
+
+fn code(finding: &Finding) -> Markup {
+    html! { a href={ "#code-" (finding.code) } { (finding.code) } }
+}
+
+fn repair(remedy: &Remedy) -> Markup {
+    html! { p.repair { (remedy::purpose(remedy)) ": " code { (remedy::in_document(remedy)) } } }
+}
+
+/// The first sentence of the documentation about what to do, and a link to the others.
+fn advice(code: Code) -> Markup {
+    let advice =
+        explanation::text(code).split_once("**What to do.** ").map_or(code.summary(), |(_, advice)| advice);
+    let end = [". ", ".\n", ":\n"].iter().filter_map(|end| advice.find(end)).min();
+    html! {
+        (markdown(&end.map_or(advice.to_owned(), |end| format!("{}.", &advice[..end]))))
+        @if end.is_some() { " " a href={ "#code-" (code) } { "More" } }
+    }
+}
+
+/// The list of findings: the first of each code, some of them with evidence. The command prints all.
+pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Markup {
+    let Some(first) = findings.first() else { return html! { p { "No findings." } } };
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
     findings.iter().for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
     let shares = |places| -> BTreeMap<Code, usize> {
@@ -40,29 +95,34 @@ pub(in crate::render) fn rows(
         *number += 1;
         (*number <= shown[&code]).then(|| row(*of, *number <= detailed[&code]))
     });
-    let rows = rows.collect();
-    (numbers.iter().map(|(code, number)| (*code, [*number, number - shown[code]])).collect(), rows)
-}
-
-pub(super) fn section(report: &Report) -> Markup {
-    let (numbers, rows) = rows(&Found::all_of(report, 0, "").collect::<Vec<_>>(), row);
-    if numbers.is_empty() {
-        return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
-    }
+    let titles =
+        &["Cluster", "Severity", "Code", "Subject", "Finding"][usize::from(first.cluster.is_empty())..];
     let table = html! {
-        table #findings-table {
-            thead { tr { th scope="col" { "Severity" } th scope="col" { "Code" } th scope="col" { "Subject" } th scope="col" { "Finding" } } }
+        table #findings-table .cards data-filtered="findings" {
+            (head(titles, &[], &[]))
             tbody { @for row in rows { (row) } }
         }
     };
+    let left_out = numbers.iter().filter(|(code, number)| shown[code] < **number);
+    let left_out =
+        joined(left_out.map(|(code, number)| format!("{} × {code}", thousands(number - shown[code]))), ", ");
     html! {
-        section #findings {
-            h2 { "Findings" }
-            (controls(&numbers))
-            (left_out(&numbers))
-            div.scroll { (compact(table)) }
-            p #findings-more hidden { button #findings-all type="button" {} }
+        @if !left_out.is_empty() {
+            p.notice {
+                "This page shows the first findings of each code. Left out: " (left_out) ". All of them: "
+                code { (hints::command_in_document(command)) }
+            }
         }
+        (filtered("findings", table))
+    }
+}
+
+/// A table whose rows the controls filter: the first hundred are shown until all are wanted.
+pub(in crate::render) fn filtered(name: &str, table: Markup) -> Markup {
+    html! {
+        p.script.dim id={ (name) "-shown" } aria-live="polite" {}
+        div.scroll { (compact(table)) }
+        p.script { button id={ (name) "-all" } type="button" hidden {} }
     }
 }
 
@@ -91,7 +151,8 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
-pub(in crate::render) fn meanings(codes: BTreeSet<Code>) -> Markup {
+pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
+    let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
     html! {
         @if !codes.is_empty() {
             section #codes {
@@ -113,41 +174,14 @@ fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usi
     numbers.map(|number| number.min(low)).collect()
 }
 
-fn controls(numbers: &Numbers) -> Markup {
+pub(in crate::render) fn controls() -> Markup {
     html! {
         div.controls.script {
-            label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, default/web"; }
-            (choice_of_severity())
-            label { "Code " select #code {
+            label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, leaked"; }
+            label { "Severity " select #severity {
                 option value="" { "all" }
-                @for (code, [number, _]) in numbers { option value=(code) { (code) " (" (thousands(number)) ")" } }
+                @for severity in Severity::ALL { option value=(severity) { (severity) } }
             } }
-            span #findings-shown .dim aria-live="polite" {}
-        }
-    }
-}
-
-pub(in crate::render) fn choice_of_severity() -> Markup {
-    html! {
-        label { "Severity " select #severity {
-            option value="" { "all" }
-            @for severity in Severity::ALL { option value=(severity) { (severity) } }
-        } }
-    }
-}
-
-/// The numbers of findings that the page omits, by code.
-fn left_out(numbers: &Numbers) -> Markup {
-    let left_out: Vec<_> = numbers.iter().filter(|(_, [_, left_out])| *left_out > 0).collect();
-    html! {
-        @if !left_out.is_empty() {
-            p.notice {
-                "This page shows the first findings of each code. Left out: "
-                @for (index, (code, [_, number])) in left_out.iter().enumerate() {
-                    @if index > 0 { ", " } (thousands(number)) " × " (code)
-                }
-                ". All of them: " code { (hints::command_in_document(&["check", "-o", "json"])) }
-            }
         }
     }
 }
@@ -155,42 +189,25 @@ fn left_out(numbers: &Numbers) -> Markup {
 /// A row without any repetition, since there are thousands: the script takes severity, code and subject from the cells.
 /// Most subjects are addresses; only other subjects name their kind.
 fn row(of: Found<'_>, detailed: bool) -> Markup {
-    let finding = of.finding;
-    let subject = &finding.subject;
-    let kind = (!matches!(subject, Subject::Address(_))).then(|| subject.kind());
+    let Found { finding, cluster, .. } = of;
+    let (subject, message) = (finding.subject.to_string(), finding.message());
+    let kind = (!matches!(finding.subject, Subject::Address(_))).then(|| finding.subject.kind());
     html! {
         tr data-kind=[kind] {
+            @if !cluster.is_empty() { td class=[long(cluster)] { (escape(cluster)) } }
             td class=(finding.severity) { (finding.severity) }
-            td { a href={ "#code-" (finding.code) } { (finding.code) } }
-            td class=[long(&subject.to_string())] { (escape(&subject.to_string())) }
-            (says(of, detailed))
-        }
-    }
-}
-
-/// The cell with the message of a finding, its change and its evidence.
-pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
-    let message = of.finding.message();
-    html! {
-        td {
-            @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
-            @if detailed { details { summary { (escape(&message)) } (details(of.finding)) } } @else { (escape(&message)) }
+            td { (code(finding)) }
+            td class=[long(&subject)] { (escape(&subject)) }
+            td {
+                @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
+                @if detailed { details { summary { (escape(&message)) } (details(finding)) } } @else { (escape(&message)) }
+            }
         }
     }
 }
 
 fn details(finding: &Finding) -> Markup {
-    let mut evidence = Vec::new();
-    // Neither serializing evidence, as `-o yaml` does, nor writing to memory can fail.
-    let _ = yaml::write(&finding.evidence, &mut evidence);
-    let evidence = String::from_utf8_lossy(&evidence);
-    let evidence: Vec<_> = evidence.lines().map(escape).collect();
-    html! {
-        @if let Some(remedy) = finding.remedy() {
-            p { "Repair: " code { (remedy::in_document(&remedy)) } }
-        }
-        pre { (evidence.join("\n")) }
-    }
+    html! { @if let Some(remedy) = finding.remedy() { (repair(&remedy)) } (evidence(&finding.evidence)) }
 }
 
 /// A section of `docs/findings.md`.
@@ -228,6 +245,20 @@ mod tests {
         assert_eq!(share(&[3, 5], 1000), [3, 5]);
         assert_eq!(share(&[3, 5], 1), [0, 0]);
         assert_eq!(share(&[], 10), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn every_code_has_short_advice() {
+        for code in Code::ALL {
+            let text = advice(*code).into_string();
+            assert!(
+                text.starts_with("<p>") && text.contains(".</p>\n") && text.len() < 300,
+                "{code}: {text}"
+            );
+        }
+        assert_eq!(advice(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
+        let begun = "<p>Disable the pool.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";
+        assert_eq!(advice(Code::OverlappingBlocks).into_string(), begun);
     }
 
     #[test]

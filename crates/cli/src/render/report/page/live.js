@@ -1,7 +1,7 @@
 "use strict";
 // A later page replaces this one at once, or when someone who is typing has finished.
 (() => {
-  const failed = document.querySelector(".notice[role=alert]") ? " failed" : "";
+  const failed = $("failed") ? " failed" : "";
   const version = document.body.dataset.read + failed;
   new EventSource("/events").onmessage = ({ data }) => {
     if (data === version) return;

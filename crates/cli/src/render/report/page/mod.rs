@@ -1,5 +1,5 @@
-//! A self-contained HTML page with findings, pools, and a map of every pool. It loads nothing, shows tables even
-//! without its script, and has at most a few megabytes, however large the cluster is.
+//! A self-contained HTML page: a sentence, five numbers and what to do about each kind of finding; then findings, pools,
+//! and a map of every pool. It has at most a few megabytes, however large the cluster is.
 
 pub(in crate::render) mod findings;
 mod pools;
@@ -7,21 +7,20 @@ mod pools;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use calipam_check::views::{self, MapLimits};
+use calipam_check::occupancy::whole_percent;
+use calipam_check::views::{self, MapLimits, PoolView};
 use calipam_check::{Code, Finding, Report, Severity};
-use calipam_model::digest::sha256;
-use jiff::Timestamp;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::Checked;
 use crate::render::check::unread;
+use crate::render::explanation;
+use crate::render::findings::Found;
 use crate::render::header;
-use crate::render::text::{escape, thousands};
+use crate::render::html::{Frame, NO_SERVER, alert, ask, notice};
+use crate::render::text::{count, escape, thousands};
 
-pub(in crate::render) const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = concat!(include_str!("common.js"), include_str!("page.js"));
+const SCRIPT: &str = concat!(include_str!("../../html/common.js"), include_str!("page.js"));
 /// The additional script of a `serve` page.
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
@@ -41,104 +40,42 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
     let Checked { report, snapshot, .. } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
-    let title = format!("calipam: {}", verdict(report));
+    let found: Vec<Found<'_>> = Found::all_of(report, 0, "").collect();
+    let title = verdict(found.len());
+    let counts = &report.counts.findings;
 
     let is_live = scripts.contains(&LIVE_SCRIPT);
     let body = html! {
         header {
-            h1 { "IPAM check: " (verdict(report)) }
-            p.dim { (header::cluster(&report.cluster)) br; (header::counts(report)) br;
-                "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
-            nav { a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !report.findings.is_empty() { a href="#codes" { "Codes" } } }
+            h1 { "IPAM check: " (sentence(&title, counts)) }
+            p.dim { (header::cluster(&report.cluster)) br;
+                "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) ": " (header::counts(report)) }
+            (tiles(counts, pools.pools.iter().map(|pool| ("", pool))))
+            nav { a href="#kinds" { "What to do" } a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !found.is_empty() { a href="#codes" { "Codes" } } }
         }
-        @if is_live {
-            form.ask action="/ask" {
-                label { "Ask about an address, a pod, a node or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
-                " " button { "Show" }
-            }
-        }
+        @if is_live { (ask()) }
         main {
-            @for outage in outages(report) { p.notice role="alert" { (escape(&outage.message())) } }
-            (summary(report))
+            @for outage in outages(report) { (alert(&outage.message())) }
+            @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { (notice(format!("Not read: {unread}."))) }
+            @for note in &report.notes { (notice(note)) }
+            @if !report.rechecked && !found.is_empty() {
+                p.dim { "A single read: some findings could be changes in progress." }
+            }
+            (findings::kinds(&found))
             @if let Some(changes) = &report.changes { (findings::changes(changes, report)) }
-            (findings::section(report))
+            section #findings {
+                h2 { "Findings" }
+                @if !found.is_empty() { (findings::controls()) }
+                (findings::list(&found, &["check", "-o", "json"]))
+            }
             (pools::section(&pools))
             (pools::maps(&maps))
-            (findings::meanings(report.findings.iter().map(|finding| finding.code).collect()))
+            (findings::meanings(&found))
         }
         (pools::data(&maps))
     };
     let server = if is_live { "form-action 'self'; connect-src 'self'" } else { NO_SERVER };
-    Frame { title: &title, styles: &[STYLE], scripts, server, read_at: Some(report.cluster.taken_at) }
-        .write(&body, out)
-}
-
-/// The policy of a page in a file: it connects to no server.
-pub(in crate::render) const NO_SERVER: &str = "form-action 'none'";
-
-/// The parts of a page around its content.
-pub(in crate::render) struct Frame<'a> {
-    pub title: &'a str,
-    pub styles: &'a [&'a str],
-    pub scripts: &'a [&'a str],
-    /// The part of the content security policy about the page's server.
-    pub server: &'a str,
-    /// The time of the data, for the scripts.
-    pub read_at: Option<Timestamp>,
-}
-
-impl Frame<'_> {
-    pub(in crate::render) fn write(&self, body: &Markup, out: &mut dyn Write) -> io::Result<()> {
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    meta http-equiv="Content-Security-Policy" content=(self.policy());
-                    title { (self.title) }
-                    style { @for style in self.styles { (PreEscaped(style)) } }
-                }
-                body data-read=[self.read_at] {
-                    (body)
-                    @for script in self.scripts { script { (PreEscaped(script)) } }
-                }
-            }
-        };
-        out.write_all(page.into_string().as_bytes())
-    }
-
-    /// The content security policy: the page runs only its own scripts, and connects only to its server, if at all.
-    /// Even an unescaped name from the cluster could do no harm.
-    fn policy(&self) -> String {
-        let hash = |script: &&str| format!(" 'sha256-{}'", STANDARD.encode(sha256(script)));
-        let scripts = match self.scripts {
-            [] => String::new(),
-            scripts => format!("script-src{}; ", scripts.iter().map(hash).collect::<String>()),
-        };
-        let server = self.server;
-        format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}base-uri 'none'; {server}")
-    }
-}
-
-/// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts from
-/// the cluster contain none, since their `<` is escaped.
-pub(in crate::render) fn compact(table: Markup) -> Markup {
-    PreEscaped(table.into_string().replace("</td>", "").replace("</tr>", ""))
-}
-
-/// The class for names too long for a column; other names are never broken. An IPv6 CIDR is the longest that fits.
-pub(in crate::render) fn long(name: &str) -> Option<&'static str> {
-    (name.chars().count() > 43).then_some("long")
-}
-
-/// Adds a notice above the content of a page.
-pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
-    let notice = html! { p.notice role="alert" { (escape(text)) } }.into_string();
-    let main = b"<main>";
-    let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());
-    [&page[..place], notice.as_bytes(), &page[place..]].concat()
+    Frame { title: &title, scripts, server, read_at: Some(report.cluster.taken_at) }.write(&body, out)
 }
 
 /// The findings about nodes on which pods cannot start. They are shown first.
@@ -149,35 +86,44 @@ fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     report.findings.iter().filter(is_outage)
 }
 
-fn verdict(report: &Report) -> String {
-    match report.findings.len() {
-        0 => "no findings".to_owned(),
-        1 => "1 finding".to_owned(),
-        many => format!("{} findings", thousands(many)),
+/// Formats `34 findings`, `no findings`.
+pub(in crate::render) fn verdict(findings: usize) -> String {
+    if findings == 0 { "no findings".to_owned() } else { count(findings, "finding", "findings") }
+}
+
+/// Formats `34 findings; at worst, traffic is or will be broken`.
+pub(in crate::render) fn sentence(verdict: &str, counts: &BTreeMap<Severity, usize>) -> String {
+    match counts.iter().find(|(_, number)| **number > 0) {
+        None => format!("{verdict}, nothing to do"),
+        Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
     }
 }
 
-/// A tile with the number of findings for each severity.
-pub(in crate::render) fn tiles(findings: &BTreeMap<Severity, usize>) -> Markup {
+/// Five numbers: the findings of each severity, and how full the fullest enabled pool is. Each pool is with the name of
+/// its cluster, if there are several.
+pub(in crate::render) fn tiles<'a>(
+    counts: &BTreeMap<Severity, usize>,
+    pools: impl Iterator<Item = (&'a str, &'a PoolView)>,
+) -> Markup {
+    let taken = |pool: &PoolView| whole_percent(pool.usable_taken.0, pool.usable.0);
+    let fuller = |one: (_, &'a PoolView), other: (_, &'a PoolView)| {
+        if taken(other.1) > taken(one.1) { other } else { one }
+    };
+    let fullest = pools.filter(|(_, pool)| pool.enabled).reduce(fuller);
     html! {
         ul.tiles {
             @for severity in Severity::ALL {
-                @let number = findings.get(&severity).copied().unwrap_or_default();
-                @let class = if number > 0 { severity.to_string() } else { String::new() };
-                li class=(class) { strong { (thousands(number)) } (severity) }
+                @let number = counts.get(&severity).copied().unwrap_or_default();
+                li class=[(number > 0).then_some(severity)] {
+                    strong { (thousands(number)) } (severity) small { (explanation::meaning(severity)) }
+                }
             }
-        }
-    }
-}
-
-/// The numbers of findings by severity, and notices about what the report leaves out.
-fn summary(report: &Report) -> Markup {
-    html! {
-        (tiles(&report.counts.findings))
-        @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { p.notice { "Not everything was read: " (escape(&unread)) "." } }
-        @for note in &report.notes { p.notice { (escape(note)) } }
-        @if !report.rechecked && !report.findings.is_empty() {
-            p.dim { "A single read: some findings could be changes in progress." }
+            @if let Some((cluster, pool)) = fullest {
+                li {
+                    strong { (taken(pool).unwrap_or_default()) " %" } "of the fullest pool taken"
+                    small { (escape(&pool.name)) @if !cluster.is_empty() { " in " (escape(cluster)) } }
+                }
+            }
         }
     }
 }

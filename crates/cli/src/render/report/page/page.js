@@ -1,38 +1,5 @@
-// The page of one cluster: filters and maps.
+// The maps of the page of one cluster.
 (() => {
-  const table = $("findings-table");
-  if (table) {
-    const rows = rowsOf(table);
-    const [shown, more, all] = [$("findings-shown"), $("findings-more"), $("findings-all")];
-    // The maps are below the table, so it shows only some of its rows at first.
-    let limit = 100;
-    const apply = () => {
-      const words = wordsOfFilter();
-      const severity = $("severity").value;
-      const code = $("code").value;
-      let count = 0;
-      for (const { row, text } of rows) {
-        const fits = (!severity || row.cells[0].textContent === severity) && (!code || row.cells[1].textContent === code)
-          && words.every((word) => text.includes(word));
-        count += fits ? 1 : 0;
-        row.hidden = !fits;
-        row.classList.toggle("later", fits && count > limit);
-      }
-      shown.textContent = `${number(Math.min(count, limit))} of ${number(count)} shown`
-        + (count < rows.length ? `, ${number(rows.length)} in all` : "");
-      more.hidden = count <= limit;
-      all.textContent = `Show all ${number(count)}`;
-    };
-    for (const id of ["filter", "severity", "code"]) $(id).addEventListener("input", apply);
-    all.addEventListener("click", () => {
-      limit = Infinity;
-      apply();
-    });
-    sortable(table, rows, apply);
-    apply();
-  }
-
-  // --- maps
   const data = JSON.parse($("map-data").textContent);
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -46,7 +13,7 @@
   const share = (taken) => (taken > 0 ? 0.2 + 0.8 * taken : 0);
 
   const findingsOf = new Map();
-  for (const row of document.querySelectorAll("#findings-table tbody tr")) {
+  for (const row of $("findings-table")?.tBodies[0].rows || []) {
     const [severity, , name, said] = row.cells;
     const subject = `${row.dataset.kind || "address"}/${name.textContent}`;
     if (!findingsOf.has(subject)) findingsOf.set(subject, []);

@@ -4,12 +4,13 @@ use calipam_check::views::{AddressState, MapCell, MappedBlock, PoolList, PoolMap
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
-use super::{compact, long};
+use crate::render::html::{compact, head, long, notice};
+use crate::render::show::percent;
 use crate::render::text::{escape, thousands};
 
 /// The columns with numbers.
-const NUMBERS: [&str; 8] =
-    ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
+const NUMBERS: [&str; 9] =
+    ["Blocks", "Size", "In use", "%", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
 /// The smallest number that is written as a power, since the numbers of IPv6 pools have twenty digits.
 const LONG_NUMBER: u128 = 100_000_000;
 
@@ -37,19 +38,15 @@ pub(super) fn section(list: &PoolList) -> Markup {
         section #pools {
             h2 { "Pools" }
             @if list.pools.is_empty() { p { "There are no pools." } }
-            div.scroll { table {
-                thead { tr {
-                    @for head in ["Pool", "CIDR"] { th scope="col" { (head) } }
-                    @for head in NUMBERS { th.number scope="col" { (head) } }
-                    th scope="col" { "Use" }
-                } }
+            @else { div.scroll { table.cards {
+                (head(&["Pool", "CIDR"], &NUMBERS, &["Use"]))
                 tbody { @for pool in &list.pools { (row(pool)) } }
-            } }
+            } } }
             @for pool in list.pools.iter().filter(|pool| !pool.limited_by.is_empty()) {
                 p.dim { (escape(&pool.name)) ": not all free addresses can be allocated: " (escape(&pool.limited_by.join("; "))) }
             }
             @if let Some(outside) = &list.outside {
-                p.notice { (thousands(outside.blocks)) " blocks are in no pool, with " (thousands(outside.in_use)) " addresses in use." }
+                (notice(format!("{} blocks are in no pool, with {} addresses in use.", thousands(outside.blocks), thousands(outside.in_use))))
             }
         }
     }
@@ -64,24 +61,28 @@ fn row(pool: &PoolView) -> Markup {
         ("reserved", reserved),
         ("unknown", pool.unknown.0),
     ];
-    let [blocks, total_size] = [pool.blocks as u128, pool.total.0].map(Some);
-    let allocatable = pool.allocatable.map(|number| number.0);
-    let numbers = [pool.in_use.0, pool.cooling.0, reserved, pool.unknown.0, pool.free.0].map(Some);
-    let numbers = [blocks, total_size].into_iter().chain(numbers).chain([allocatable]);
-    let percent = |number: u128| format!("{:.2}", number as f64 * 100.0 / total);
-    let taken = parts.iter().map(|(_, number)| *number).fold(0, u128::saturating_add);
-    let label = format!("{}% taken", percent(taken));
+    let cell = |number: u128| (short(number), (number >= LONG_NUMBER).then(|| thousands(number)));
+    let numbers = [
+        cell(pool.blocks as u128),
+        cell(pool.total.0),
+        cell(pool.in_use.0),
+        (percent(pool.usable_taken, pool.usable), None),
+        cell(pool.cooling.0),
+        cell(reserved),
+        cell(pool.unknown.0),
+        cell(pool.free.0),
+        pool.allocatable.map_or_else(|| ("?".to_owned(), None), |number| cell(number.0)),
+    ];
+    let share = |number: u128| format!("width:{:.2}%", number as f64 * 100.0 / total);
     html! {
         tr {
             td class={ "name " (long(&pool.name).unwrap_or_default()) } { (escape(&pool.name)) @if !pool.enabled { " " span.dim { "(disabled)" } } }
             td.name.mono { (pool.cidr) }
-            @for (head, number) in NUMBERS.into_iter().zip(numbers) {
-                td.number data-head=(head) title=[number.filter(|number| *number >= LONG_NUMBER).map(thousands)] {
-                    (number.map_or("?".to_owned(), short))
-                }
+            @for (head, (number, digits)) in NUMBERS.into_iter().zip(numbers) {
+                td.number data-head=(head) title=[digits] { (number) }
             }
-            td { span.bar role="img" aria-label=(label) title=(label) {
-                @for (class, number) in parts { @if number > 0 { i class=(class) style={ "width:" (percent(number)) "%" } {} } }
+            td { span.bar aria-hidden="true" {
+                @for (class, number) in parts { @if number > 0 { i class=(class) style=(share(number)) {} } }
             } }
         }
     }
@@ -134,10 +135,7 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
 fn table(blocks: &[MappedBlock]) -> Markup {
     html! {
         table.blocks {
-            thead { tr {
-                th scope="col" { "Block" } th scope="col" { "Owner" }
-                @for head in ["In use", "Cooling", "Free"] { th.number scope="col" { (head) } }
-            } }
+            (head(&["Block", "Owner"], &["In use", "Cooling", "Free"], &[]))
             tbody { @for block in blocks { (block_row(block)) } }
         }
     }

@@ -11,13 +11,7 @@ const number = (value) => {
   return `${(value / 10 ** power).toFixed(2)}×10${raised(power)}`;
 };
 
-// The rows of a table, in their order.
-const rowsOf = (table) => [...table.tBodies[0].rows].map((row, order) => ({ row, order, text: row.textContent.toLowerCase() }));
-
-// The words of the filter: a row must have all of them.
-const wordsOfFilter = () => $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-
-// Lets column heads sort the rows of a table; then `apply` decides again which rows are shown.
+// Heads sort the rows of a table, which `apply` shows and hides again.
 const sortable = (table, rows, apply) => {
   // Compares numbers in texts by value: 10.0.0.9 comes before 10.0.0.10.
   const { compare } = new Intl.Collator("en", { numeric: true });
@@ -49,4 +43,41 @@ const unfold = () => {
 };
 addEventListener("hashchange", unfold);
 unfold();
+
+// The filter shows the rows that have all its words and the severity: the first hundred, or all of them.
+for (const table of document.querySelectorAll("table[data-filtered]")) {
+  const rows = [...table.tBodies[0].rows].map((row, order) => ({ row, order, text: row.textContent.toLowerCase() }));
+  const [shown, all] = ["shown", "all"].map((part) => $(`${table.dataset.filtered}-${part}`));
+  let limit = 100;
+  const apply = () => {
+    const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const severity = $("severity").value;
+    let count = 0;
+    for (const { row, text } of rows) {
+      const fits = (!severity || row.querySelector(`:scope > .${severity}`)) && words.every((word) => text.includes(word));
+      count += fits ? 1 : 0;
+      row.hidden = !fits;
+      row.classList.toggle("later", count > limit);
+    }
+    shown.textContent = `${number(Math.min(count, limit))} of ${number(count)} shown`
+      + (count < rows.length ? `, ${number(rows.length)} in all` : "");
+    all.hidden = count <= limit;
+    all.textContent = `Show all ${number(count)}`;
+  };
+  for (const id of ["filter", "severity"]) $(id).addEventListener("input", apply);
+  all.addEventListener("click", () => {
+    limit = Infinity;
+    apply();
+  });
+  sortable(table, rows, apply);
+  apply();
+}
+
+// A name of a cluster, and the number of a kind, filter the lists.
+for (const link of document.querySelectorAll("a[data-filter]")) {
+  link.addEventListener("click", () => {
+    $("filter").value = link.dataset.filter;
+    $("filter").dispatchEvent(new Event("input"));
+  });
+}
 

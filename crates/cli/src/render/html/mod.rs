@@ -1,0 +1,136 @@
+//! HTML pages: their frame, style and tables. A page loads nothing, and shows its tables even without its script.
+
+mod tables;
+
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use calipam_model::digest::sha256;
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::document::Document;
+use super::page::{Page, Text};
+use super::text::escape;
+
+pub(super) use self::tables::{evidence, facts, grid, head};
+
+const STYLE: &str = include_str!("page.css");
+/// The script of pages with lists: filters and sorts them.
+pub(super) const COMMON_SCRIPT: &str = include_str!("common.js");
+
+/// The policy of a page in a file: it connects to no server.
+pub(super) const NO_SERVER: &str = "form-action 'none'";
+
+/// The parts of a page around its content.
+pub(super) struct Frame<'a> {
+    pub title: &'a str,
+    pub scripts: &'a [&'a str],
+    /// The part of the content security policy about the page's server.
+    pub server: &'a str,
+    /// The time of the data, for the scripts.
+    pub read_at: Option<Timestamp>,
+}
+
+impl Frame<'_> {
+    pub(super) fn write(&self, body: &Markup, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(self.page(body).into_string().as_bytes())
+    }
+
+    fn page(&self, body: &Markup) -> Markup {
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    meta http-equiv="Content-Security-Policy" content=(self.policy());
+                    title { "calipam: " (self.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body data-read=[self.read_at] {
+                    (body)
+                    @for script in self.scripts { script { (PreEscaped(script)) } }
+                }
+            }
+        }
+    }
+
+    /// The content security policy: the page runs only its own scripts, and connects only to its server, if at all.
+    /// Even an unescaped name from the cluster could do no harm.
+    fn policy(&self) -> String {
+        let hash = |script: &&str| format!(" 'sha256-{}'", STANDARD.encode(sha256(script)));
+        let scripts = match self.scripts {
+            [] => String::new(),
+            scripts => format!("script-src{}; ", scripts.iter().map(hash).collect::<String>()),
+        };
+        let server = self.server;
+        format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}base-uri 'none'; {server}")
+    }
+}
+
+/// The page of an answer of `serve`, with a way back to the report, and a form for the next question.
+pub(crate) fn answer(title: &str, content: &Markup) -> String {
+    let title = escape(title);
+    let body = html! {
+        header {
+            h1 { (title) }
+            nav { a href="/" { "Back to the report" } }
+        }
+        (ask())
+        main { (content) }
+    };
+    Frame { title: &title, scripts: &[], server: "form-action 'self'", read_at: None }
+        .page(&body)
+        .into_string()
+}
+
+/// The text of a document, for [`answer`].
+pub(crate) fn text_of(document: &impl Document) -> Markup {
+    let mut text = Text::new(Page { wide: true, ..Page::default() });
+    document.text(&mut text);
+    text.html()
+}
+
+/// The form for a question to `serve`.
+pub(super) fn ask() -> Markup {
+    html! {
+        form.ask.controls action="/ask" {
+            label { "Ask about an address, a pod, a node or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
+            button { "Show" }
+        }
+    }
+}
+
+/// A paragraph that stands out.
+pub(crate) fn notice(text: impl AsRef<str>) -> Markup {
+    html! { p.notice { (escape(text.as_ref())) } }
+}
+
+/// A paragraph that stands out and is read aloud at once.
+pub(super) fn alert(text: &str) -> Markup {
+    html! { p.notice role="alert" { (escape(text)) } }
+}
+
+/// Adds an alert about a failed check above the content of a page. The page's script finds it by its ID.
+pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
+    let main = b"<main>";
+    let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());
+    let alert = html! { div #failed { (alert(text)) } }.into_string();
+    [&page[..place], alert.as_bytes(), &page[place..]].concat()
+}
+
+/// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts from
+/// the cluster contain none, since their `<` is escaped.
+pub(super) fn compact(table: Markup) -> Markup {
+    PreEscaped(
+        ["</td>", "</th>", "</tr>"].iter().fold(table.into_string(), |page, end| page.replace(end, "")),
+    )
+}
+
+/// The class for names too long for a column; other names are never broken. An IPv6 CIDR is the longest that fits.
+pub(super) fn long(name: &str) -> Option<&'static str> {
+    (name.chars().count() > 43).then_some("long")
+}

@@ -1,0 +1,127 @@
+//! Tables of pages: lists, facts, and the evidence of findings.
+
+use maud::{Markup, html};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{compact, long};
+use crate::render::table::Grid;
+use crate::render::text::{escape, joined};
+
+/// The head of a table: the titles of columns with texts, then those with numbers.
+pub(in crate::render) fn head(texts: &[&str], numbers: &[&str], last: &[&str]) -> Markup {
+    html! {
+        thead { tr {
+            @for title in texts { th scope="col" { (title) } }
+            @for title in numbers { th.number scope="col" { (title) } }
+            @for title in last { th scope="col" { (title) } }
+        } }
+    }
+}
+
+/// The table of a list, with titles in lower case after the first letter.
+pub(in crate::render) fn grid(mut list: Grid) -> Markup {
+    list.drop_empty();
+    let heads: Vec<_> = list.heads().map(|(title, is_number)| (capital(title), is_number)).collect();
+    let class = |is_number: bool, cell: &str| {
+        if is_number { "number" } else { long(cell).map_or("name", |_| "name long") }
+    };
+    let table = html! {
+        table.cards {
+            thead { tr { @for (title, is_number) in &heads { th class=(class(*is_number, title)) scope="col" { (title) } } } }
+            tbody { @for row in list.rows() { tr {
+                @for (cell, (title, is_number)) in row.iter().zip(&heads) { td class=(class(*is_number, cell)) data-head=(title) { (cell) } }
+            } } }
+        }
+    };
+    html! { div.scroll { (compact(table)) } }
+}
+
+fn capital(title: &str) -> String {
+    title.chars().take(1).chain(title.chars().skip(1).flat_map(char::to_lowercase)).collect()
+}
+
+/// A table of names with their values; with several values, these have titles.
+pub(in crate::render) fn facts(
+    titles: &[&str],
+    rows: impl IntoIterator<Item = (impl AsRef<str>, Vec<Markup>)>,
+) -> Markup {
+    html! {
+        table.facts {
+            @if !titles.is_empty() { thead { tr { td {} @for title in titles { th scope="col" { (title) } } } } }
+            tbody { @for (name, values) in rows { tr {
+                th scope="row" { (escape(name.as_ref())) }
+                @for value in values { td { (value) } }
+            } } }
+        }
+    }
+}
+
+/// The evidence of a finding, by the names of its fields: a group of rows for each object in it.
+pub(in crate::render) fn evidence(evidence: &impl Serialize) -> Markup {
+    // Evidence has no map with other keys than texts, so that this cannot fail.
+    let evidence = serde_json::to_value(evidence).unwrap_or_default();
+    let mut groups = Vec::new();
+    add_groups("", &evidence, &mut groups);
+    compact(html! {
+        table.facts {
+            @for (title, rows) in groups { tbody {
+                @if !title.is_empty() { tr { th colspan="2" scope="rowgroup" { (escape(title.trim())) } } }
+                @for (name, value) in rows { tr { th scope="row" { (escape(name)) } td { (escape(&value)) } } }
+            } }
+        }
+    })
+}
+
+/// The title of an object, and its fields without those that are objects themselves.
+type Group<'v> = (String, Vec<(&'v str, String)>);
+
+fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
+    let is_object = |value: &&Value| value.is_object() || value[0].is_object();
+    let fields = || value.as_object().into_iter().flatten();
+    let plain =
+        fields().filter(|(_, value)| !is_object(value)).map(|(name, value)| (name.as_str(), words(value)));
+    let plain: Vec<_> = plain.collect();
+    if !plain.is_empty() {
+        groups.push((title.to_owned(), plain));
+    }
+    for (name, value) in fields().filter(|(_, value)| is_object(value)) {
+        let title = format!("{title} {name}");
+        match value {
+            Value::Array(items) if items.len() > 1 => {
+                let each = items.iter().enumerate();
+                each.for_each(|(place, item)| add_groups(&format!("{title} {}", place + 1), item, groups));
+            }
+            Value::Array(items) => items.iter().for_each(|item| add_groups(&title, item, groups)),
+            object => add_groups(&title, object, groups),
+        }
+    }
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Bool(is_so) => if *is_so { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) => joined(items.iter().map(words), ", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn evidence_is_a_group_for_each_object() {
+        let value = json!({"b": [{"c": "<"}, {"c": [1, 2]}], "a": null, "d": {"e": [{"f": true}]}, "g": []});
+        let table = evidence(&value).into_string();
+        let texts: Vec<&str> =
+            table.split(['<', '>']).skip(2).step_by(2).filter(|text| !text.is_empty()).collect();
+        let expected = ["a", "none", "g", "none", "b 1", "c", "&lt;", "b 2", "c", "1, 2", "d e", "f", "yes"];
+        assert_eq!(texts, expected, "{table}");
+    }
+}
