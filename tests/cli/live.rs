@@ -205,7 +205,7 @@ fn an_open_page_shows_what_has_changed() {
     wait_for(
         &mut page,
         "document.querySelector('main')?.innerText",
-        "the cluster has no such pod, node or handle",
+        "no node, pool or handle has the name \"nobody\"",
     );
     page.click("document.querySelector('nav a')").unwrap();
     wait_for_title(&mut page, "calipam: no findings");

@@ -104,14 +104,19 @@ pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
             .filter(|number| *number > 0)
             .map(|number: usize| format!("{} {severity}", thousands(number)))
     });
+    match (joined(numbers, ", ").as_str(), verdict(reports.clone())) {
+        ("", verdict) => verdict.replacen('n', "N", 1),
+        (parts, verdict) => format!("{verdict}: {parts}"),
+    }
+}
+
+/// Formats `34 findings`, `no findings`, or `no new findings` if the others are left out.
+pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
     let is_removed = |report: &Report| report.changes.as_ref().is_some_and(|changes| changes.removed > 0);
-    match joined(numbers, ", ").as_str() {
-        "" if reports.clone().any(is_removed) => "No new findings".to_owned(),
-        "" => "No findings".to_owned(),
-        parts => {
-            let number = reports.map(|report| report.findings.len()).sum();
-            format!("{}: {parts}", count(number, "finding", "findings"))
-        }
+    match reports.clone().map(|report| report.findings.len()).sum() {
+        0 if reports.clone().any(is_removed) => "no new findings".to_owned(),
+        0 => "no findings".to_owned(),
+        number => count(number, "finding", "findings"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use calipam_workflow::Object;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
@@ -20,11 +21,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-use super::ask::{self, Question};
+use super::ask;
 use super::host::Hosts;
 use super::impatient::Impatient;
 use super::served::{Good, Served, Text};
@@ -183,12 +183,12 @@ async fn respond<B>(
         "/events" => events(state.served.clone(), end),
         "/ask" => {
             let format = if is_browser(request) { Format::Html } else { Format::Wide };
-            match uri.query().and_then(Question::of_query) {
+            match uri.query().and_then(ask::of_query) {
                 Some(question) => answer_question(question, &served, format, asking).await,
                 None => refuse(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing", format),
             }
         }
-        path => match Question::of_path(path) {
+        path => match ask::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
             None => answer_path(path, &served, state.current, asking).await,
         },
@@ -208,15 +208,15 @@ fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Ans
 }
 
 /// Answers a question with the data of the last successful check.
-async fn answer_question(question: Question, served: &Served, format: Format, asking: &Semaphore) -> Answer {
+async fn answer_question(object: Object, served: &Served, format: Format, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");
     };
     let Ok(_place) = asking.acquire().await else { return not_ready(served) };
     let asked = Arc::clone(good);
-    let answered = tokio::task::spawn_blocking(move || question.answer(&asked.snapshot(), format)).await;
+    let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
     match answered {
-        Ok(Ok(Some(text))) => {
+        Ok(Ok(Ok(text))) => {
             let kind = match format {
                 Format::Html => HTML,
                 Format::Json => JSON,
@@ -224,9 +224,7 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
             };
             dated(response(StatusCode::OK, kind, text.into()), good)
         }
-        Ok(Ok(None)) => {
-            dated(refuse(StatusCode::NOT_FOUND, "the cluster has no such pod, node or handle", format), good)
-        }
+        Ok(Ok(Err(failure))) => dated(refuse(StatusCode::NOT_FOUND, &failure.message, format), good),
         Ok(Err(_)) | Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered"),
     }
 }

@@ -11,15 +11,16 @@ use maud::{Markup, html};
 
 use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
+use crate::render::check::verdict;
 use crate::render::html::{COMMON_SCRIPT, Frame, NO_SERVER, head, long, notice};
 use crate::render::report::page::findings::{controls, filtered, kinds, list, meanings};
-use crate::render::report::page::{sentence, tiles, verdict};
+use crate::render::report::page::{sentence, tiles};
 use crate::render::text::{count, escape, thousands};
 
 pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let findings = report.findings();
     let (clusters, counts) = (&report.clusters, report.counts());
-    let title = format!("{} in {}", verdict(findings.len()), count(clusters.len(), "cluster", "clusters"));
+    let title = format!("{} in {}", verdict(report.reports()), count(clusters.len(), "cluster", "clusters"));
     let pools = clusters.iter().flat_map(|of| of.pools.pools.iter().map(|pool| (of.name.as_str(), pool)));
     let body = html! {
         header {

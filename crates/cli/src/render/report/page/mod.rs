@@ -13,12 +13,12 @@ use calipam_check::{Code, Finding, Report, Severity};
 use maud::{Markup, html};
 
 use super::Checked;
-use crate::render::check::unread;
+use crate::render::check::{unread, verdict};
 use crate::render::explanation;
 use crate::render::findings::Found;
 use crate::render::header;
 use crate::render::html::{Frame, NO_SERVER, alert, ask, notice};
-use crate::render::text::{count, escape, thousands};
+use crate::render::text::{escape, thousands};
 
 const SCRIPT: &str = concat!(include_str!("../../html/common.js"), include_str!("page.js"));
 /// The additional script of a `serve` page.
@@ -41,7 +41,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
     let found: Vec<Found<'_>> = Found::all_of(report, 0, "").collect();
-    let title = verdict(found.len());
+    let title = verdict([*report].into_iter());
     let counts = &report.counts.findings;
 
     let is_live = scripts.contains(&LIVE_SCRIPT);
@@ -86,14 +86,10 @@ fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     report.findings.iter().filter(is_outage)
 }
 
-/// Formats `34 findings`, `no findings`.
-pub(in crate::render) fn verdict(findings: usize) -> String {
-    if findings == 0 { "no findings".to_owned() } else { count(findings, "finding", "findings") }
-}
-
 /// Formats `34 findings; at worst, traffic is or will be broken`.
 pub(in crate::render) fn sentence(verdict: &str, counts: &BTreeMap<Severity, usize>) -> String {
     match counts.iter().find(|(_, number)| **number > 0) {
+        None if verdict.starts_with("no new") => verdict.to_owned(),
         None => format!("{verdict}, nothing to do"),
         Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
     }
