@@ -181,7 +181,8 @@ fn who_had_the_address_at_that_time() {
     let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
     let load = calipam(&[&load[..], &["--duration", "1m"]].concat());
     assert!(
-        load.stderr.starts_with("etcd: in ") && load.stderr.contains(" 1 pod came and 1 pod left; on average "),
+        load.stderr.starts_with("etcd: in ")
+            && load.stderr.contains(" 1 pod came and 1 pod left; on average "),
         "{load:?}"
     );
     let scenario = &load.json()["scenario"];

@@ -3,12 +3,12 @@
 //! [`diff`]: the differences between two snapshots of one cluster. [`timeline`]: states of some objects, as events.
 //! [`trend`]: assignments and releases while a cluster is followed. [`rates`]: how often pods start and how long they
 //! run. [`past`]: the data for trends and rates from an archive or a recording. All of them compare block states with
-//! `differ.rs`. [`keep`]: rules that decide which exports of an archive are kept.
+//! `block_change.rs`. [`keep`]: rules that decide which exports of an archive are kept.
 //!
 //! In [`diff`], an object that cannot be decoded or was not read is neither gone nor unchanged, but not compared.
 
+mod block_change;
 pub mod diff;
-mod differ;
 pub mod keep;
 pub mod past;
 pub mod rates;

@@ -8,7 +8,7 @@ use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use crate::differ::assigned_and_released;
+use crate::block_change::assigned_and_released;
 
 /// The relation of a state to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::differ::assigned_and_released;
+use crate::block_change::assigned_and_released;
 use crate::past::Past;
 
 /// The period that one sum of changes covers.

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use super::regions::Region;
 use super::sums::{Pools, Tally};
-use crate::differ::{self, AddressRecord, Change, is_same_owner};
+use crate::block_change::{self, AddressRecord, Change, is_same_owner};
 
 impl Serialize for AddressRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -72,7 +72,9 @@ pub(crate) fn walk<'s>(
                 let held = old.allocations().map(|allocation| AddressRecord { block: old, allocation });
                 held.for_each(|held| walk.count([Some(held); 2], None));
             }
-            Some((old, new)) => differ::addresses(Some(old), Some(new)).for_each(|both| walk.compare(both)),
+            Some((old, new)) => {
+                block_change::addresses(Some(old), Some(new)).for_each(|both| walk.compare(both))
+            }
             None => walk.region(region),
         }
     }
@@ -104,7 +106,7 @@ impl<'s> Walk<'s, '_> {
     fn compare(&mut self, states: [Option<AddressRecord<'s>>; 2]) {
         // Reservations for Windows come and go with their block: they are no changes of their own.
         let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
-        let change = differ::of_address(states)
+        let change = block_change::of_address(states)
             .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
         self.count(states, change);
     }

@@ -8,7 +8,7 @@ use calipam_model::block::BlockOwner;
 use serde::Serialize;
 
 use super::regions::{Region, Stored};
-use crate::differ::{self, Change};
+use crate::block_change::{self, Change};
 
 /// A changed block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -90,6 +90,6 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
 
 /// Compares the owners and claim times of a block that is sound on both sides.
 fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
-    let change = differ::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
+    let change = block_change::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
     Some(BlockChange::new(old.cidr, change, [old, new].map(|stored| vec![BlockState::of(stored)])))
 }

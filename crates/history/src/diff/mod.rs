@@ -26,7 +26,7 @@ pub(crate) use self::sums::NodeName;
 pub use self::sums::{NamedSum, Sum, Sums};
 use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};
-pub use crate::differ::{AddressRecord, Change};
+pub use crate::block_change::{AddressRecord, Change};
 
 /// The differences between two snapshots in a scope.
 #[derive(Debug, Serialize)]

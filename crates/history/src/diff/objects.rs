@@ -13,7 +13,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
 use super::uncompared::Hidden;
-use crate::differ::Change;
+use crate::block_change::Change;
 
 /// A changed object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

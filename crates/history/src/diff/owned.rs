@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use super::addresses::{AddressChange, handles_of};
 use super::uncompared::Hidden;
 use crate::FastMap;
-use crate::differ::Change;
+use crate::block_change::Change;
 
 /// A changed affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

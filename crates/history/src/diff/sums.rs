@@ -12,7 +12,7 @@ use calipam_model::text::TextRef;
 use serde::Serialize;
 
 use crate::FastMap;
-use crate::differ::Change;
+use crate::block_change::Change;
 
 /// Numbers of allocated addresses before and after, without those that are cooling down or reserved for Windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -11,7 +11,7 @@ use calipam_model::{IpNet, RawJson};
 use super::event::{Event, Holder, What};
 use super::state::{About, State};
 use super::when::{Recorded, recorded};
-use crate::differ::{self, AddressRecord, Change};
+use crate::block_change::{self, AddressRecord, Change};
 
 /// An event whose time is not yet determined, with the time that the object records.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
     let taken = format!("of {}, {} taken", owner(block), block.allocated());
     let of_block = Raw::new(What::Known, Subject::Block(cidr), taken, None);
     let place = format!("in {cidr} of {}", owner(block));
-    let mut held = differ::addresses(None, Some(block))
+    let mut held = block_change::addresses(None, Some(block))
         .filter_map(|held| Raw::of_address(What::Known, held, place.clone()));
     match about {
         About::Block(_) => vec![of_block],
@@ -115,7 +115,7 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
         (None, Some(after)) => {
             all.push(of(What::BlockClaimed, format!("by {}", owner(after)), after.claim_time()));
         }
-        (Some(before), Some(after)) => all.extend(differ::of_owner(before, after).map(|change| {
+        (Some(before), Some(after)) => all.extend(block_change::of_owner(before, after).map(|change| {
             let at = after.claim_time();
             if change == Change::Owner {
                 of(What::OwnerChanged, format!("{} → {}", owner(before), owner(after)), at)
@@ -125,7 +125,7 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
         })),
         _ => {}
     }
-    all.extend(differ::addresses(before, after).flat_map(|held| of_address(held, after.is_none())));
+    all.extend(block_change::addresses(before, after).flat_map(|held| of_address(held, after.is_none())));
     if let (Some(before), Some(after)) = (before, after) {
         all.extend(unknown_fields(before, after).map(|detail| of(What::FieldChanged, detail, None)));
     }
@@ -150,7 +150,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
     let [before, after] = held;
     let is_cooling = after.is_some_and(|held| held.record().is_cooling());
     let released = (What::Released, [before, None]);
-    let events = match differ::of_address(held) {
+    let events = match block_change::of_address(held) {
         Some(Change::Attributes) => vec![(What::AttributesChanged, held)],
         Some(_) if is_cooling => vec![(What::Cooling, held)],
         Some(Change::Released) => vec![released],

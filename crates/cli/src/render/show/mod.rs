@@ -1,10 +1,10 @@
 //! The output of `show`.
 
 mod address;
-mod capacity;
 mod compare;
 mod lists;
 mod map;
+mod pools_and_blocks;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -22,8 +22,8 @@ use super::text::escape;
 use crate::format::Format;
 
 pub(crate) use self::address::AddressDetails;
-pub(crate) use self::capacity::{cool_down, percent, use_of_pools};
 pub(crate) use self::compare::agrees;
+pub(crate) use self::pools_and_blocks::{cool_down, percent, use_of_pools};
 
 /// The output of `show` for a cluster.
 pub(crate) trait View: Serialize {
