@@ -142,7 +142,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     // With a limit for files, like a full disk, no partial files remain, and no data is lost.
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec {} export --archive {text} --datastore {EXAMPLE}",
-        env!("CARGO_BIN_EXE_calipam")
+        crate::cli::PROGRAM
     );
     let full = Run::of(command("/bin/sh").args(["-c", &script]).output().unwrap());
     assert!(full.code == 3 && full.stderr.contains("File too large"), "{full:?}");
@@ -201,7 +201,7 @@ fn a_killed_export_leaves_nothing_that_counts() {
     SizedCluster::new(ClusterSpec::new(1), 20_000).write_export(&large).unwrap();
     let arguments = ["--archive", archive.to_str().unwrap()];
     let export = [&["export", "--datastore", large.to_str().unwrap()], &arguments[..]].concat();
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     let mut killed = program.args(&export).stderr(Stdio::null()).spawn().unwrap();
     while !names(&archive).iter().any(|name| name == ".calipam-writing") {
         assert!(killed.try_wait().unwrap().is_none(), "it ended before it wrote");

@@ -191,7 +191,7 @@ fn names_cannot_take_over_a_terminal() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     for format in ["table", "wide", "json", "yaml"] {
-        let mut child = command(env!("CARGO_BIN_EXE_calipam"))
+        let mut child = command(crate::cli::PROGRAM)
             .args(["check", "-q", "--datastore", EXAMPLE, "-o", format])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -208,7 +208,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn an_output_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = command(env!("CARGO_BIN_EXE_calipam"))
+    let output = command(crate::cli::PROGRAM)
         .args(["check", "--datastore", EXAMPLE])
         .stdout(full)
         .stderr(Stdio::piped())

@@ -6,7 +6,7 @@ use super::program::{EXAMPLE, Run, command};
 use super::pty::Terminal;
 
 fn check() -> Command {
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     program.args(["check", "--datastore", EXAMPLE]).env("TERM", "xterm-256color");
     program
 }
@@ -70,7 +70,7 @@ fn a_file_has_no_colours_where_stderr_is_a_terminal() {
 #[test]
 fn errors_look_like_those_of_the_command_line() {
     let shown = |arguments: &[&str]| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         Terminal::new(100).run(program.args(arguments).env("TERM", "xterm-256color")).text
     };
     let error = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m ";
@@ -85,13 +85,9 @@ fn errors_look_like_those_of_the_command_line() {
         assert!(advice, "{arguments:?}: {text:?}");
     }
     let wrong = Run::of(
-        command(env!("CARGO_BIN_EXE_calipam"))
-            .args(["check", "--fial-on", "--color=always"])
-            .output()
-            .unwrap(),
+        command(crate::cli::PROGRAM).args(["check", "--fial-on", "--color=always"]).output().unwrap(),
     );
     assert!(wrong.stderr.starts_with(error), "an error of the command line obeys its option: {wrong:?}");
-    let other =
-        Run::of(command(env!("CARGO_BIN_EXE_calipam")).args(["check", "--color", "often"]).output().unwrap());
+    let other = Run::of(command(crate::cli::PROGRAM).args(["check", "--color", "often"]).output().unwrap());
     assert_eq!((other.code, other.stderr.contains("always")), (2, true), "{other:?}");
 }

@@ -46,7 +46,7 @@ fn a_misspelt_field_of_the_settings_is_named() {
 /// Passwords in the environment or in URLs are never printed.
 #[test]
 fn secrets_are_not_printed() {
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     program.env("ETCD_ENDPOINTS", "http://root:hunter2@127.0.0.1:1");
     program.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", "hunter2");
     for level in ["-v", "-vv", "-vvv"] {
@@ -54,7 +54,7 @@ fn secrets_are_not_printed() {
         assert_ne!(run.code, 0);
         assert!(!run.transcript().contains("hunter2"), "{}", run.transcript());
         program = {
-            let mut next = command(env!("CARGO_BIN_EXE_calipam"));
+            let mut next = command(crate::cli::PROGRAM);
             next.env("ETCD_ENDPOINTS", "http://127.0.0.1:1").env("ETCD_USERNAME", "root");
             next.env("ETCD_PASSWORD", "hunter2");
             next
@@ -66,7 +66,7 @@ fn secrets_are_not_printed() {
 #[test]
 fn without_any_cluster_all_ways_to_name_one_are_said() {
     let home = tempfile::tempdir().unwrap();
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     let run =
         Run::of(program.arg("check").env("HOME", home.path()).env_remove("KUBECONFIG").output().unwrap());
     assert_eq!(run.code, 3, "{run:?}");
@@ -80,7 +80,7 @@ fn without_any_cluster_all_ways_to_name_one_are_said() {
 fn requests_are_said_and_frames_are_not() {
     let etcd = Etcd::start().unwrap();
     let said = |level: &str| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.env("ETCD_ENDPOINTS", etcd.endpoint()).args(["check", level]);
         Run::of(program.output().unwrap()).stderr
     };

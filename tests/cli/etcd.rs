@@ -125,7 +125,7 @@ fn waiting_is_shown_on_a_terminal_only() {
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
     let check = || {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(["check", "--settle", "1s", "--etcd-endpoints", &etcd.endpoint()]).env("TERM", "xterm");
         program
     };
@@ -142,7 +142,7 @@ fn waiting_is_shown_on_a_terminal_only() {
 fn users_and_passwords() {
     let etcd = EtcdOptions::new().login("root", "pw").reader("guest", "secret", "/calico/").start().unwrap();
     let check = |user: Option<(&str, &str)>| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(["check", "--etcd-endpoints", &etcd.endpoint()]);
         if let Some((name, password)) = user {
             program.env("ETCD_USERNAME", name).env("ETCD_PASSWORD", password);

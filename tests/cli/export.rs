@@ -33,7 +33,7 @@ fn standard_output_and_input() {
     assert_eq!((exported.code, exported.stderr.as_str()), (0, ""), "{exported:?}");
     assert!(exported.stdout.starts_with("{\"format\":\"calipam-export\""), "{exported:?}");
     let with = |input: &[u8], arguments: &[&str]| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = program.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input).unwrap();

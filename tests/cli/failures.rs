@@ -84,7 +84,7 @@ fn a_closed_stderr_does_not_abort() {
     for level in ["-v", "-vv", "-vvv"] {
         let etcd = Etcd::start().unwrap();
         Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
-        let mut check = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut check = command(crate::cli::PROGRAM);
         check.args(["check", level, "--settle", "0", "-o", "json", "--etcd-endpoints", &etcd.endpoint()]);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -100,7 +100,7 @@ fn a_closed_stderr_does_not_abort() {
 fn an_interrupted_run_is_a_document() {
     let etcd = Etcd::start().unwrap();
     Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
-    let mut check = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut check = command(crate::cli::PROGRAM);
     check.args(["check", "--settle", "1h", "-o", "json", "--etcd-endpoints", &etcd.endpoint()]);
     let shown =
         Terminal::new(200).converse(check.env("TERM", "xterm"), "waiting to recheck", |_, program| {

@@ -26,7 +26,7 @@ fn kubernetes_has_an_archive() {
     let archive = archive.to_str().unwrap();
     // With a home for journals.
     let in_home = |arguments: &[&str]| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]);
         program.arg(cluster.server.kubeconfig()).env("HOME", folder.path()).stdin(Stdio::null());
         Run::of(program.output().unwrap())

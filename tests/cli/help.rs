@@ -143,7 +143,7 @@ fn lines_of_help_fit_a_terminal() {
 pub(super) fn called(name: &str, arguments: &[&str]) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join(name);
-    symlink(env!("CARGO_BIN_EXE_calipam"), &link).unwrap();
+    symlink(crate::cli::PROGRAM, &link).unwrap();
     Run::of(command(&link).args(arguments).output().unwrap())
 }
 

@@ -100,7 +100,7 @@ impl Site {
     }
 
     fn run(&self, arguments: &[&str]) -> Run {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).args(["--etcd-endpoints", &self.etcd.endpoint()]);
         Run::of(program.env("HOME", self.home.path()).stdin(Stdio::null()).output().unwrap())
     }

@@ -132,7 +132,7 @@ impl KubeCluster {
 
     /// Prepares a run of the program on the cluster.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command
             .args(arguments)
             .args(["--datastore", "kubernetes", "--kubeconfig"])

@@ -86,7 +86,7 @@ fn completions_and_man_pages_are_installed_and_removed() {
         fs::write(shells.path().join(shell), "").unwrap();
     }
     let run = |options: &[&str]| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.arg("install-links").arg(&bin).args(options).env("PATH", shells.path());
         Run::of(program.output().unwrap())
     };

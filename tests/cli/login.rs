@@ -102,7 +102,7 @@ fn a_credential_plugin_that_hangs_is_named() {
     let path = folder.path().join("kubeconfig");
     fs::write(&path, kubeconfig.to_string()).unwrap();
     let start = || {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command.args(["check", "--quiet", "--datastore", "kubernetes", "--kubeconfig"]).arg(&path);
         command.process_group(0).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };

@@ -10,7 +10,7 @@ use super::pty::{Terminal, plain};
 /// Returns the output on a terminal with a Unicode locale.
 fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let terminal = Terminal::new(columns);
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     program.args(arguments).args(["--datastore", EXAMPLE]);
     program.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").stdin(Stdio::null());
     let child = program.stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();

@@ -68,3 +68,9 @@ mod terminal;
 mod watch;
 mod why;
 mod width;
+
+/// The program under test: the one that is built with the tests, or a packaged one.
+const PROGRAM: &str = match option_env!("CALIPAM_TEST_PROGRAM") {
+    Some(program) => program,
+    None => env!("CARGO_BIN_EXE_calipam"),
+};

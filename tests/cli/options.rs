@@ -89,7 +89,7 @@ fn certificates_of_etcd_are_options() {
     assert_eq!(run.code, 3, "{run:?}");
     assert!(run.stderr.contains("/nonexistent/ca.pem"), "{run:?}");
     let run = Run::of(
-        command(env!("CARGO_BIN_EXE_calipam"))
+        command(crate::cli::PROGRAM)
             .args(["check", "--etcd-endpoints", "https://127.0.0.1:1", "--etcd-cert", "README.md"])
             .output()
             .unwrap(),

@@ -54,7 +54,7 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// Runs `calipam` with arguments.
 pub(super) fn calipam(arguments: &[&str]) -> Run {
-    let output = command(env!("CARGO_BIN_EXE_calipam")).args(arguments).output();
+    let output = command(crate::cli::PROGRAM).args(arguments).output();
     Run::of(output.expect("the program starts"))
 }
 

@@ -187,7 +187,7 @@ impl Drop for Session {
 /// Returns exit code and standard output of a command on a terminal; stderr is discarded.
 pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let terminal = Terminal::new(columns);
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     program.args(arguments).env("TERM", "xterm-256color");
     let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
     // The command also holds this end, which must be closed for the reader to end.

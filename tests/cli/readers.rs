@@ -174,7 +174,7 @@ fn systemd_has_no_complaint_about_the_units() {
     let verify = |service: &str| {
         let names = ["calipam-check.service", "calipam-check.timer"];
         // The program must be there; the manual page need not.
-        let service = service.replace("/usr/bin/calipam", env!("CARGO_BIN_EXE_calipam"));
+        let service = service.replace("/usr/bin/calipam", crate::cli::PROGRAM);
         fs::write(folder.path().join(names[0]), service).unwrap();
         fs::write(folder.path().join(names[1]), unit(names[1])).unwrap();
         let paths = names.map(|name| folder.path().join(name).display().to_string());

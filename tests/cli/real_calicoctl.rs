@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use super::PROGRAM;
 use super::program::{Run, command};
 
 /// Folders, each with a program called `calicoctl`.
 struct Place(tempfile::TempDir);
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_calipam");
 const REAL: &str = "#!/bin/sh\nprintf '%s|' real \"$@\"\nexit 7\n";
 
 impl Place {

@@ -33,7 +33,7 @@ impl Recorder {
     /// Starts a recorder, and waits until it records.
     fn start(folder: &Path, connection: &[&str]) -> (Self, String) {
         let before = length(folder);
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.arg("record").arg(folder).args(connection).stdin(Stdio::null());
         let mut child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());

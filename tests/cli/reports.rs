@@ -237,7 +237,7 @@ fn a_full_disk_leaves_the_old_files_whole() {
         (&json, format!("--output-file json={}", json.display())),
         (&report, format!("--report {}", report.display())),
     ] {
-        let check = format!("{} check -d {EXAMPLE} {option}", env!("CARGO_BIN_EXE_calipam"));
+        let check = format!("{} check -d {EXAMPLE} {option}", crate::cli::PROGRAM);
         let script = format!("trap '' XFSZ; ulimit -f 1; exec {check}");
         let run = Run::of(command("/bin/sh").args(["-c", &script]).output().unwrap());
         let told = format!("cannot write {}: File too large", file.display());

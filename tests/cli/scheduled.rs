@@ -288,7 +288,7 @@ fn cron(folder: &Path, datastore: &str) -> Run {
     let ignore = folder.join("ignore");
     fs::write(&ignore, "# nothing\n").unwrap();
     let line = line
-        .replace("calipam check", &format!("{} check --datastore {datastore}", env!("CARGO_BIN_EXE_calipam")))
+        .replace("calipam check", &format!("{} check --datastore {datastore}", crate::cli::PROGRAM))
         .replace("/etc/calipam/ignore", ignore.to_str().unwrap())
         .replace("/var/lib/calipam", folder.to_str().unwrap())
         .replace("--confirm 30s", "--confirm 0s");

@@ -32,7 +32,7 @@ pub(super) struct Answer {
 
 impl Server {
     pub(super) fn start(arguments: &[&str]) -> Self {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
         Self::of(&mut program)
     }

@@ -51,7 +51,7 @@ impl OnSmallDisk {
     fn start(folder: &Path, endpoint: &str, blocks: &str) -> Self {
         let script = format!(
             "trap '' XFSZ; ulimit -S -f {blocks}; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
-            env!("CARGO_BIN_EXE_calipam"),
+            crate::cli::PROGRAM,
             folder.display()
         );
         let server = Server::of(command("/bin/sh").args(["-c", &script]));

@@ -25,7 +25,7 @@ impl Shell {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         assert_eq!(calipam(&["install-links", folder.path().to_str().unwrap(), "--calicoctl"]).code, 0);
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_calipam"), at("calipam")).unwrap();
+        std::os::unix::fs::symlink(crate::cli::PROGRAM, at("calipam")).unwrap();
         fs::write(at("kubectl"), KUBECTL).unwrap();
         fs::set_permissions(at("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
         Self { folder, variables: variables.into_iter().collect() }

@@ -7,7 +7,7 @@ use super::program::{EXAMPLE, command, expected};
 use super::pty::{Terminal, on_terminal, plain};
 
 fn check() -> std::process::Command {
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut program = command(crate::cli::PROGRAM);
     program.args(["check", "--datastore", EXAMPLE]).env("TERM", "xterm-256color");
     program
 }
@@ -59,7 +59,7 @@ fn machine_formats_are_the_same_on_a_terminal() {
 fn ctrl_c_ends_it() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
-    let mut child = command(env!("CARGO_BIN_EXE_calipam"))
+    let mut child = command(crate::cli::PROGRAM)
         .args(["check", "--etcd-endpoints", &endpoint])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

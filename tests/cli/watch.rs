@@ -28,7 +28,7 @@ struct Watching {
 
 impl Watching {
     fn start(datastore: &[&str], arguments: &[&str]) -> Self {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).args(datastore).stdin(Stdio::null());
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self { stdout: child.stdout.take(), child }

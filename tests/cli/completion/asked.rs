@@ -79,7 +79,7 @@ fn files_are_left_to_the_shell() {
 #[test]
 fn a_variable_by_chance_changes_nothing() {
     for value in ["1", "true", "bash", "zsh"] {
-        let mut check = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut check = command(crate::cli::PROGRAM);
         let run = Run::of(check.args(["explain", "orphan-handle"]).env("COMPLETE", value).output().unwrap());
         assert_eq!(run.stdout, calipam(&["explain", "orphan-handle"]).stdout, "{value}");
     }

@@ -16,7 +16,7 @@ const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl-ipam", "kubectl-calico"];
 /// Links the program into a folder under all its names, also those by which kubectl completes plugins.
 fn link_all(folder: &Path) {
     for name in NAMES.into_iter().chain(["kubectl_complete-ipam", "kubectl_complete-calico"]) {
-        symlink(env!("CARGO_BIN_EXE_calipam"), folder.join(name)).unwrap();
+        symlink(crate::cli::PROGRAM, folder.join(name)).unwrap();
     }
 }
 

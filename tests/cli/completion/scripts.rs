@@ -10,7 +10,7 @@ fn every_shell_gets_a_script_for_each_name() {
     let folder = tempfile::tempdir().unwrap();
     for name in NAMES {
         let link = folder.path().join(name);
-        symlink(env!("CARGO_BIN_EXE_calipam"), &link).unwrap();
+        symlink(crate::cli::PROGRAM, &link).unwrap();
         for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
             let words = ["completion", shell];
             let run = Run::of(command(&link).args(words).output().unwrap());
@@ -24,7 +24,7 @@ fn every_shell_gets_a_script_for_each_name() {
 
 #[test]
 fn a_shell_can_ask_for_the_script_as_clap_has_it() {
-    let asked = command(env!("CARGO_BIN_EXE_calipam")).env("COMPLETE", "/usr/bin/fish").output();
+    let asked = command(crate::cli::PROGRAM).env("COMPLETE", "/usr/bin/fish").output();
     let run = Run::of(asked.unwrap());
     assert!(run.code == 0 && run.stdout.contains("complete ") && run.stdout.contains("calipam"), "{run:?}");
 }

@@ -76,7 +76,7 @@ fn names_come_from_the_etcd_on_the_line() {
 fn another_cluster_than_the_one_on_the_line_is_never_asked() {
     let etcd = example_in_etcd();
     let asked = |words: &[&str]| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program
             .arg("__complete")
             .args(words)
@@ -191,7 +191,7 @@ fn journals_come_newest_first_with_date_and_place() {
     fs::create_dir(&state).unwrap();
     let etcd = example_in_etcd();
     let run = |words: &[&str]| {
-        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut program = command(crate::cli::PROGRAM);
         program.args(words).env("XDG_STATE_HOME", folder.path());
         Run::of(program.output().unwrap())
     };

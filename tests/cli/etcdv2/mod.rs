@@ -39,7 +39,7 @@ impl Site {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).env("DATASTORE_TYPE", "etcdv2").env("ETCD_ENDPOINTS", self.calico.endpoint());
         command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
         command

@@ -98,7 +98,7 @@ fn ctrl_c_ends_all_and_leaves_no_file() {
 
     let file = format!("json={}", at(&folder, "out/report.json"));
     let old = format!("json={}", at(&folder, "out/old.json"));
-    let mut child = command(env!("CARGO_BIN_EXE_calipam"))
+    let mut child = command(crate::cli::PROGRAM)
         .args(["check", "--fleet", &at(&folder, "fleet.yaml"), "--parallel", "2"])
         .args(["--output-file", &file, "--output-file", &old])
         .stdin(Stdio::null())

@@ -217,7 +217,7 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     );
     fs::write(folder.path().join("fleet.yaml"), text).unwrap();
     let file = at(&folder, "fleet.yaml");
-    let mut check = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut check = command(crate::cli::PROGRAM);
     check.args(["check", "--fleet", &file, "--settle", "0", "-o", "json", "--cluster-timeout", "1s"]);
     // Settings of another cluster.
     check.env("KUBECONFIG", "/nonexistent/kubeconfig").env("ETCD_ENDPOINTS", "http://127.0.0.1:1");

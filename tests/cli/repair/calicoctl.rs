@@ -37,7 +37,7 @@ fn site() -> Site {
 fn calicoctl(site: &Site, arguments: &str) -> Run {
     let program = site.home.path().join("calicoctl");
     if !program.exists() {
-        symlink(env!("CARGO_BIN_EXE_calipam"), &program).unwrap();
+        symlink(crate::cli::PROGRAM, &program).unwrap();
     }
     let mut command = command(&program);
     command.args(arguments.split_whitespace()).env("ETCD_ENDPOINTS", site.etcd.endpoint());

@@ -53,13 +53,13 @@ fn a_place_that_cannot_be_written() {
 /// Tests an environment that names no folder for journals.
 fn without_a_place(site: &Site) {
     let calicoctl = site.home.path().join("calicoctl");
-    symlink(env!("CARGO_BIN_EXE_calipam"), &calicoctl).unwrap();
+    symlink(crate::cli::PROGRAM, &calicoctl).unwrap();
     let homeless = |program: &Path, arguments: &[&str]| {
         let mut command = command(program);
         command.args(arguments).env("ETCD_ENDPOINTS", site.etcd.endpoint()).env("HOME", "./x");
         Run::of(command.env_remove("XDG_STATE_HOME").stdin(Stdio::null()).output().unwrap())
     };
-    let calipam = Path::new(env!("CARGO_BIN_EXE_calipam"));
+    let calipam = Path::new(crate::cli::PROGRAM);
     let release = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
     let told = "error: neither HOME nor XDG_STATE_HOME is an absolute path, so there is no place for journals\nhint: ";
     for (program, arguments, hint) in [

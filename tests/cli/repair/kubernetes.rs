@@ -62,7 +62,7 @@ impl KubeSite {
 
     /// Prepares a run of the program on the cluster with a kubeconfig.
     pub(super) fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
         command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
         command
@@ -184,7 +184,7 @@ fn an_undo_finds_the_context_of_its_journal() {
         std::fs::write(&path, both.to_string()).unwrap();
     };
     let undo = |journal: &str, more: &[&str]| {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command.args(["undo", journal, "--yes"]).args(more).env("KUBECONFIG", &path);
         command.env("XDG_STATE_HOME", site.home.path()).env("DATASTORE_TYPE", "kubernetes");
         Run::of(command.stdin(Stdio::null()).output().unwrap())

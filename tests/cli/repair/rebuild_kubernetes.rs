@@ -15,7 +15,7 @@ use crate::cli::program::{Run, command};
 fn run(server: &KubeApiserver, home: &tempfile::TempDir, arguments: &[&str]) -> Run {
     let kubeconfig = server.kubeconfig();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut command = command(crate::cli::PROGRAM);
     command.args([arguments, &AT_ONCE, &connection].concat());
     command.env("XDG_STATE_HOME", home.path()).stdin(Stdio::null());
     Run::of(command.output().expect("the program starts"))

@@ -51,7 +51,7 @@ impl Site {
 
     /// Prepares a run of the program on the cluster, with a folder of the test for journals.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
         command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
         command

@@ -60,7 +60,7 @@ impl Story {
 
     /// Runs the program without noting it.
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
         if let Some(path) = &self.kubeconfig {
             command.env("KUBECONFIG", path);

@@ -304,23 +304,28 @@ fn the_rpm_can_be_read_and_holds_the_same_files() {
 #[test]
 fn sums_and_manifest_are_about_all_archives() {
     let folder = tempfile::tempdir().unwrap();
-    packaged(folder.path(), TARGET);
+    for target in [TARGET, "aarch64-unknown-linux-musl", "x86_64-apple-darwin"] {
+        packaged(folder.path(), target);
+    }
     let written = packaged(folder.path(), "aarch64-apple-darwin");
     assert_eq!(written.len(), 4, "no packages of Linux: {written:?}");
     let dist = folder.path().join("dist");
     let check =
         Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&dist).output().unwrap();
     assert!(check.status.success(), "{check:?}");
-    assert_eq!(String::from_utf8(check.stdout).unwrap().lines().count(), 10);
+    assert_eq!(String::from_utf8(check.stdout).unwrap().lines().count(), 20);
 
     let text = fs::read_to_string(folder.path().join("krew.yaml")).unwrap();
     let manifest: Value = serde_yaml::from_str(&text).unwrap();
     assert_eq!(manifest["metadata"]["name"], "ipam");
     assert_eq!(manifest["spec"]["version"], format!("v{VERSION}"));
     let platforms = manifest["spec"]["platforms"].as_array().unwrap();
-    let os: Vec<&str> =
-        platforms.iter().map(|p| p["selector"]["matchLabels"]["os"].as_str().unwrap()).collect();
-    assert_eq!(os, ["darwin", "linux"]);
+    let machines: Vec<[&str; 2]> = platforms
+        .iter()
+        .map(|platform| &platform["selector"]["matchLabels"])
+        .map(|labels| ["os", "arch"].map(|label| labels[label].as_str().unwrap()))
+        .collect();
+    assert_eq!(machines, [["darwin", "arm64"], ["linux", "arm64"], ["darwin", "amd64"], ["linux", "amd64"]]);
     for platform in platforms {
         let name = platform["uri"].as_str().unwrap().strip_prefix("https://example.org/v0/").unwrap();
         let sum = said("sha256sum", &[dist.join(name).to_str().unwrap()]);

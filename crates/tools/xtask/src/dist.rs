@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::foreign::Machine;
 use crate::publisher::Publisher;
 use crate::task::Task;
-use crate::{protoc, servers, step, tools, workspace};
+use crate::{protoc, servers, step, tools, workspace, zig};
 
 pub(crate) const TASK: Task = Task {
     name: "dist",
@@ -32,24 +33,24 @@ the archives in the folder, to be downloaded below the URL in Cargo.toml
 for byte.
 
 With --check it then tries the programs: they need no library, run in a folder
-with nothing else, find names by /etc/hosts there, and the tests of the plugin
-pass with the packaged one. Needs root or user namespaces, and what tests need.
+with nothing else, find names by /etc/hosts there, and pass the tests of the
+plugin, and those of checks, views, a release and its undo on an etcd. Needs
+root or user namespaces, and what tests need. Programs for arm64 are run by
+QEMU, which is unpacked from the package qemu-user-static; that takes Linux 6.7
+or newer.
 With --twice it first builds the commit that is checked out once more, in
 another folder, and compares the programs byte for byte.
 
-Needs Rust, the target (`rustup target add TRIPLE`) and a C compiler for it:
+Needs Rust; rustup brings the standard library of a target:
 
-  x86_64-unknown-linux-musl
-      apt-get install musl-tools
-  aarch64-unknown-linux-musl, on another machine; not tried
-      apt-get install gcc-aarch64-linux-gnu
-      export CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc
-      export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
-  aarch64-apple-darwin, x86_64-apple-darwin
-      calipam alone, on a Mac with Xcode's command line tools; not tried
+  x86_64-unknown-linux-musl, aarch64-unknown-linux-musl
+      on any machine. pip brings Zig, which compiles the C code of crates;
+      CC_TRIPLE names another compiler
   x86_64-pc-windows-gnu
       apt-get install gcc-mingw-w64-x86-64
       calipam alone; checked, released and undid on an etcd under Wine
+  aarch64-apple-darwin, x86_64-apple-darwin
+      calipam alone, on a Mac with Xcode's command line tools; not tried
 ",
     run,
 };
@@ -79,6 +80,10 @@ Needs what `cargo xtask dist` needs.
     run: run_image,
 };
 
+/// Tests of the program that a packaged one passes too: checks of exports, of an etcd and its snapshot, views, and
+/// releases that are undone.
+const TESTS: [&str; 4] = ["cli::check::", "cli::etcd::", "cli::show::", "cli::repair::undo::"];
+
 /// The options of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
@@ -105,9 +110,10 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     if !request.check {
         return Ok(());
     }
-    let mut trial = packager("try-programs", &programs, &target, &output)?;
-    step::run("Running the programs in an empty folder", &mut trial)?;
-    test_plugin(&programs.join("calico-ipam"))
+    let machine = Machine::of(&target, &programs)?;
+    let trial = packager("try-programs", &programs, &target, &output)?;
+    step::run("Running the programs in an empty folder", &mut machine.on(trial))?;
+    test(&programs, &machine)
 }
 
 fn run_image(arguments: &[String]) -> Result<(), Failure> {
@@ -118,7 +124,8 @@ fn run_image(arguments: &[String]) -> Result<(), Failure> {
     if !request.check {
         return Ok(());
     }
-    step::run("Running the images", &mut packager("try-images", &programs, &target, &output)?)
+    let trial = packager("try-images", &programs, &target, &output)?;
+    step::run("Running the images", &mut Machine::of(&target, &programs)?.on(trial))
 }
 
 /// A call of the packager. It is a program apart, so that building the tasks does not build its crates.
@@ -147,7 +154,7 @@ fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
 /// the programs.
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     tools::need_c_compiler()?;
-    tools::need_target(target)?;
+    tools::bring_target(target)?;
     let mut build = workspace::cargo();
     build.args(["build", "--profile", "dist", "--target", target]);
     build.args(["--package", "calipam", "--bin", "calipam"]);
@@ -162,6 +169,7 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     let maps = [map(&home, "/cargo"), map(checkout, "/calipam")].join(",");
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
     build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
+    build.envs(zig::variables(target)?);
     // The C code of mimalloc holds the time of its compilation, which the C compiler takes from here.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
@@ -196,14 +204,22 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     fs::remove_dir_all(&copy).map_err(|error| Failure::io("remove", &copy, &error))
 }
 
-/// Runs the tests of the plugin with the packaged one.
-fn test_plugin(plugin: &Path) -> Result<(), Failure> {
+/// Runs the tests of the plugin, and some of the program, with the packaged ones.
+fn test(programs: &Path, machine: &Machine) -> Result<(), Failure> {
     let variables = servers::prepare()?.build()?;
-    let plugin = plugin.canonicalize().map_err(|error| Failure::io("find", plugin, &error))?;
-    let mut tests = workspace::cargo();
-    tests.args(["test", "--package", "calipam-cni", "--test", "integration"]);
-    tests.env("CALIPAM_TEST_PLUGIN", plugin).envs(protoc::variables()?).envs(variables);
-    step::run("Testing the packaged plugin", &mut tests)
+    let programs = programs.canonicalize().map_err(|error| Failure::io("find", programs, &error))?;
+    let tests = |variable: &str, program: &str, words: &[&str]| -> Result<Command, Failure> {
+        let mut tests = workspace::cargo();
+        tests.arg("test").args(words).env(variable, programs.join(program));
+        tests.envs(protoc::variables()?).envs(variables.clone());
+        Ok(tests)
+    };
+    let plugin = ["--package", "calipam-cni", "--test", "integration"];
+    let plugin = tests("CALIPAM_TEST_PLUGIN", "calico-ipam", &plugin)?;
+    step::run("Testing the packaged plugin", &mut machine.on(plugin))?;
+    let program = [&["--workspace", "--test", "tests", "--"][..], &TESTS].concat();
+    let program = tests("CALIPAM_TEST_PROGRAM", "calipam", &program)?;
+    step::run("Testing the packaged program", &mut machine.on(program))
 }
 
 /// Returns rustc's name for this machine.

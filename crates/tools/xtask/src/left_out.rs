@@ -1,8 +1,8 @@
-//! Tests that are left out because the machine lacks a tool.
+//! Tests and steps that are left out because the machine lacks a tool.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -30,6 +30,17 @@ impl LeftOut {
         (tool::LEFT_OUT, self.list.clone())
     }
 
+    /// Adds a step that this machine cannot run. In CI that is a failure.
+    pub(crate) fn add(&self, step: &str, failure: Failure) -> Result<(), Failure> {
+        if tool::is_ci() {
+            return Err(failure);
+        }
+        let reason = failure.to_string().replace('\n', "; ");
+        let list = OpenOptions::new().append(true).create(true).open(&self.list);
+        list.and_then(|mut list| writeln!(list, "{step}: {reason}"))
+            .map_err(|error| Failure::io("write", &self.list, &error))
+    }
+
     /// Prints each test once, with the command that installs its tool.
     pub(crate) fn print(self) {
         let lines = fs::read_to_string(&self.list).unwrap_or_default();
@@ -37,5 +48,25 @@ impl LeftOut {
             eprintln!("left out: {line}");
         }
         fs::remove_file(self.list).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_left_out_with_its_reason_but_fails_in_ci() {
+        let failure = || Failure::new("no pip").hint("bring it");
+        let list = std::env::temp_dir().join(format!("calipam-xtask-left-out-{}", std::process::id()));
+        let left_out = LeftOut { list: list.clone() };
+        let added = left_out.add("macOS", failure());
+        let expected = if tool::is_ci() {
+            (Err(failure()), "")
+        } else {
+            (Ok(()), "macOS: error: no pip; hint: bring it\n")
+        };
+        assert_eq!((added, &*fs::read_to_string(&list).unwrap_or_default()), expected);
+        left_out.print();
     }
 }

@@ -10,6 +10,7 @@ mod docs;
 mod env;
 mod explore;
 mod failure;
+mod foreign;
 mod generate;
 mod help;
 mod left_out;
@@ -31,6 +32,7 @@ mod test;
 mod tool;
 mod tools;
 mod workspace;
+mod zig;
 
 use std::process::ExitCode;
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::servers::{self, Servers, Variables};
 use crate::task::Task;
-use crate::{protoc, step, tools, workspace};
+use crate::{protoc, step, tools, workspace, zig};
 
 /// The variable by which test programs know how many tests to run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -19,6 +19,9 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// Modules with a third of the tests' time each: those of the program in `tests/main.rs`, and those of generated
 /// clusters in `crates/datastore/tests`.
 const LONG: [&str; 2] = ["cli::", "generated::"];
+
+/// The targets of Macs.
+const MACS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-apple-darwin"];
 
 /// The time after which `cargo test` has released the build folder, if everything is built.
 const HEAD_START: Duration = Duration::from_secs(10);
@@ -43,7 +46,8 @@ A test whose tool cannot be had is left out, and named at the end with the
 command that brings it. With CI=true in the environment that is a failure.
 
 Then runs `cargo fmt --check`, all tests of the workspace, and next to them
-`cargo clippy` (warnings are errors). One of the tests checks the dependencies
+`cargo clippy` (warnings are errors), for macOS too: rustup brings its standard
+library, and pip a C compiler (Zig). One of the tests checks the dependencies
 against deny.toml. The tests start their servers on 127.0.0.1, and end them.
 
 With arguments only the tests run that they select:
@@ -106,7 +110,7 @@ fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(
 
     let head_start = if built.is_ok() { HEAD_START } else { Duration::ZERO };
     let (lints, tests) = thread::scope(|scope| {
-        let lints = scope.spawn(|| lints(protoc, head_start));
+        let lints = scope.spawn(|| lints(protoc, left_out, head_start));
         let tests = built.and_then(|variables| run_parts(&variables, left_out, &all));
         (lints.join().expect("the lints do not panic"), tests)
     });
@@ -157,29 +161,39 @@ fn tests(variables: &Variables, left_out: &LeftOut, arguments: &[String]) -> Com
 }
 
 /// Runs clippy next to the tests, which wait a third of their time for servers.
-fn lints(protoc: &Variables, head_start: Duration) -> Result<(), Failure> {
+fn lints(protoc: &Variables, left_out: &LeftOut, head_start: Duration) -> Result<(), Failure> {
     tools::need_component("clippy", "clippy")?;
     thread::sleep(head_start);
-    let mut clippy =
-        cargo(protoc, &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
-    if tools::on_path("nice").is_some() {
-        clippy = niced(&clippy);
+    let lints = |title: &str, arguments: &[&str], variables: &[(String, OsString)]| {
+        let mut clippy =
+            cargo(protoc, &[&["clippy", "--quiet"], arguments, &["--", "-D", "warnings"]].concat());
+        clippy.envs(variables.iter().cloned());
+        if tools::on_path("nice").is_some() {
+            let mut nice = Command::new("nice");
+            nice.args(["-n", "19"]);
+            clippy = workspace::run_by(nice, &clippy);
+        }
+        step::announce(&format!("{title} beside the tests: {}", step::command_line(&clippy)));
+        step::run_silently(&mut clippy)
+    };
+    lints("Checking lints", &["--workspace", "--all-targets"], &[])?;
+    match MACS.map(for_mac).into_iter().collect::<Result<Vec<_>, _>>() {
+        Ok(variables) => {
+            let targets = MACS.map(|target| ["--target", target]).concat();
+            lints(
+                "Checking the program for macOS",
+                &[&["--package", "calipam"], &targets[..]].concat(),
+                &variables.concat(),
+            )
+        }
+        Err(failure) => left_out.add("the program for macOS", failure),
     }
-    step::announce(&format!("Checking lints beside the tests: {}", step::command_line(&clippy)));
-    step::run_silently(&mut clippy)
 }
 
-/// Returns the same command at the lowest priority.
-fn niced(command: &Command) -> Command {
-    let mut niced = Command::new("nice");
-    niced.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => niced.env(name, value),
-            None => niced.env_remove(name),
-        };
-    }
-    niced
+/// Brings what a check for a Mac needs, and returns the variables for it.
+fn for_mac(target: &str) -> Result<zig::Variables, Failure> {
+    tools::bring_target(target)?;
+    zig::variables(target)
 }
 
 /// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::workspace;
+use crate::{step, workspace};
 
 /// The oldest Go that fetches the toolchain which a module names.
 const OLDEST_GO: (u32, u32) = (1, 21);
@@ -30,25 +30,16 @@ pub(crate) fn need_c_compiler() -> Result<(), Failure> {
         .hint("install it with `apt-get install -y build-essential`, or set CC"))
 }
 
-/// Fails if the standard library for a target is missing, or the C compiler for this machine's musl.
-pub(crate) fn need_target(target: &str) -> Result<(), Failure> {
+/// Brings the standard library for a target with rustup, unless it is there.
+pub(crate) fn bring_target(target: &str) -> Result<(), Failure> {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
     let folder = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    if !folder.is_ok_and(|folder| Path::new(&folder).is_dir()) {
-        return Err(Failure::new(format!("the Rust toolchain has no standard library for {target}"))
-            .hint(format!("install it with `rustup target add {target}`")));
+    if folder.is_ok_and(|folder| Path::new(&folder).is_dir()) {
+        return Ok(());
     }
-    let own_musl = format!("{}-unknown-linux-musl", env::consts::ARCH);
-    if target == own_musl
-        && on_path("musl-gcc").is_none()
-        && env::var_os(format!("CC_{}", own_musl.replace('-', "_"))).is_none()
-    {
-        return Err(Failure::new(
-            "no C compiler for musl on this machine; the crates ring and zstd need one",
-        )
-        .hint("install it with `apt-get install -y musl-tools`"));
-    }
-    Ok(())
+    step::run("Bringing a standard library", Command::new("rustup").args(["target", "add", target])).map_err(
+        |failure| failure.hint(format!("the Rust toolchain needs the standard library for {target}")),
+    )
 }
 
 /// Fails if a component of the Rust toolchain is missing. `name` is its subcommand of cargo.

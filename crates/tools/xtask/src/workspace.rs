@@ -32,6 +32,18 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Returns a command that runs another one by `outer`.
+pub(crate) fn run_by(mut outer: Command, command: &Command) -> Command {
+    outer.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
 /// The path of a program in the folder of this one, relative to the root if it lies below.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
     let path = own()?.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);

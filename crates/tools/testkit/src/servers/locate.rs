@@ -26,6 +26,8 @@ pub enum Program {
     Jv,
     /// The CNI client of `tests/cni-client`, which no machine has.
     CniClient,
+    /// The emulator that runs programs of arm64.
+    Qemu,
 }
 
 impl Program {
@@ -39,6 +41,7 @@ impl Program {
             Self::Promtool => "CALIPAM_TEST_PROMTOOL",
             Self::Jv => "CALIPAM_TEST_JV",
             Self::CniClient => "CALIPAM_TEST_CNI_CLIENT",
+            Self::Qemu => "CALIPAM_TEST_QEMU",
         }
     }
 
@@ -53,6 +56,7 @@ impl Program {
             Self::Promtool => servers.join("prometheus").join("usr").join("bin").join("promtool"),
             Self::Jv => servers.join("jv"),
             Self::CniClient => servers.join("calipam-cni-client"),
+            Self::Qemu => servers.join("qemu").join("usr").join("bin").join("qemu-aarch64-static"),
         }
     }
 
@@ -65,13 +69,14 @@ impl Program {
             Self::Promtool => "promtool",
             Self::Jv => "jv",
             Self::CniClient => "calipam-cni-client",
+            Self::Qemu => "qemu-aarch64-static",
         }
     }
 
     /// True if the tests support the version that `--version` printed.
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
-            (Self::KubeApiserver | Self::Promtool | Self::Jv | Self::CniClient, _) => true,
+            (Self::KubeApiserver | Self::Promtool | Self::Jv | Self::CniClient | Self::Qemu, _) => true,
             (Self::Kubectl, _) => kubectl_version(version).is_some_and(|found| found >= (1, 26)),
             (Self::Etcd, Some(found)) => found >= (3, 6),
             (Self::OldEtcd, Some(found)) => found == (3, 4) || found == (3, 5),
@@ -90,6 +95,7 @@ impl fmt::Display for Program {
             Self::Promtool => "promtool",
             Self::Jv => "jv",
             Self::CniClient => "the CNI client of tests/cni-client",
+            Self::Qemu => "QEMU for arm64",
         })
     }
 }

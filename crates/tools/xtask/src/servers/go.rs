@@ -62,7 +62,7 @@ fn package(program: Program) -> Option<&'static str> {
         Program::Kubectl => Some("k8s.io/kubernetes/cmd/kubectl"),
         Program::Jv => Some("github.com/santhosh-tekuri/jsonschema/cmd/jv"),
         Program::CniClient => Some("."),
-        Program::OldEtcd | Program::Promtool => None,
+        Program::OldEtcd | Program::Promtool | Program::Qemu => None,
     }
 }
 

@@ -69,6 +69,16 @@ pub(crate) fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure>
     bring_one(Program::KubeApiserver)
 }
 
+/// Brings the emulator of arm64, and returns its path.
+pub(crate) fn bring_qemu() -> Result<PathBuf, Failure> {
+    if let Some(path) = installed(Program::Qemu)? {
+        return Ok(path);
+    }
+    let root = workspace::root();
+    package::unpack(Program::Qemu, "qemu-user-static", "qemu", &root)?;
+    Ok(Program::Qemu.brought(&root))
+}
+
 fn bring_one(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     let root = workspace::root();
     if let Some(path) = installed(program)? {

@@ -1,0 +1,38 @@
+//! Runs programs for another kind of machine.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::{servers, workspace};
+
+/// A script after which Linux runs programs of arm64 by `$0`, in namespaces of one's own. Linux keeps that open, so that
+/// the programs also run in empty folders.
+const BY_QEMU: &str = r#"at=/proc/sys/fs/binfmt_misc
+mount -t binfmt_misc none $at && printf %s ':aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$0:F" > $at/register && exec "$@""#;
+
+/// The way to run the programs of a target.
+pub(crate) struct Machine {
+    qemu: Option<PathBuf>,
+}
+
+impl Machine {
+    /// Brings QEMU if this machine does not run a program of the target.
+    pub(crate) fn of(target: &str, programs: &Path) -> Result<Self, Failure> {
+        if Command::new(programs.join("calipam")).arg("version").output().is_ok() {
+            return Ok(Self { qemu: None });
+        }
+        if !target.starts_with("aarch64-unknown-linux-") {
+            return Err(Failure::new(format!("this machine does not run programs for {target}")));
+        }
+        Ok(Self { qemu: Some(servers::bring_qemu()?) })
+    }
+
+    /// Prepares a command that runs such programs.
+    pub(crate) fn on(&self, command: Command) -> Command {
+        let Some(qemu) = &self.qemu else { return command };
+        let mut outer = Command::new("unshare");
+        outer.args(["--map-root-user", "--mount", "sh", "-c", BY_QEMU]).arg(qemu);
+        workspace::run_by(outer, &command)
+    }
+}
