@@ -3,13 +3,7 @@
 
 use crate::raw::RawEntry;
 
-pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
+pub use calipam_model::packing::push_number as put_varint;
 
 /// Appends a number field, unless the number is the default 0.
 pub fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {

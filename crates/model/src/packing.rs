@@ -52,12 +52,12 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
 
 /// Appends the number of bytes, and the bytes.
 pub fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
-    push_number(out, bytes.len());
+    push_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a number, seven bits per byte, lowest first.
-pub fn push_number(out: &mut Vec<u8>, mut number: usize) {
+pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

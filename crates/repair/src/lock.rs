@@ -47,15 +47,10 @@ pub(crate) fn has_name(stored: &Stored, name: &str) -> bool {
 pub(crate) struct HeldLock {
     /// The earlier value of the field; `None` if it was absent.
     before: Option<bool>,
-    /// The earlier object, and the revision after locking.
-    replaced: Option<(Stored, Revision)>,
-}
-
-impl HeldLock {
-    /// Returns the revision of ClusterInformation after locking.
-    pub(crate) fn revision(&self) -> Option<String> {
-        self.replaced.as_ref().map(|(_, revision)| revision.to_string())
-    }
+    /// The ClusterInformation before locking.
+    original: Stored,
+    /// The revision of ClusterInformation after locking.
+    pub revision: Revision,
 }
 
 pub(crate) fn key() -> Key {
@@ -144,8 +139,8 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
             } else if has_name(&now.stored, name)
                 || (writer.kind() == DatastoreKind::EtcdV2 && spec(&now.stored.raw) == spec(&locked))
             {
-                let replaced = Some((original.stored, now.stored.revision));
-                return Ok(HeldLock { before: original.ready, replaced });
+                let Information { stored, ready } = original;
+                return Ok(HeldLock { before: ready, original: stored, revision: now.stored.revision });
             }
         }
         // The holder of the lock could restore it while this run goes on.
@@ -162,7 +157,7 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
         }
         match now.swap(writer, locked.clone()).await {
             Ok(Some(revision)) => {
-                return Ok(HeldLock { before: now.ready, replaced: Some((now.stored, revision)) });
+                return Ok(HeldLock { before: now.ready, original: now.stored, revision });
             }
             Ok(None) => {}
             Err(error) if error.may_pass() && failures < ATTEMPTS => {
@@ -184,10 +179,9 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
 
 /// Restores the field, even if the datastore cannot be reached for a while.
 pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
-    let Some((original, ours)) = &held.replaced else { return Ok(()) };
     let begun = Instant::now();
     loop {
-        match put_back(writer, held.before, original, ours).await {
+        match put_back(writer, held).await {
             Ok(()) => return Ok(()),
             Err(error) if begun.elapsed() > PATIENCE => {
                 return Err(LockAction::Restore.failed(LockFailure::GivenUp(error)));
@@ -197,19 +191,14 @@ pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), Repa
     }
 }
 
-/// Sets the field back to `before`. If ClusterInformation has not changed since the lock was taken, its previous value
+/// Sets the field back. If ClusterInformation has not changed since the lock was taken, its previous value
 /// is restored. Otherwise only the field changes, and only if it is still false: the datastore may have been unlocked
 /// on purpose.
-async fn put_back(
-    writer: &Writer,
-    before: Option<bool>,
-    original: &Stored,
-    ours: &Revision,
-) -> Result<(), RepairError> {
+async fn put_back(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
     let value = |now: Option<&Information>| match now.filter(|now| now.ready == Some(false)) {
         None => Ok(None),
-        Some(now) if *ours == now.stored.revision => Ok(Some(original.raw.clone())),
-        Some(now) => with_ready(&now.stored.raw, before, None).map(Some),
+        Some(now) if held.revision == now.stored.revision => Ok(Some(held.original.raw.clone())),
+        Some(now) => with_ready(&now.stored.raw, held.before, None).map(Some),
     };
     replace(writer, LockAction::Restore, value).await.map(drop)
 }

@@ -173,11 +173,7 @@ async fn run_locked(
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
     let held = lock::take(writer, journal, name).await?;
-    let marked = match held.revision() {
-        Some(revision) => journal.mark_lock(LockMark::Taken(revision)).await,
-        None => Ok(()),
-    };
-
+    let marked = journal.mark_lock(LockMark::Taken(held.revision.to_string())).await;
     let steps = groups.len();
     // Runs in a task, so that the lock is removed even after a panic.
     let ended = match marked {
@@ -191,12 +187,11 @@ async fn run_locked(
     let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
     match restored {
         Err(error) => execution.lock_left = Some(error),
-        Ok(()) if held.revision().is_some() => {
+        Ok(()) => {
             if let Err(error) = journal.mark_lock(LockMark::Restored).await {
                 execution.failure.get_or_insert(error.into());
             }
         }
-        Ok(()) => {}
     }
 
     Ok(execution)

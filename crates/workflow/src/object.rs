@@ -11,7 +11,7 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 
 use crate::failure::Failure;
-use crate::scope::{did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
+use crate::scope::{Names, did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
 
 /// An object that a call names by an option, or by a text alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,16 @@ impl Object {
                 Self::Pod((namespace.to_owned(), name.to_owned()))
             }
             _ => self,
+        }
+    }
+
+    /// Returns the names that select the object's part of a list, if it is a part.
+    pub fn names(&self) -> Option<Names> {
+        match self {
+            Self::Node(name) => Some(Names { nodes: vec![name.clone()], ..Names::default() }),
+            Self::Pool(name) => Some(Names { pools: vec![name.clone()], ..Names::default() }),
+            Self::Network(cidr) => Some(Names { pools: vec![cidr.to_string()], ..Names::default() }),
+            _ => None,
         }
     }
 

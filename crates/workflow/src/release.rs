@@ -81,7 +81,8 @@ fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<Strin
             meant.insert(name.clone());
             continue;
         }
-        let matching = Names::of_node(name).scope(&[snapshot])?.nodes.into_iter();
+        let matching =
+            Names { nodes: vec![name.clone()], ..Names::default() }.scope(&[snapshot])?.nodes.into_iter();
         let (live, deleted): (Vec<_>, Vec<_>) = matching.partition(|node| context.index.node_exists(node));
         meant.extend(if deleted.is_empty() { live } else { deleted });
     }

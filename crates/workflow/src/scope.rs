@@ -33,16 +33,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Selects one node by its name, or all nodes whose names match a pattern.
-    pub fn of_node(name: &str) -> Self {
-        Self { nodes: vec![name.to_owned()], ..Self::default() }
-    }
-
-    /// Names one pool, by name or CIDR.
-    pub fn of_pool(name: &str) -> Self {
-        Self { pools: vec![name.to_owned()], ..Self::default() }
-    }
-
     /// Returns the scope of the names in one or two states of a cluster. Each name has to exist in one of them.
     ///
     /// # Errors

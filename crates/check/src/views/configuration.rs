@@ -66,7 +66,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     for (position, (name, value, is_absent)) in effective.into_iter().enumerate() {
         let other = resource.as_ref().map(|r| r[position].1.clone()).filter(|other| *other != value);
         let is_default = is_absent && snapshot.ipam_config.is_some();
-        let origin = if is_default { "Calico's default: it is not set" } else { origin };
+        let origin = if is_default { "Calico's default (not set)" } else { origin };
         settings.push(Setting { name, value, origin: origin.to_owned(), resource: other });
     }
     settings.extend(others(snapshot));

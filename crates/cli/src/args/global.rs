@@ -59,7 +59,7 @@ pub(crate) struct Global {
     /// The kubeconfig; with etcd, also used to read pods and services
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub kubeconfig: Option<String>,
-    /// The context; kubectl's other options work too: see `calipam --help`
+    /// The context; kubectl's other options, such as --cluster, work too
     #[arg(id = "context", long = "context", global = true, value_name = "NAME", help_heading = CONNECTION)]
     pub contexts: Vec<String>,
     /// kubectl's options for the connection.

@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{Found, Names, Object, nearest_pod};
+use calipam_workflow::{Found, Object, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
@@ -71,12 +71,8 @@ pub(crate) async fn show(
         }
         _ => Vec::new(),
     };
-    let names = match &subject {
-        Subject::Object(Object::Node(name)) => Names::of_node(name),
-        Subject::Object(Object::Pool(name)) => Names::of_pool(name),
-        Subject::Object(Object::Network(cidr)) => Names::of_pool(&cidr.to_string()),
-        _ => args.selection.names(None),
-    };
+    let of_object = if let Subject::Object(object) = &subject { object.names() } else { None };
+    let names = of_object.unwrap_or_else(|| args.selection.names(None));
     let Found { found: scope, not_found } = names.found(&[&snapshot])?;
     let outcome = print_subject(&subject, &scope, &snapshot, &events, console)?;
     Ok(Found { found: (snapshot, outcome), not_found })

@@ -46,12 +46,12 @@ impl Codec {
 
     pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        push_number(&mut text, usize::try_from(group.time.as_millisecond()).unwrap_or_default());
-        push_number(&mut text, usize::try_from(group.set_back.as_millis()).unwrap_or_default());
-        push_number(&mut text, group.reached.len());
+        push_number(&mut text, group.time.as_millisecond().try_into().unwrap_or_default());
+        push_number(&mut text, group.set_back.as_millis().try_into().unwrap_or_default());
+        push_number(&mut text, group.reached.len() as u64);
         for (kind, revision) in &group.reached {
             push_sized(&mut text, kind.as_bytes());
-            push_number(&mut text, usize::try_from(*revision).unwrap_or_default());
+            push_number(&mut text, (*revision).try_into().unwrap_or_default());
         }
         for change in &group.changes {
             self.push(change, &mut text)?;
@@ -141,8 +141,8 @@ impl Codec {
     }
 }
 
-fn zigzag(number: i64) -> usize {
-    ((number << 1) ^ (number >> 63)).cast_unsigned() as usize
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
 fn unzigzag(number: u64) -> i64 {

@@ -46,8 +46,8 @@ fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
             return Some(edits);
         }
         let (gone, new) = difference(before, after)?;
-        push_number(&mut edits, same);
-        push_number(&mut edits, gone);
+        push_number(&mut edits, same as u64);
+        push_number(&mut edits, gone as u64);
         push_sized(&mut edits, &after[..new].concat());
         (before, after) = (&before[gone..], &after[new..]);
     }

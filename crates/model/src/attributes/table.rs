@@ -78,7 +78,7 @@ impl AttributeTable {
             push_text(&mut self.bytes, handle);
         }
         for map in [owner, alternate].into_iter().flatten() {
-            push_number(&mut self.bytes, map.len());
+            push_number(&mut self.bytes, map.len() as u64);
             map.for_each(|(key, value)| push_entry(&mut self.bytes, key, value));
         }
         if let Some(released_at) = released_at {

@@ -4,11 +4,10 @@
 use std::borrow::Cow;
 use std::io;
 
-use calipam_check::Scope;
 use calipam_check::views;
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
-use calipam_workflow::{Failure, Names, Object};
+use calipam_workflow::{Failure, Object};
 use maud::PreEscaped;
 use percent_encoding::percent_decode_str;
 
@@ -43,54 +42,41 @@ pub(super) fn of_query(query: &str) -> Option<Object> {
     Some(Object::Text(text.trim().to_owned()))
 }
 
-/// Returns the document of `show`, or the reason why the cluster does not have the object. The page for a text has the
-/// text as its title.
-pub(super) fn answer(
-    object: Object,
-    snapshot: &Snapshot,
-    format: Format,
-) -> io::Result<Result<Vec<u8>, Failure>> {
+/// Returns the document of `show`. The page for a text has the text as its title.
+///
+/// # Errors
+/// If the cluster does not have the object.
+pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>, Failure> {
     let title = if let Object::Text(text) = &object { text.clone() } else { String::new() };
-    let found = object.find(snapshot).and_then(|object| {
-        let scope = match &object {
-            Object::Node(name) => Names::of_node(name).scope(&[snapshot])?,
-            Object::Pool(name) => Names::of_pool(name).scope(&[snapshot])?,
-            Object::Network(cidr) => Names::of_pool(&cidr.to_string()).scope(&[snapshot])?,
-            _ => Scope::default(),
-        };
-        Ok((object, scope))
-    });
-    let (object, scope) = match found {
-        Ok(found) => found,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let object = object.find(snapshot)?;
+    let scope = object.names().map(|names| names.scope(&[snapshot])).transpose()?.unwrap_or_default();
     let answer = match object {
         Object::Address(address) => {
             let view = views::address(snapshot, address);
-            write(&AddressDetails { view: &view, events: &[] }, snapshot, format)?
+            write(&AddressDetails { view: &view, events: &[] }, snapshot, format)
         }
         Object::Pod(pod) => {
             let list = views::addresses(snapshot, &scope, std::slice::from_ref(&pod));
             if list.addresses.is_empty() {
-                return Ok(Err(Failure::refused(format!(
-                    "no address is known for the pod {}/{}",
-                    pod.0, pod.1
-                ))));
+                let message = format!("no address is known for the pod {}/{}", pod.0, pod.1);
+                return Err(Failure::refused(message));
             }
-            write(&list, snapshot, format)?
+            write(&list, snapshot, format)
         }
-        Object::Node(_) => write(&views::addresses(snapshot, &scope, &[]), snapshot, format)?,
-        Object::Pool(_) => write(&views::pools(snapshot).within(&scope), snapshot, format)?,
-        Object::Network(_) => write(&views::blocks(snapshot).within(&scope), snapshot, format)?,
-        Object::Handle(id) | Object::Text(id) => match views::handle(snapshot, &id) {
-            Some(view) => write(&view, snapshot, format)?,
-            None => return Ok(Err(Failure::refused(format!("handle {id:?} not found")))),
-        },
-    };
-    Ok(Ok(match format {
+        Object::Node(_) => write(&views::addresses(snapshot, &scope, &[]), snapshot, format),
+        Object::Pool(_) => write(&views::pools(snapshot).within(&scope), snapshot, format),
+        Object::Network(_) => write(&views::blocks(snapshot).within(&scope), snapshot, format),
+        Object::Handle(id) | Object::Text(id) => {
+            let view = views::handle(snapshot, &id);
+            let view = view.ok_or_else(|| Failure::refused(format!("handle {id:?} not found")))?;
+            write(&view, snapshot, format)
+        }
+    }
+    .map_err(Failure::io("format the answer"))?;
+    Ok(match format {
         Format::Html => html::answer(&title, &PreEscaped(String::from_utf8_lossy(&answer).into())).into(),
         _ => answer,
-    }))
+    })
 }
 
 fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Vec<u8>> {

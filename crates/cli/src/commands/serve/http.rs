@@ -216,7 +216,7 @@ async fn answer_question(object: Object, served: &Served, format: Format, asking
     let asked = Arc::clone(good);
     let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
     match answered {
-        Ok(Ok(Ok(text))) => {
+        Ok(Ok(text)) => {
             let kind = match format {
                 Format::Html => HTML,
                 Format::Json => JSON,
@@ -224,8 +224,8 @@ async fn answer_question(object: Object, served: &Served, format: Format, asking
             };
             dated(response(StatusCode::OK, kind, text.into()), good)
         }
-        Ok(Ok(Err(failure))) => dated(refuse(StatusCode::NOT_FOUND, &failure.message, format), good),
-        Ok(Err(_)) | Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered"),
+        Ok(Err(failure)) => dated(refuse(StatusCode::NOT_FOUND, &failure.message, format), good),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered"),
     }
 }
 
