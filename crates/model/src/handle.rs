@@ -52,7 +52,7 @@ enum Content {
 /// The contents of a handle that [`Content::OneBlock`] cannot hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Other {
-    /// Addresses by block.
+    /// The number of addresses by block.
     blocks: Box<[(IpNet, i64)]>,
     deleted: bool,
     unknown: Option<Box<Unknown>>,

@@ -270,13 +270,13 @@ fn configuration_and_where_it_comes_from() {
         settings.into_iter().find(|s| s.name == name).map(|s| (s.value, s.origin, s.resource)).unwrap()
     };
     assert_eq!(value(&cluster, "autoAllocateBlocks").0, "true");
-    let default = |value: &str, why: &str| (value.to_owned(), format!("Calico's default: {why}"), None);
-    assert_eq!(value(&cluster, "maxBlocksPerHost"), default("20", "nothing is stored"));
+    let default = |value: &str, why: &str| (value.to_owned(), format!("Calico's default{why}"), None);
+    assert_eq!(value(&cluster, "maxBlocksPerHost"), default("20", ": nothing is stored"));
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.18.0"}));
     assert_eq!(value(&cluster, "maxBlocksPerHost").0, "no limit");
     cluster.put("/calico/ipam/v2/config", json!({}));
-    assert_eq!(value(&cluster, "maxBlocksPerHost"), default("no limit", "it is not set"));
-    assert_eq!(value(&cluster, "kubeVirtVMAddressPersistence"), default("Enabled", "it is not set"));
+    assert_eq!(value(&cluster, "maxBlocksPerHost"), default("no limit", " (not set)"));
+    assert_eq!(value(&cluster, "kubeVirtVMAddressPersistence"), default("Enabled", " (not set)"));
     cluster
         .resource("ipamconfigurations/default", json!({"strictAffinity": false, "autoAllocateBlocks": true}));
     let (stored, origin, resource) = value(&cluster, "autoAllocateBlocks");

@@ -108,8 +108,8 @@ fn has(path: &Path, text: &[u8]) -> bool {
     path.is_file() && fs::read(path).is_ok_and(|own| own == text)
 }
 
-/// Creates a link or file unless it is there. Another file with this name is replaced with `force`; otherwise it is
-/// kept, and the result is false.
+/// Creates a link or file unless it is there. With `force`, replaces another file of this name; otherwise keeps it and
+/// returns false.
 fn install(
     path: &Path,
     is_there: bool,
