@@ -179,6 +179,37 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     assert_eq!(on_example(&["check", "--only-new"]).code, 2, "there is nothing to compare with");
 }
 
+/// A finding that one run could not check is not new in the next one.
+#[test]
+fn a_source_that_was_not_read_for_once_makes_nothing_new() {
+    let earlier = Earlier::new(|report| {
+        let findings = report["findings"].as_array_mut().unwrap();
+        let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
+        let leak = findings.remove(leak);
+        report["changes"] = serde_json::json!({ "notChecked": [leak] });
+    });
+    let again = earlier.json(&["--only-new"]);
+    assert_eq!((&again["changes"]["new"], &again["findings"]), (&0.into(), &Value::Array(vec![])), "{again}");
+}
+
+/// A finding that nobody has read is new again.
+#[test]
+fn a_reader_that_is_gone_keeps_the_report_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last.json");
+    fs::write(&path, on_example(&["check", "-q", "-o", "json", "--rule", "orphan-handle"]).stdout).unwrap();
+    let before = fs::read(&path).unwrap();
+    let line = format!(
+        "{} check -q -d {EXAMPLE} --compare-with {path} --only-new --output-file json={path} | true",
+        super::program().display(),
+        path = path.display()
+    );
+    let run = super::program::command("/bin/bash").args(["-c", &format!("set -o pipefail; sleep 0; {line}")]).output();
+    assert!(!run.unwrap().status.success());
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(on_example(&["check", "--only-new", "--compare-with", path.to_str().unwrap(), "-o", "prometheus"]).code, 2);
+}
+
 #[test]
 fn all_namespaces_are_accepted_after_kubectl() {
     assert_eq!(on_example(&["check", "-A"]).transcript(), on_example(&["check"]).transcript());

@@ -35,7 +35,7 @@ fn the_version_says_what_is_read() {
     assert_eq!((&json["kind"], &json["program"]), (&"Version".into(), &"calipam".into()));
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert!(
-        json["commit"].is_string() && json["reads"]["datastores"].as_array().unwrap().len() == 3,
+        json["commit"].is_string() && json["reads"]["datastores"].as_array().unwrap().len() == 4,
         "{json}"
     );
     let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();

@@ -265,7 +265,7 @@ fn an_object_is_known_by_its_form_or_its_name() {
     let near = on_example(&["show", "queue-49"]);
     assert!(near.code == 1 && near.stderr.contains("did you mean `default/queue-49`?"), "{near:?}");
     for wrong in
-        [&["node-10", "--blocks"][..], &["node-10", "--pool", "extra-5"], &["node-10", "--quick"], &[""]]
+        [&["node-10", "--blocks"][..], &["node-10", "--pool", "extra-5"], &["node-10", "--quick"], &["k8s-pod-network.8c16", "--no-headers"], &[""]]
     {
         assert_eq!(on_example(&[&["show"], wrong].concat()).code, 2, "{wrong:?}");
     }
@@ -276,7 +276,7 @@ fn an_object_is_known_by_its_form_or_its_name() {
     fs::write(&path, renamed).unwrap();
     let both = calipam(&["show", "extra-5", "-d", path.to_str().unwrap()]);
     let said = "error: \"extra-5\" is a node and a pool\nhint: say which: `calipam show --node extra-5 ";
-    assert!(both.code == 1 && both.stderr.starts_with(said), "{both:?}");
+    assert!(both.code == 2 && both.stderr.starts_with(said), "{both:?}");
     assert!(both.stderr.contains(" or `calipam show --pool extra-5 "), "{both:?}");
 }
 

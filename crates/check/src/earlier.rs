@@ -92,6 +92,17 @@ pub(crate) struct OfCluster {
     coverage: Option<BTreeMap<String, Value>>,
     /// `None` for a cluster of a fleet.
     findings: Option<Vec<EarlierFinding>>,
+    #[serde(default)]
+    changes: WrittenChanges,
+}
+
+/// The changes in a report that was compared with an earlier one.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenChanges {
+    /// Findings that the earlier report had and this one could not check: they may still be there.
+    #[serde(default)]
+    pub not_checked: Vec<EarlierFinding>,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +127,9 @@ impl EarlierReport {
         }
         let mut of: OfCluster = decode(report, "CheckReport", NoReport::OtherDocument)?;
         let findings = of.findings.take();
-        let findings = findings.ok_or_else(|| NoReport::Undecodable("missing field `findings`".into()))?;
+        let mut findings =
+            findings.ok_or_else(|| NoReport::Undecodable("missing field `findings`".into()))?;
+        findings.append(&mut of.changes.not_checked);
         Ok(Self { findings, ..Self::of_cluster(of) })
     }
 

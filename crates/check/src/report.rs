@@ -160,13 +160,19 @@ impl Report {
         self.count();
     }
 
-    /// Removes the findings that are neither new nor worse than in the earlier report, if there is one.
-    pub fn keep_news(&mut self) {
-        let Some(mut changes) = self.changes.take() else { return };
-        let number = self.findings.len();
-        self.retain(|finding| changes.of(finding).is_news());
-        changes.removed += number - self.findings.len();
+    /// Removes and returns the findings that are neither new nor worse than in the earlier report, if there is one.
+    pub fn keep_news(&mut self) -> Vec<Finding> {
+        let Some(mut changes) = self.changes.take() else { return Vec::new() };
+        let removed = self.take_unless(|finding| changes.of(finding).is_news());
+        changes.removed = removed.len();
         self.changes = Some(changes);
+        removed
+    }
+
+    /// Adds the findings that [`Self::keep_news`] removed.
+    pub fn restore(&mut self, removed: Vec<Finding>) {
+        self.changes.iter_mut().for_each(|changes| changes.removed = 0);
+        self.add(removed);
     }
 
     /// Keeps only the findings that `earlier` also has, with the same evidence.

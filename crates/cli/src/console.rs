@@ -32,6 +32,8 @@ const NARROWEST: u16 = 40;
 
 /// True after output on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
+/// True after the reader of stdout has closed the pipe.
+pub(crate) static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Prints a failure as a document if the call asked for one and nothing was printed on stdout. Reads the command line
 /// word by word, since it can be invalid.
@@ -158,6 +160,7 @@ impl Console {
         }
         result.or_else(|error| match error.kind() {
             ErrorKind::BrokenPipe => {
+                READER_IS_GONE.store(true, Ordering::SeqCst);
                 self.watch.iter().for_each(|watch| watch.reader_is_gone());
                 Ok(())
             }

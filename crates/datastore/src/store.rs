@@ -66,6 +66,11 @@ impl Datastore {
         }
     }
 
+    /// Returns an error for a datastore without revisions.
+    pub fn has_revisions(&self) -> Result<()> {
+        self.require_revisions().map(drop)
+    }
+
     /// Returns etcd, or an error for a datastore without revisions.
     pub(crate) fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
         self.etcd().ok_or_else(|| Error::NoRevisions { location: self.location() })

@@ -246,6 +246,9 @@ fn each(
 /// Returns the subject of a history. Looks in all exports for a name and the beginning of a handle's ID.
 fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<About, Failure> {
     let (Object::Handle(begin) | Object::Text(begin)) = &object else { return about(object) };
+    if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
+        return about(formed);
+    }
     let mut known = KnownNames::default();
     each(archive, Part::Records { handle: None }, operator, |snapshot| {
         known.nodes.append(&mut known_nodes(&[&snapshot]));
@@ -253,7 +256,7 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
     })?;
     match object {
         Object::Handle(begin) => Ok(About::Handle(whole_id(&begin, known.handles)?.unwrap_or(begin))),
-        Object::Text(name) => about(known.find(&name, None)?),
+        Object::Text(name) => about(known.find_past(&name)?),
         other => about(other),
     }
 }

@@ -72,6 +72,7 @@ pub fn history<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<History, Failure>> {
     Box::pin(async move {
+        datastore.has_revisions()?;
         let about = subject(datastore, object).await?;
         let of = match &about {
             About::Address(address) => PastOf::Address(*address),
@@ -137,9 +138,8 @@ async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure
         }
         Object::Text(name) => {
             let nodes = names(NameKind::Nodes, &name).await?;
-            let pools = names(NameKind::Pools, &name).await?;
             let handles = names(NameKind::Handles, &name).await?;
-            about(KnownNames { nodes, pools, handles }.find(&name, None)?)
+            about(KnownNames { nodes, handles, ..KnownNames::default() }.find_past(&name)?)
         }
         other => about(other),
     }

@@ -69,7 +69,11 @@ impl Object {
             Self::Text(text) => {
                 let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
                 let known = KnownNames { nodes: known_nodes(&[snapshot]), pools, handles: ids(&text) };
-                known.find(&text, nearest_pod(snapshot, "", &text))
+                known.find(&text)?.ok_or_else(|| known.unknown(&text, snapshot))?.find(snapshot)
+            }
+            Self::Network(cidr) => {
+                let pool = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr);
+                Ok(pool.map_or(Self::Network(cidr), |pool| Self::Pool(pool.value.name.clone())))
             }
             other => Ok(other),
         }
@@ -91,12 +95,11 @@ pub(crate) struct KnownNames {
 }
 
 impl KnownNames {
-    /// Returns the object that a text names; a handle may have it as the beginning of its ID. `pod` is a pod with the
-    /// same or a similar name, which an error suggests.
+    /// Returns the object that a text names; a handle may have it as the beginning of its ID. `None` if there is none.
     ///
     /// # Errors
-    /// As for [`Object::find`].
-    pub(crate) fn find(mut self, text: &str, pod: Option<String>) -> Result<Object, Failure> {
+    /// If several things have the name, or several handles begin with the text.
+    pub(crate) fn find(&self, text: &str) -> Result<Option<Object>, Failure> {
         let name = || text.to_owned();
         let formed = Object::Text(name()).by_form();
         let readings = [
@@ -115,20 +118,34 @@ impl KnownNames {
             let kinds: Vec<&str> = exact.iter().map(|(_, kind, ..)| *kind).collect();
             let each = vec!["{}"; exact.len()].join(" or ");
             let calls: Vec<Call> = exact.into_iter().map(|(.., call)| call).collect();
-            return Err(Failure::refused(format!("{text:?} is {}", kinds.join(" and ")))
+            return Err(Failure::usage(format!("{text:?} is {}", kinds.join(" and ")))
                 .hint(Hint::new(format!("say which: {each}"), calls)));
         }
-        if let Some((_, _, object, _)) = exact.pop() {
-            return Ok(object);
+        match exact.pop() {
+            Some((_, _, object, _)) => Ok(Some(object)),
+            None => Ok(only_handle(text, self.handles.iter().cloned())?.map(Object::Handle)),
         }
-        if let Some(id) = only_handle(text, self.handles)? {
-            return Ok(Object::Handle(id));
-        }
-        self.nodes.append(&mut self.pools);
-        self.nodes.extend(pod);
+    }
+
+    /// The error for a name that nothing has, with the most similar one.
+    fn unknown(&self, text: &str, snapshot: &Snapshot) -> Failure {
+        let mut known: BTreeSet<String> = self.nodes.union(&self.pools).cloned().collect();
+        known.extend(nearest_pod(snapshot, "", text));
         let list = Hint::new("a pod is NAMESPACE/NAME; {} lists the nodes", [Call::ShowNodes]);
-        let hint = did_you_mean(text, &self.nodes, list);
-        Err(Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint))
+        let hint = did_you_mean(text, &known, list);
+        Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint)
+    }
+
+    /// Returns the object that a text names, for a history: pools have none, and a name may be that of something that
+    /// no longer exists.
+    pub(crate) fn find_past(&self, text: &str) -> Result<Object, Failure> {
+        let (node, handle) = (Call::AsNode(text.to_owned()), Call::AsHandle(text.to_owned()));
+        self.find(text)?.ok_or_else(|| {
+            Failure::refused(format!("no node or handle has the name {text:?} now")).hint(Hint::new(
+                "if it is gone, say what it was: {} or {}; a pod is NAMESPACE/NAME",
+                [node, handle],
+            ))
+        })
     }
 }
 
@@ -163,20 +180,18 @@ mod tests {
             pools: set(&["b", "both"]),
             handles: set(handles),
         };
-        assert_eq!(known(&[]).find("a", None).unwrap(), Object::Node("a".into()));
-        assert_eq!(known(&["net.a", "net.b"]).find("b", None).unwrap(), Object::Pool("b".into()));
-        assert_eq!(known(&["net.12"]).find("net.1", None).unwrap(), Object::Handle("net.12".into()));
-        let error = known(&[]).find("both", None).unwrap_err();
+        assert_eq!(known(&[]).find("a").unwrap().unwrap(), Object::Node("a".into()));
+        assert_eq!(known(&["net.a", "net.b"]).find("b").unwrap().unwrap(), Object::Pool("b".into()));
+        assert_eq!(known(&["net.12"]).find("net.1").unwrap().unwrap(), Object::Handle("net.12".into()));
+        let error = known(&[]).find("both").unwrap_err();
         assert_eq!(error.message, "\"both\" is a node and a pool");
-        assert!(
-            known(&["net.1", "net.2"]).find("net.", None).unwrap_err().message.starts_with("several handles")
-        );
-        assert!(known(&[]).find("c", None).unwrap_err().message.starts_with("no node, pool or handle"));
+        assert!(known(&["net.1", "net.2"]).find("net.").unwrap_err().message.starts_with("several handles"));
+        assert_eq!(known(&[]).find("c").unwrap(), None);
         let by_address = KnownNames { nodes: set(&["10.0.0.1"]), ..KnownNames::default() };
-        let error = by_address.find("10.0.0.1", None).unwrap_err();
+        let error = by_address.find("10.0.0.1").unwrap_err();
         assert_eq!(error.message, "\"10.0.0.1\" is an address and a node");
-        assert!(matches!(known(&[]).find("10.0.0.1", None), Ok(Object::Address(_))));
+        assert!(matches!(known(&[]).find("10.0.0.1"), Ok(Some(Object::Address(_)))));
         // A whole name comes before the beginning of another one.
-        assert_eq!(known(&["a1", "a2"]).find("a", None).unwrap(), Object::Node("a".into()));
+        assert_eq!(known(&["a1", "a2"]).find("a").unwrap().unwrap(), Object::Node("a".into()));
     }
 }

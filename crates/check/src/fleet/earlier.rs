@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Cluster;
 use crate::code::Code;
-use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, OfCluster};
+use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, OfCluster, WrittenChanges};
 use crate::finding::Finding;
 
 /// A report from `calipam check -o json` or `-o yaml` on several clusters.
@@ -25,6 +25,8 @@ struct ReportedClusters {
     taken_at: Timestamp,
     clusters: Vec<OfCluster>,
     findings: Vec<EarlierFinding>,
+    #[serde(default)]
+    changes: WrittenChanges,
 }
 
 impl EarlierFleet {
@@ -33,14 +35,14 @@ impl EarlierFleet {
     /// # Errors
     /// If it is not a report on a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
-        let ReportedClusters { taken_at, clusters, findings } =
+        let ReportedClusters { taken_at, clusters, findings, changes } =
             earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
         let of_each = clusters.into_iter().map(|mut of| {
             let name = std::mem::take(&mut of.name);
             (name, EarlierReport { taken_at, ..EarlierReport::of_cluster(of) })
         });
         let mut clusters: BTreeMap<String, EarlierReport> = of_each.collect();
-        for finding in findings {
+        for finding in findings.into_iter().chain(changes.not_checked) {
             let of = clusters.get_mut(&finding.cluster);
             of.ok_or_else(|| NoReport::OfNoCluster(finding.cluster.clone()))?.findings.push(finding);
         }

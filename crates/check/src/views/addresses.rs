@@ -79,7 +79,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             pool: pool_of(&context, address.into()),
         });
     }
-    // The remaining addresses have no readable record, or are cooling down or reserved.
+    // The remaining addresses have no readable record.
     for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
         list.addresses.push(HeldAddress {
             address,

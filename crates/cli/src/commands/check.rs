@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
@@ -18,8 +19,8 @@ use calipam_workflow::{CheckResult, Criteria, Found, check_and_confirm, no_repor
 use serde_json::Value;
 
 use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
-use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::console::{Console, READER_IS_GONE};
+use crate::exit::{self, Failure, Kind, Outcome};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::ignore::Ignored;
@@ -33,6 +34,10 @@ use crate::{connect, hints};
 
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let begin = Instant::now();
+    if args.reports.only_new && console.format == Format::Prometheus {
+        return Err(Failure::usage("--only-new would make metrics forget the other findings")
+            .hint("write them with --output-file, whose files have all findings"));
+    }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::check::run(args, &fleet, begin, console);
     }
@@ -58,14 +63,16 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 
     let exit_code = exit::code(&Ok(outcome));
     let (snapshot, took) = (&data, begin.elapsed());
-    let files = write_files(&Checked { report: &report, snapshot, took, exit_code }, args);
-    if args.reports.only_new {
-        report.keep_news();
-    }
+    let removed = if args.reports.only_new { report.keep_news() } else { Vec::new() };
     let checked = Checked { report: &report, snapshot, took, exit_code };
-    let printed = print(&checked, !report.findings.is_empty(), console).and(files);
+    let mut printed = print(&checked, !report.findings.is_empty(), args, console);
     if printed.is_ok() {
         advise(&checked, &filter, console);
+    }
+    // With --only-new, findings that were not printed must not be in the report with which the next call compares.
+    if printed.is_ok() || !args.reports.only_new {
+        report.restore(removed);
+        printed = printed.and(write_files(&Checked { report: &report, snapshot, took, exit_code }, args));
     }
     let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), snapshot);
     console.done_with((report, data, calicoctl));
@@ -219,9 +226,23 @@ pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()
     args.reports.output_files.iter().map(write).fold(Ok(()), Result::and)
 }
 
-/// Prints a report unless `--quiet` omits it.
-pub(crate) fn print(report: &impl Document, has_findings: bool, console: &Console) -> Result<(), Failure> {
-    if has_findings || console.prints_nothing_new() { console.print(report) } else { Ok(()) }
+/// Prints a report unless `--quiet` omits it. With `--only-new`, a reader that is gone is an error.
+pub(crate) fn print(
+    report: &impl Document,
+    has_findings: bool,
+    args: &CheckArgs,
+    console: &Console,
+) -> Result<(), Failure> {
+    if has_findings || console.prints_nothing_new() {
+        console.print(report)?;
+    }
+    match args.reports.only_new && READER_IS_GONE.load(Ordering::SeqCst) {
+        true => Err(Failure::new(
+            Kind::Failed,
+            "the reader of stdout is gone: the files of reports are kept as they were",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Prints hints and notes about the report for people.

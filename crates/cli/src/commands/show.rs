@@ -27,20 +27,12 @@ use crate::{connect, hints};
 /// If the datastore cannot be read, or does not have the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let subject = args.subject();
-    let is_one = matches!(
-        &subject,
-        Subject::Object(object) if matches!(object.clone().by_form(), Object::Address(_) | Object::Handle(_))
-    );
-    if args.quick && !is_one {
+    if args.quick && !is_one(&subject) {
         return Err(Failure::usage(
             "--quick works with an address or --handle: everything else needs all data",
         ));
     }
-    if (is_one || subject == Subject::Map) && (args.printing.no_headers || args.printing.sort_by.is_some()) {
-        return Err(Failure::usage(
-            "--no-headers and --sort-by only apply to tables, and this output is not a table",
-        ));
-    }
+    check_table(&subject, args)?;
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::show::run(args, &fleet, console);
     }
@@ -58,6 +50,23 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
+/// True for an address and a handle, as far as the words of the call say.
+fn is_one(subject: &Subject) -> bool {
+    let Subject::Object(object) = subject else { return false };
+    matches!(object.clone().by_form(), Object::Address(_) | Object::Handle(_))
+}
+
+/// Refuses options of tables if the subject has no table.
+fn check_table(subject: &Subject, args: &ShowArgs) -> Result<(), Failure> {
+    let is_set = args.printing.no_headers || args.printing.sort_by.is_some();
+    match is_set && (is_one(subject) || *subject == Subject::Map) {
+        true => Err(Failure::usage(
+            "--no-headers and --sort-by only apply to tables, and this output is not a table",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Reads the data of the subject, and prints it. The result includes errors about missing nodes and pools.
 pub(crate) async fn show(
     datastore: &Datastore,
@@ -65,6 +74,7 @@ pub(crate) async fn show(
     console: &Console,
 ) -> Result<Found<(Snapshot, Outcome)>, Failure> {
     let (snapshot, subject) = read(datastore, args, console).await?;
+    check_table(&subject, args)?;
     let events = match &subject {
         Subject::Object(Object::Address(address)) => {
             calipam_workflow::last_events(datastore, &snapshot, *address, LAST_EVENTS).await
@@ -85,11 +95,13 @@ fn print_subject(
     events: &[Event],
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    let blocks = || print(&views::blocks(snapshot).within(scope), snapshot, console);
-    let pools = || print(&views::pools(snapshot).within(scope), snapshot, console);
     match subject {
-        Subject::Pools | Subject::Object(Object::Pool(_)) => pools()?,
-        Subject::Blocks => blocks()?,
+        Subject::Pools | Subject::Object(Object::Pool(_)) => {
+            print(&views::pools(snapshot).within(scope), snapshot, console)?;
+        }
+        Subject::Blocks | Subject::Object(Object::Network(_)) => {
+            print(&views::blocks(snapshot).within(scope), snapshot, console)?;
+        }
         Subject::Nodes => print(&views::nodes(snapshot).within(scope), snapshot, console)?,
         Subject::Borrowed => print(&views::borrowed(snapshot, scope), snapshot, console)?,
         Subject::Configuration => print(&views::configuration(snapshot), snapshot, console)?,
@@ -99,10 +111,6 @@ fn print_subject(
             return addresses(None, scope, snapshot, console);
         }
         Subject::Object(Object::Pod(pod)) => return addresses(Some(pod), scope, snapshot, console),
-        Subject::Object(Object::Network(cidr)) => {
-            let is_pool = snapshot.pools.iter().any(|pool| pool.value.cidr == *cidr);
-            if is_pool { pools() } else { blocks() }?;
-        }
         Subject::Object(Object::Address(address)) => return details(*address, snapshot, events, console),
         Subject::Object(Object::Handle(id) | Object::Text(id)) => return handle(id, snapshot, console),
     }

@@ -151,6 +151,7 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     };
     let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
     let mut ranges = reading.unknown(of.first_ranges());
+    let mut is_searched = false;
     while !ranges.is_empty() {
         // A watch of past revisions needs a tenth of a second to start: objects that the first and last versions name
         // are watched together with these keys, and only objects that other versions name need another watch.
@@ -159,7 +160,9 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
             reading.read_ends(&ranges, &mut due).await?;
             watched.append(&mut ranges);
             ranges = reading.unknown(of.named(&reading));
-            if ranges.is_empty() {
+            // Blocks are searched once, since that reads all of them. Endpoints depend on what was read.
+            if ranges.is_empty() && !(is_searched && matches!(of, PastOf::Pod(_))) {
+                is_searched = true;
                 let found = reading.searched(of).await?;
                 ranges = reading.unknown(found);
             }

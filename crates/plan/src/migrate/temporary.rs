@@ -150,7 +150,12 @@ pub fn find<'s>(
     let has_blocks = |pool: &Pool| snapshot.blocks.iter().any(|block| pool.cidr.contains(&block.value.key));
     let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
     let created = pools().filter(|_| follows).filter_map(|new| Some((made_from(snapshot, new)?, new)));
-    let left = left.chain(created.map(|(old, new)| (old, Target::Pool(new.name.clone()))));
+    let created: Vec<(&Pool, &Pool)> = created.collect();
+    // Of several new pools, the operator has to name the one that is meant.
+    let only = |old: &Pool| created.iter().filter(|(other, _)| other.name == old.name).count() == 1;
+    let target_of =
+        |old: &Pool, new: &Pool| if only(old) { Target::Pool(new.name.clone()) } else { target.clone() };
+    let left = left.chain(created.iter().map(|(old, new)| (*old, target_of(old, new))));
     let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
     // If a pool was found more than once, the last target counts: that of a temporary pool, if there is one.
     let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();

@@ -8,8 +8,8 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::{step, workspace};
 
-/// The wheel with the compiler. The programs hold what it compiles, so it is always the same.
-const WHEEL: &str = "ziglang==0.17.1";
+/// The version of the wheel with the compiler. The programs hold what it compiles, so it is always the same.
+const VERSION: &str = "0.17.1";
 
 /// Variables of a build.
 pub(crate) type Variables = Vec<(String, OsString)>;
@@ -26,7 +26,10 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     let zig = folder.join("ziglang/zig");
     if !zig.is_file() {
         let mut install = Command::new("python3");
-        install.args(["-m", "pip", "install", "--quiet", "--target"]).arg(&folder).arg(WHEEL);
+        install
+            .args(["-m", "pip", "install", "--quiet", "--target"])
+            .arg(&folder)
+            .arg(format!("ziglang=={VERSION}"));
         // It warns of root otherwise, which installs into a folder of its own here.
         install.env("PIP_ROOT_USER_ACTION", "ignore");
         step::run("Bringing Zig, which compiles C for other machines", &mut install).map_err(|failure| {
@@ -47,7 +50,7 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
 }
 
 fn folder() -> PathBuf {
-    workspace::root().join("target/servers/zig")
+    workspace::root().join(format!("target/servers/zig-{VERSION}"))
 }
 
 /// Zig's name of a target. A Mac compiles for macOS itself.

@@ -39,7 +39,8 @@ pub(super) fn of_path(path: &str) -> Option<Object> {
 pub(super) fn of_query(query: &str) -> Option<Object> {
     let text = query.split('&').find_map(|part| part.strip_prefix("q="))?;
     let text = decoded(&text.replace('+', " "))?;
-    Some(Object::Text(text.trim().to_owned()))
+    let text = text.trim();
+    (!text.is_empty()).then(|| Object::Text(text.to_owned()))
 }
 
 /// Returns the document of `show`. The page for a text has the text as its title.
@@ -48,7 +49,8 @@ pub(super) fn of_query(query: &str) -> Option<Object> {
 /// If the cluster does not have the object.
 pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>, Failure> {
     let title = if let Object::Text(text) = &object { text.clone() } else { String::new() };
-    let object = object.find(snapshot)?;
+    // The form has no options for a second reading: an address is one even if a node has it as its name.
+    let object = object.by_form().find(snapshot)?;
     let scope = object.names().map(|names| names.scope(&[snapshot])).transpose()?.unwrap_or_default();
     let answer = match object {
         Object::Address(address) => {

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
-use crate::render::check::verdict;
+use crate::render::check::{unread, verdict};
 use crate::render::html::{COMMON_SCRIPT, Frame, NO_SERVER, head, long, notice};
 use crate::render::report::page::findings::{controls, filtered, kinds, list, meanings};
 use crate::render::report::page::{sentence, tiles};
@@ -22,9 +22,10 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
     let (clusters, counts) = (&report.clusters, report.counts());
     let title = format!("{} in {}", verdict(report.reports()), count(clusters.len(), "cluster", "clusters"));
     let pools = clusters.iter().flat_map(|of| of.pools.pools.iter().map(|pool| (of.name.as_str(), pool)));
+    let is_whole = report.reports().all(|of| unread(&of.coverage, of.cluster.datastore).is_none());
     let body = html! {
         header {
-            h1 { "IPAM check: " (sentence(&title, &counts)) }
+            h1 { "IPAM check: " (sentence(&title, &counts, is_whole)) }
             p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
             (tiles(&counts, pools))
             nav { a href="#kinds" { "What to do" } a href="#clusters" { "Clusters" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !findings.is_empty() { a href="#codes" { "Codes" } } }

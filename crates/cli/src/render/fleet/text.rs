@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use calipam_check::Severity;
 use calipam_check::fleet::Cluster;
 use calipam_check::views::{Count, PoolView};
+use calipam_check::{Report, Severity};
 use jiff::SignedDuration;
 
 use super::FleetReport;
@@ -26,7 +26,9 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.aside(clusters_table(report, clusters));
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
-    let clean = (clean > 0).then(|| format!("; {} without findings", count(clean, "cluster", "clusters")));
+    let is_whole = |report: &Report| report.changes.as_ref().is_none_or(|changes| changes.removed == 0);
+    let findings = if report.reports().all(is_whole) { "findings" } else { "new findings" };
+    let clean = (clean > 0).then(|| format!("; {} without {findings}", count(clean, "cluster", "clusters")));
     text.line(summary(report.reports()) + &clean.unwrap_or_default());
     text.lines(changes(report));
 }

@@ -98,7 +98,7 @@ pub(crate) fn text_of(document: &impl Document) -> Markup {
 pub(super) fn ask() -> Markup {
     html! {
         form.ask.controls action="/ask" {
-            label { "Ask about an address, a pod, a node or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
+            label { "Ask about an address, a pod, a node, a CIDR, a pool or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
             button { "Show" }
         }
     }

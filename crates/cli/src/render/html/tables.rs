@@ -38,6 +38,9 @@ pub(in crate::render) fn grid(mut list: Grid) -> Markup {
 }
 
 fn capital(title: &str) -> String {
+    if title.contains("CIDR") || title.chars().any(char::is_lowercase) {
+        return title.to_owned();
+    }
     title.chars().take(1).chain(title.chars().skip(1).flat_map(char::to_lowercase)).collect()
 }
 

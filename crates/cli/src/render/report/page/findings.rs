@@ -32,7 +32,7 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
     html! {
         section #kinds {
             h2 { "What to do" }
-            @if kinds.is_empty() { p { "Nothing: no rule found anything." } } @else { div.scroll { (compact(table)) } }
+            @if kinds.is_empty() { p { "Nothing: there are no findings." } } @else { div.scroll { (compact(table)) } }
         }
     }
 }
@@ -55,7 +55,7 @@ fn row_of_kind(kind: &[Found<'_>]) -> Markup {
                 @if clusters > 1 { " in " (thousands(clusters)) " clusters" }
             }
             td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&shorten_handles(&message).unwrap_or(message))) }
-            td { @if remedies.is_empty() { (advice(finding.code)) } @for remedy in &remedies { (repair(remedy)) } }
+            td { @if remedies.is_empty() { (advice(finding.code)) } @for remedy in &remedies { (repair(remedy, cluster)) } }
         }
     }
 }
@@ -64,8 +64,14 @@ fn code(finding: &Finding) -> Markup {
     html! { a href={ "#code-" (finding.code) } { (finding.code) } }
 }
 
-fn repair(remedy: &Remedy) -> Markup {
-    html! { p.repair { (remedy::purpose(remedy)) ": " code { (remedy::in_document(remedy)) } } }
+/// The command of a remedy; in a fleet with the cluster for which it is meant.
+fn repair(remedy: &Remedy, cluster: &str) -> Markup {
+    html! {
+        p.repair {
+            @if !cluster.is_empty() { "in " (escape(cluster)) ": " }
+            (remedy::purpose(remedy)) ": " code { (remedy::in_document(remedy)) }
+        }
+    }
 }
 
 /// The first sentence of the documentation about what to do, and a link to the others.
@@ -200,14 +206,14 @@ fn row(of: Found<'_>, detailed: bool) -> Markup {
             td class=[long(&subject)] { (escape(&subject)) }
             td {
                 @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
-                @if detailed { details { summary { (escape(&message)) } (details(finding)) } } @else { (escape(&message)) }
+                @if detailed { details { summary { (escape(&message)) } (details(finding, cluster)) } } @else { (escape(&message)) }
             }
         }
     }
 }
 
-fn details(finding: &Finding) -> Markup {
-    html! { @if let Some(remedy) = finding.remedy() { (repair(&remedy)) } (evidence(&finding.evidence)) }
+fn details(finding: &Finding, cluster: &str) -> Markup {
+    html! { @if let Some(remedy) = finding.remedy() { (repair(&remedy, cluster)) } (evidence(&finding.evidence)) }
 }
 
 /// A section of `docs/findings.md`.

@@ -43,11 +43,12 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
     let found: Vec<Found<'_>> = Found::all_of(report, 0, "").collect();
     let title = verdict([*report].into_iter());
     let counts = &report.counts.findings;
+    let unread = unread(&report.coverage, report.cluster.datastore);
 
     let is_live = scripts.contains(&LIVE_SCRIPT);
     let body = html! {
         header {
-            h1 { "IPAM check: " (sentence(&title, counts)) }
+            h1 { "IPAM check: " (sentence(&title, counts, unread.is_none())) }
             p.dim { (header::cluster(&report.cluster)) br;
                 "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) ": " (header::counts(report)) }
             (tiles(counts, pools.pools.iter().map(|pool| ("", pool))))
@@ -56,7 +57,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
         @if is_live { (ask()) }
         main {
             @for outage in outages(report) { (alert(&outage.message())) }
-            @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { (notice(format!("Not read: {unread}."))) }
+            @if let Some(unread) = unread { (notice(format!("Not read: {unread}."))) }
             @for note in &report.notes { (notice(note)) }
             @if !report.rechecked && !found.is_empty() {
                 p.dim { "A single read: some findings could be changes in progress." }
@@ -86,12 +87,17 @@ fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     report.findings.iter().filter(is_outage)
 }
 
-/// Formats `34 findings; at worst, traffic is or will be broken`.
-pub(in crate::render) fn sentence(verdict: &str, counts: &BTreeMap<Severity, usize>) -> String {
+/// Formats `34 findings; at worst, traffic is or will be broken`. Without findings, says whether all was read.
+pub(in crate::render) fn sentence(
+    verdict: &str,
+    counts: &BTreeMap<Severity, usize>,
+    is_whole: bool,
+) -> String {
     match counts.iter().find(|(_, number)| **number > 0) {
+        Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
+        None if !is_whole => format!("{verdict}, but not everything was read"),
         None if verdict.starts_with("no new") => verdict.to_owned(),
         None => format!("{verdict}, nothing to do"),
-        Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
     }
 }
 
