@@ -41,7 +41,7 @@ or newer.
 With --twice it first builds the commit that is checked out once more, in
 another folder, and compares the programs byte for byte.
 
-Needs Rust; rustup brings the standard library of a target:
+Needs Rust; rustup brings the standard library of a target. These were tried:
 
   x86_64-unknown-linux-musl, aarch64-unknown-linux-musl
       on any machine. pip brings Zig, which compiles the C code of crates;
@@ -50,7 +50,8 @@ Needs Rust; rustup brings the standard library of a target:
       apt-get install gcc-mingw-w64-x86-64
       calipam alone; checked, released and undid on an etcd under Wine
   aarch64-apple-darwin, x86_64-apple-darwin
-      calipam alone, on a Mac with Xcode's command line tools; not tried
+      calipam alone, linked on any machine by Rust's linker with the names of
+      macOS's libraries; it was never run
 ",
     run,
 };
@@ -169,7 +170,7 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     let maps = [map(&home, "/cargo"), map(checkout, "/calipam")].join(",");
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
     build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
-    build.envs(zig::variables(target)?);
+    build.envs(zig::variables(target)?).envs(zig::linker(target)?);
     // The C code of mimalloc holds the time of its compilation, which the C compiler takes from here.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;

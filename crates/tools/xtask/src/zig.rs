@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -10,6 +11,25 @@ use crate::{step, workspace};
 
 /// The version of the wheel with the compiler. The programs hold what it compiles, so it is always the same.
 const VERSION: &str = "0.17.1";
+
+/// The symbols of macOS's frameworks that calipam uses, through the crates that read its certificates.
+const FRAMEWORKS: [(&str, &str); 2] = [
+    (
+        "CoreFoundation",
+        "CFArrayCreate CFArrayGetCount CFArrayGetValueAtIndex CFDataCreate CFDataGetBytePtr CFDataGetLength \
+         CFDateCreate CFDictionaryGetValueIfPresent CFEqual CFErrorCopyDescription CFErrorGetCode CFNumberGetValue \
+         CFRelease CFRetain CFStringCreateWithBytes CFStringCreateWithBytesNoCopy CFStringGetBytes \
+         CFStringGetCStringPtr CFStringGetLength kCFAbsoluteTimeIntervalSince1970 kCFAllocatorDefault \
+         kCFAllocatorNull kCFTypeArrayCallBacks",
+    ),
+    (
+        "Security",
+        "SecCertificateCopyData SecCertificateCopySubjectSummary SecCertificateCreateWithData \
+         SecCopyErrorMessageString SecPolicyCreateSSL SecTrustCreateWithCertificates SecTrustEvaluateWithError \
+         SecTrustSetAnchorCertificates SecTrustSetAnchorCertificatesOnly SecTrustSetOCSPResponse \
+         SecTrustSetVerifyDate SecTrustSettingsCopyCertificates SecTrustSettingsCopyTrustSettings",
+    ),
+];
 
 /// Variables of a build.
 pub(crate) type Variables = Vec<(String, OsString)>;
@@ -49,6 +69,46 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     Ok(variables.into_iter().map(|(name, value)| (name, value.into())).collect())
 }
 
+/// Returns the variables with which a program for macOS is linked elsewhere, once [`variables`] has brought Zig. Linux
+/// needs none.
+pub(crate) fn linker(target: &str) -> Result<Variables, Failure> {
+    if name_of(target).is_none() || !target.ends_with("-apple-darwin") {
+        return Ok(Vec::new());
+    }
+    let linker = format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase());
+    Ok(vec![(linker, "rust-lld".into()), ("SDKROOT".to_owned(), libraries()?.into())])
+}
+
+/// Writes the names of macOS's libraries and their symbols for a linker. Returns the folder.
+fn libraries() -> Result<PathBuf, Failure> {
+    let path = folder().join("ziglang/lib/libc/darwin/libSystem.tbd");
+    let system = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
+    // Rust's linker does not know this machine, and needs its plain name.
+    let system = system.replace("arm64e.x1-", "arm64-");
+    let sdk = folder().join("macos");
+    let put = |name: &str, text: &str| {
+        let path = sdk.join(name);
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+        made.map_err(|error| Failure::io("write", &path, &error))
+    };
+    // Nothing of iconv is used.
+    for name in ["System", "c", "m", "iconv"] {
+        put(&format!("usr/lib/lib{name}.tbd"), &system)?;
+    }
+    for (name, symbols) in FRAMEWORKS {
+        let place = format!("System/Library/Frameworks/{name}.framework");
+        let symbols: Vec<String> = symbols.split_whitespace().map(|symbol| format!("_{symbol}")).collect();
+        let text = format!(
+            "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\n\
+             install-name: '/{place}/Versions/A/{name}'\nexports:\n  - targets: [ x86_64-macos, arm64-macos ]\n    \
+             symbols: [ {} ]\n...\n",
+            symbols.join(", ")
+        );
+        put(&format!("{place}/{name}.tbd"), &text)?;
+    }
+    Ok(sdk)
+}
+
 fn folder() -> PathBuf {
     workspace::root().join(format!("target/servers/zig-{VERSION}"))
 }
@@ -58,7 +118,7 @@ fn name_of(target: &str) -> Option<String> {
     let (machine, system) = target.split_once('-')?;
     match system {
         "unknown-linux-musl" => Some(format!("{machine}-linux-musl")),
-        "apple-darwin" if !cfg!(target_os = "macos") => Some(format!("{machine}-macos")),
+        "apple-darwin" if !cfg!(target_os = "macos") => Some(format!("{machine}-macos.11.0")),
         _ => None,
     }
 }
@@ -70,7 +130,7 @@ mod tests {
     #[test]
     fn targets_have_names_in_zig() {
         assert_eq!(name_of("aarch64-unknown-linux-musl").as_deref(), Some("aarch64-linux-musl"));
-        assert_eq!(name_of("x86_64-apple-darwin").as_deref(), Some("x86_64-macos"));
+        assert_eq!(name_of("x86_64-apple-darwin").as_deref(), Some("x86_64-macos.11.0"));
         assert_eq!(name_of("x86_64-unknown-linux-gnu"), None);
     }
 }
