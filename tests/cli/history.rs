@@ -203,7 +203,7 @@ fn who_had_the_address() {
     assert_eq!(site.run(&["history", "--pod", "shop/api-0", "-o", "json"]).json()["events"], pod["events"]);
     let unknown = site.run(&["history", "api-0"]);
     assert!(
-        unknown.code == 1 && unknown.stderr.contains("no node, pool or handle has the name"),
+        unknown.code == 1 && unknown.stderr.contains("say what it was: `calipam history --node api-0 "),
         "{unknown:?}"
     );
     let nothing = site.run(&["history", "--ip", "192.0.2.1"]);

@@ -141,6 +141,7 @@ fn questions_are_answered_as_show_does() {
         ("/api/v1/", 404),
         ("/ask", 400),
         ("/ask?q=%ff", 400),
+        ("/ask?q=+", 400),
         ("/ask?q=%00%1b", 404),
     ] {
         assert_eq!(server.get(path).status, status, "{path}");

@@ -264,9 +264,13 @@ fn an_object_is_known_by_its_form_or_its_name() {
     }
     let near = on_example(&["show", "queue-49"]);
     assert!(near.code == 1 && near.stderr.contains("did you mean `default/queue-49`?"), "{near:?}");
-    for wrong in
-        [&["node-10", "--blocks"][..], &["node-10", "--pool", "extra-5"], &["node-10", "--quick"], &["k8s-pod-network.8c16", "--no-headers"], &[""]]
-    {
+    for wrong in [
+        &["node-10", "--blocks"][..],
+        &["node-10", "--pool", "extra-5"],
+        &["node-10", "--quick"],
+        &["k8s-pod-network.8c16", "--no-headers"],
+        &[""],
+    ] {
         assert_eq!(on_example(&[&["show"], wrong].concat()).code, 2, "{wrong:?}");
     }
 

@@ -30,11 +30,8 @@ impl LeftOut {
         (tool::LEFT_OUT, self.list.clone())
     }
 
-    /// Adds a step that this machine cannot run. In CI that is a failure.
-    pub(crate) fn add(&self, step: &str, failure: Failure) -> Result<(), Failure> {
-        if tool::is_ci() {
-            return Err(failure);
-        }
+    /// Adds a step that this machine cannot run, even in CI: pip and rustup may be missing there.
+    pub(crate) fn add(&self, step: &str, failure: &Failure) -> Result<(), Failure> {
         let reason = failure.to_string().replace('\n', "; ");
         let list = OpenOptions::new().append(true).create(true).open(&self.list);
         list.and_then(|mut list| writeln!(list, "{step}: {reason}"))
@@ -56,17 +53,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_left_out_with_its_reason_but_fails_in_ci() {
-        let failure = || Failure::new("no pip").hint("bring it");
+    fn a_step_is_left_out_with_its_reason() {
         let list = std::env::temp_dir().join(format!("calipam-xtask-left-out-{}", std::process::id()));
         let left_out = LeftOut { list: list.clone() };
-        let added = left_out.add("macOS", failure());
-        let expected = if tool::is_ci() {
-            (Err(failure()), "")
-        } else {
-            (Ok(()), "macOS: error: no pip; hint: bring it\n")
-        };
-        assert_eq!((added, &*fs::read_to_string(&list).unwrap_or_default()), expected);
+        left_out.add("macOS", &Failure::new("no pip").hint("bring it")).unwrap();
+        assert_eq!(fs::read_to_string(&list).unwrap(), "macOS: error: no pip; hint: bring it\n");
         left_out.print();
     }
 }

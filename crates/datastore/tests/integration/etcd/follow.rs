@@ -176,9 +176,7 @@ async fn an_etcd_that_was_restored_is_read_whole() {
         }
         following.store = open(&etcd).await;
         let waited = timeout(LIMIT, following.store.await_news(&mut following.followed));
-        let begin = Instant::now();
         waited.await.expect(what).unwrap();
-        assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
         let positions = [("etcd".to_owned(), position)].into();
         let mut changes = following.store.changes_after(positions).await.unwrap();
         // A request that is abandoned does not use up the proof.
