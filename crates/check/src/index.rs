@@ -288,7 +288,7 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Returns true if something names the address without certainly owning it.
+    /// Returns true if something names the address, even if it might not own it. So do all unfinished pods.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }

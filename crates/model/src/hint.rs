@@ -51,10 +51,7 @@ pub enum Call {
     /// The current call, with the pool's name instead of its CIDR.
     ByName,
     /// The current call, with an option that says what the name is.
-    AsAddress(String),
-    AsNode(String),
-    AsPool(String),
-    AsHandle(String),
+    As(&'static str, String),
     AutoAllocation,
     StrictAffinity,
     NoBlockLimit,

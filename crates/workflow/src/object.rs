@@ -102,22 +102,18 @@ impl KnownNames {
     pub(crate) fn find(&self, text: &str) -> Result<Option<Object>, Failure> {
         let name = || text.to_owned();
         let formed = Object::Text(name()).by_form();
+        let is_handle = self.handles.contains(clean_id(text));
         let readings = [
-            (formed != Object::Text(name()), "an address", formed, Call::AsAddress(name())),
-            (self.nodes.contains(text), "a node", Object::Node(name()), Call::AsNode(name())),
-            (self.pools.contains(text), "a pool", Object::Pool(name()), Call::AsPool(name())),
-            (
-                self.handles.contains(clean_id(text)),
-                "a handle",
-                Object::Handle(name()),
-                Call::AsHandle(name()),
-            ),
+            (formed != Object::Text(name()), "an address", formed, "--ip"),
+            (self.nodes.contains(text), "a node", Object::Node(name()), "--node"),
+            (self.pools.contains(text), "a pool", Object::Pool(name()), "--pool"),
+            (is_handle, "a handle", Object::Handle(name()), "--handle"),
         ];
         let mut exact: Vec<_> = readings.into_iter().filter(|(exists, ..)| *exists).collect();
         if exact.len() > 1 {
             let kinds: Vec<&str> = exact.iter().map(|(_, kind, ..)| *kind).collect();
             let each = vec!["{}"; exact.len()].join(" or ");
-            let calls: Vec<Call> = exact.into_iter().map(|(.., call)| call).collect();
+            let calls: Vec<Call> = exact.into_iter().map(|(.., option)| Call::As(option, name())).collect();
             return Err(Failure::usage(format!("{text:?} is {}", kinds.join(" and ")))
                 .hint(Hint::new(format!("say which: {each}"), calls)));
         }
@@ -139,7 +135,7 @@ impl KnownNames {
     /// Returns the object that a text names, for a history: pools have none, and a name may be that of something that
     /// no longer exists.
     pub(crate) fn find_past(&self, text: &str) -> Result<Object, Failure> {
-        let (node, handle) = (Call::AsNode(text.to_owned()), Call::AsHandle(text.to_owned()));
+        let [node, handle] = ["--node", "--handle"].map(|option| Call::As(option, text.to_owned()));
         self.find(text)?.ok_or_else(|| {
             Failure::refused(format!("no node or handle has the name {text:?} now")).hint(Hint::new(
                 "if it is gone, say what it was: {} or {}; a pod is NAMESPACE/NAME",

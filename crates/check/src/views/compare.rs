@@ -15,7 +15,7 @@ use crate::{Context, Options};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// The nodes, by name. Addresses of unknown nodes are under the empty name.
+    /// The nodes, by name. Addresses whose node is not known are under the empty name.
     pub nodes: Vec<NodeComparison>,
     /// True if endpoints were read. Calico keeps them only in etcd.
     pub with_endpoints: bool,

@@ -6,33 +6,7 @@ use std::path::{Path, PathBuf};
 use super::folders;
 use super::problem::{Problem, Result};
 
-pub(super) const HELP: &str = "\
-Usage: calico-ipam install [--watch] [options]
-       calico-ipam uninstall [options]
-
-install replaces Calico's calico-ipam with this program, and keeps Calico's as
-calico-ipam.calico; uninstall restores Calico's. The folder contains a complete
-calico-ipam at all times.
-
-  --bin-dir DIR      the folder of the CNI plugins [default: the one on this
-                     machine in which Calico has installed its own]
-  --conf-dir DIR     the folder of the CNI configuration [default:
-                     /etc/cni/net.d], for the checks before the installation:
-                     the datastore answers, knows the node and has a pool for
-                     it, and Calico's version is supported
-  --no-check         skip these checks
-
-Only for install:
-
-  --watch            keep running, and replace Calico's plugin again when Calico's
-                     installer has restored it. On SIGTERM, restore Calico's
-  --keep             with --watch: leave this program installed at the end
-  --listen ADDRESS   serve /metrics and /healthz at this address, such as
-                     127.0.0.1:9796
-  --node NAME        record in the annotation calipam.io/cni-plugin of this
-                     Kubernetes node which plugin it uses, with the pod's service
-                     account or the user's kubeconfig
-";
+pub(super) const HELP: &str = include_str!("help.txt");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {

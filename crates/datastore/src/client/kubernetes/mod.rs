@@ -79,7 +79,7 @@ impl fmt::Debug for KubeClient {
 /// The kind of process that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
-    /// Reads much and has other work. Gets credentials on a separate thread, since that may block.
+    /// Reads a lot, and does other work meanwhile. Gets credentials on a separate thread, since that can block.
     Long,
     /// Sends a few requests, over one HTTP/2 connection if possible, and ends. Gets credentials on the current thread,
     /// unless a plugin provides them.
