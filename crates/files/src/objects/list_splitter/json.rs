@@ -32,7 +32,7 @@ enum Position {
     Item,
 }
 
-/// Whether the next byte is in a string, where brackets and braces have no meaning.
+/// The place of the next byte: in a string, brackets and braces have no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum InText {
     #[default]
