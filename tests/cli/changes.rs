@@ -169,7 +169,7 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     let nothing = on_example(&["check", "--compare-with", last, "--only-new"]);
     assert!(nothing.code == 0 && nothing.stdout.contains("No new findings"), "{nothing:?}");
 
-    // Only a report can be compared with, and a typing error must not start anew.
+    // Only a report can be compared with, and a mistyped path is not a first run.
     fs::remove_file(&path).unwrap();
     let other = format!("html={last}");
     for file in [&other, &format!("json={last}.new")] {
@@ -192,7 +192,7 @@ fn a_source_that_was_not_read_for_once_makes_nothing_new() {
     assert_eq!((&again["changes"]["new"], &again["findings"]), (&0.into(), &Value::Array(vec![])), "{again}");
 }
 
-/// A finding that nobody has read is new again.
+/// A finding that was not printed is new again.
 #[test]
 fn a_reader_that_is_gone_keeps_the_report_as_it_was() {
     let folder = tempfile::tempdir().unwrap();

@@ -246,7 +246,7 @@ fn filters_that_mean_nothing_are_refused() {
     }
 }
 
-/// What is typed without an option, and the options that say the same.
+/// An object without an option prints the same as its option.
 #[test]
 fn an_object_is_known_by_its_form_or_its_name() {
     for (object, options) in [

@@ -255,7 +255,7 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
         known.handles.append(&mut handle_ids(&snapshot, begin));
     })?;
     match object {
-        Object::Handle(begin) => Ok(About::Handle(whole_id(&begin, known.handles)?.unwrap_or(begin))),
+        Object::Handle(begin) => Ok(About::Handle(whole_id(&begin, known.handles)?)),
         Object::Text(name) => about(known.find_past(&name)?),
         other => about(other),
     }

@@ -1,6 +1,5 @@
 //! `history`: the history in etcd and in calipam's journals.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +7,6 @@ use std::time::Duration;
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
 use calipam_history::timeline::{About, Event, JournaledWrite, Kept, Run, Version, What, timeline};
-use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
 use jiff::Timestamp;
@@ -126,19 +124,16 @@ pub fn last_events<'a>(
 
 /// Returns the subject of a history. Asks the datastore about a name and the beginning of a handle's ID.
 async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure> {
-    let names = async |kind, begin: &str| {
-        datastore.names(kind, begin).await.map(|names| names.into_iter().collect::<BTreeSet<String>>())
-    };
     match object {
+        Object::Handle(id) if !datastore.lookup(&Lookup::Handle(id.clone())).await?.handles.is_empty() => {
+            Ok(About::Handle(id))
+        }
         Object::Handle(begin) => {
-            let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
-            let is_whole = !exact.handles.is_empty();
-            let id = if is_whole { None } else { whole_id(&begin, names(NameKind::Handles, &begin).await?)? };
-            Ok(About::Handle(id.unwrap_or(begin)))
+            Ok(About::Handle(whole_id(&begin, datastore.names(NameKind::Handles, &begin).await?)?))
         }
         Object::Text(name) => {
-            let nodes = names(NameKind::Nodes, &name).await?;
-            let handles = names(NameKind::Handles, &name).await?;
+            let nodes = datastore.names(NameKind::Nodes, &name).await?;
+            let handles = datastore.names(NameKind::Handles, &name).await?;
             about(KnownNames { nodes, handles, ..KnownNames::default() }.find_past(&name)?)
         }
         other => about(other),
@@ -154,12 +149,7 @@ pub(crate) fn about(object: Object) -> Result<About, Failure> {
         Object::Node(name) => About::Node(name),
         Object::Handle(id) => About::Handle(id),
         Object::Pool(name) | Object::Text(name) => {
-            return Err(Failure::usage(format!("{name:?} is a pool, and a pool has no history")).hint(
-                Hint::new(
-                    "name an address, a block (CIDR), a pod, a node or a handle; {} lists the blocks",
-                    [Call::ShowBlocks],
-                ),
-            ));
+            return Err(Failure::usage(format!("{name:?} has no history")));
         }
     })
 }

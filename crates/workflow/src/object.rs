@@ -64,7 +64,7 @@ impl Object {
     pub fn find(self, snapshot: &Snapshot) -> Result<Self, Failure> {
         let ids = |begin: &str| handle_ids(snapshot, begin);
         match self {
-            Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?.unwrap_or(begin))),
+            Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?)),
             Self::Text(text) if is_pattern(&text) => Ok(Self::Node(text)),
             Self::Text(text) => {
                 let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
@@ -80,9 +80,10 @@ impl Object {
     }
 }
 
-/// Returns the only ID with this beginning, which may be complete; `None` if there is none.
-pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<Option<String>, Failure> {
-    if ids.contains(clean_id(begin)) { Ok(Some(begin.to_owned())) } else { only_handle(begin, ids) }
+/// Returns the only ID with this beginning, or the beginning itself if it is an ID or none has it.
+pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String, Failure> {
+    let longer = if ids.contains(clean_id(begin)) { None } else { only_handle(begin, ids)? };
+    Ok(longer.unwrap_or_else(|| begin.to_owned()))
 }
 
 /// The names in a cluster.

@@ -73,17 +73,15 @@ pub(crate) fn run(
     };
     let exit_code = exit::code(&Ok(outcome));
     let mut report = FleetReport::new(taken_at, clusters, notes, begin.elapsed(), exit_code);
-    let of_each = report.clusters.iter_mut();
-    let removed: Vec<_> = match args.reports.only_new {
-        true => of_each.map(|cluster| cluster.report.keep_news()).collect(),
-        false => Vec::new(),
-    };
+    let only_new = args.reports.only_new;
+    let of_each = report.clusters.iter_mut().filter(|_| only_new);
+    let removed: Vec<_> = of_each.map(|cluster| cluster.report.keep_news()).collect();
     let printed = print(&report, report.number_of_findings() > 0, args, console);
-    if printed.is_ok() || !args.reports.only_new {
-        report.clusters.iter_mut().zip(removed).for_each(|(cluster, of)| cluster.report.restore(of));
-        return printed.and(write_files(&report, args)).map(|()| outcome);
+    if only_new && printed.is_err() {
+        return printed.map(|()| outcome);
     }
-    printed.map(|()| outcome)
+    report.clusters.iter_mut().zip(removed).for_each(|(cluster, of)| cluster.report.restore(of));
+    printed.and(write_files(&report, args)).map(|()| outcome)
 }
 
 /// Checks a cluster, and returns the data for report and comparison, and the findings that were not confirmed.

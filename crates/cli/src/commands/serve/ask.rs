@@ -8,7 +8,6 @@ use calipam_check::views;
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::{Failure, Object};
-use maud::PreEscaped;
 use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
@@ -52,10 +51,10 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
     // The form has no options for a second reading: an address is one even if a node has it as its name.
     let object = object.by_form().find(snapshot)?;
     let scope = object.names().map(|names| names.scope(&[snapshot])).transpose()?.unwrap_or_default();
-    let answer = match object {
+    match object {
         Object::Address(address) => {
             let view = views::address(snapshot, address);
-            write(&AddressDetails { view: &view, events: &[] }, snapshot, format)
+            write(&AddressDetails { view: &view, events: &[] }, &title, snapshot, format)
         }
         Object::Pod(pod) => {
             let list = views::addresses(snapshot, &scope, std::slice::from_ref(&pod));
@@ -63,31 +62,27 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
                 let message = format!("no address is known for the pod {}/{}", pod.0, pod.1);
                 return Err(Failure::refused(message));
             }
-            write(&list, snapshot, format)
+            write(&list, &title, snapshot, format)
         }
-        Object::Node(_) => write(&views::addresses(snapshot, &scope, &[]), snapshot, format),
-        Object::Pool(_) => write(&views::pools(snapshot).within(&scope), snapshot, format),
-        Object::Network(_) => write(&views::blocks(snapshot).within(&scope), snapshot, format),
+        Object::Node(_) => write(&views::addresses(snapshot, &scope, &[]), &title, snapshot, format),
+        Object::Pool(_) => write(&views::pools(snapshot).within(&scope), &title, snapshot, format),
+        Object::Network(_) => write(&views::blocks(snapshot).within(&scope), &title, snapshot, format),
         Object::Handle(id) | Object::Text(id) => {
             let view = views::handle(snapshot, &id);
             let view = view.ok_or_else(|| Failure::refused(format!("handle {id:?} not found")))?;
-            write(&view, snapshot, format)
+            write(&view, &title, snapshot, format)
         }
     }
-    .map_err(Failure::io("format the answer"))?;
-    Ok(match format {
-        Format::Html => html::answer(&title, &PreEscaped(String::from_utf8_lossy(&answer).into())).into(),
-        _ => answer,
-    })
+    .map_err(Failure::io("format the answer"))
 }
 
-fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Vec<u8>> {
+fn write(view: &impl View, title: &str, snapshot: &Snapshot, format: Format) -> io::Result<Vec<u8>> {
     let document = ViewDocument::new(view, snapshot);
-    let mut text = Vec::new();
-    match format {
-        Format::Html => text = html::text_of(&document).into_string().into(),
-        _ => document::write(&document, format, Page::default(), &mut text)?,
+    if format == Format::Html {
+        return Ok(html::answer(title, &html::text_of(&document)).into());
     }
+    let mut text = Vec::new();
+    document::write(&document, format, Page::default(), &mut text)?;
     Ok(text)
 }
 

@@ -102,11 +102,16 @@ impl Lookup {
 
 /// True if a record of the block names the pod, given by namespace and name.
 pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> bool {
-    let pod = Key::Pod { namespace: namespace.clone(), name: name.clone() };
-    block.allocations().any(|record| {
-        let mut named = Named::default();
-        named.add_record(block, record.attribute);
-        named.keys.contains(&pod)
+    let is_it = |owner: OwnerMap<'_>| {
+        owner.get("namespace").is_some_and(|own| own == **namespace)
+            && owner.get("pod").is_some_and(|own| own == **name)
+    };
+    // The form of Calico 2, without attributes.
+    let legacy = format!("{namespace}.{name}");
+    block.allocations().any(|Allocation { attribute: record, .. }| {
+        is_it(record.owner())
+            || record.alternate().is_some_and(is_it)
+            || record.owner().is_empty() && record.clean_handle().is_some_and(|handle| handle == *legacy)
     })
 }
 
