@@ -73,6 +73,16 @@ pub fn around<T>(
     })
 }
 
+/// The elements in runs of overlapping CIDRs. The first CIDR of a run contains the others, which come right after it.
+/// `sorted` is ascending by CIDR.
+pub fn runs<T>(mut sorted: &[T], cidr: impl Fn(&T) -> IpNet) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let first = cidr(sorted.first()?);
+        let len = sorted.iter().take_while(|element| first.contains(&cidr(element))).count();
+        sorted.split_off(..len)
+    })
+}
+
 /// The part of `ascending` whose addresses are in a CIDR.
 pub fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -> &[T] {
     let from = ascending.partition_point(|at| address(at) < cidr.network());
@@ -116,6 +126,13 @@ mod tests {
         assert_eq!(set.size_within(nets(&["10.0.0.64/26"])[0]), 64);
         assert_eq!(set.size_within(nets(&["10.0.0.0/8"])[0]), 512);
         assert_eq!(CidrSet::default().size_within(nets(&["::/0"])[0]), 0);
+    }
+
+    #[test]
+    fn a_run_is_a_cidr_and_all_inside_it() {
+        let sorted = nets(&["10.0.0.0/24", "10.0.0.0/26", "10.0.0.64/26", "10.0.1.0/24", "10.0.1.128/25"]);
+        let found: Vec<&[IpNet]> = runs(&sorted, |cidr| *cidr).collect();
+        assert_eq!(found, [&sorted[..3], &sorted[3..]]);
     }
 
     #[test]

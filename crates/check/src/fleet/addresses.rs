@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
+use calipam_model::cidr_set::runs;
+
 use super::used::UsedBlock;
 use super::{Cluster, LISTED};
 use crate::code::{Code, Severity};
@@ -21,15 +23,10 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     let mut blocks: Vec<(&UsedBlock, usize)> = blocks.collect();
     blocks.sort_by_key(|(block, cluster)| (block.cidr, *cluster));
 
-    let mut blocks = blocks.as_slice();
-    while let Some((first, _)) = blocks.first() {
-        // Blocks that overlap the first one are inside it, and come right after it.
-        let len = blocks.partition_point(|(block, _)| first.cidr.contains(&block.cidr));
-        let (run, rest) = blocks.split_at(len);
+    for run in runs(&blocks, |(block, _)| block.cidr) {
         if run.iter().any(|(_, cluster)| *cluster != run[0].1) {
             compare(group, &leaked, run, found);
         }
-        blocks = rest;
     }
 }
 

@@ -6,7 +6,7 @@ mod tests;
 use std::net::IpAddr;
 
 use calipam_model::block::Block;
-use calipam_model::cidr_set::{CidrSet, around, inside};
+use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 use calipam_model::{IpNet, cidr};
 
 use crate::Context;
@@ -103,13 +103,8 @@ impl<'c, 's> Occupancy<'c, 's> {
         blocks.dedup_by_key(|stored| stored.key);
 
         let mut sum = Sum { detail, ..Sum::default() };
-        let mut blocks = blocks.as_slice();
-        while let Some(first) = blocks.first() {
-            // Blocks are sorted: those that overlap the first one come right after it.
-            let len = blocks.iter().take_while(|b| first.key.contains(&b.key)).count();
-            let (run, rest) = blocks.split_at(len);
+        for run in runs(&blocks, |stored| stored.key) {
             self.add_run(&mut sum, run, region);
-            blocks = rest;
         }
 
         let reserved = self.reserved.within(region);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use calipam_model::cidr_set::runs;
 use calipam_model::{IpNet, cidr};
 
 use super::{in_use, leaks, owners};
@@ -48,15 +49,11 @@ pub(crate) fn check(
 fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)) {
     let mut records: Vec<Record<'c, 's>> = Vec::new();
     let mut uses = index.uses.as_slice();
-    let mut rest = index.blocks.as_slice();
-    while let Some((first, _)) = rest.split_first() {
-        // Blocks are sorted: those that overlap the first one come right after it.
-        let len = rest.iter().take_while(|b| first.key.contains(&b.key)).count();
-        let (run, after) = rest.split_at(len);
-        rest = after;
-        let (before, within) = uses.split_at(uses.partition_point(|u| u.address < first.key.network()));
+    for run in runs(&index.blocks, |block| block.key) {
+        let around = run[0].key;
+        let (before, within) = uses.split_at(uses.partition_point(|u| u.address < around.network()));
         visit_gap(index, before, &mut visit);
-        let (within, later) = within.split_at(within.partition_point(|u| u.address <= first.key.broadcast()));
+        let (within, later) = within.split_at(within.partition_point(|u| u.address <= around.broadcast()));
         uses = later;
         records.clear();
         for block in run {
@@ -66,7 +63,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
         if run.len() > 1 {
             records.sort_by_key(|r| r.allocation.address);
         }
-        let hidden = index.is_unknown(first.key);
+        let hidden = index.is_unknown(around);
         merge(&records, within, |address, records, uses| {
             if !hidden || !index.is_unknown(address.into()) {
                 visit(Address { address, records, uses, blocks: run });
