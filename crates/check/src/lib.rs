@@ -41,7 +41,7 @@ pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, read_document,
 };
 pub use self::finding::*;
-pub use self::names::{addresses, names_of_mentions, names_of_owners};
+pub use self::names::{addresses, and_more, names_of_mentions, names_of_owners};
 pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
@@ -59,17 +59,12 @@ impl Context<'_> {
     /// Checks the snapshot by all rules. If no IPAM data is stored and every object can be decoded, only the rules that
     /// make sense before the first block run.
     pub fn check(&self) -> Report {
-        let uses_ipam = uses_ipam(self.snapshot);
-        let findings = if uses_ipam || !self.snapshot.defects.is_empty() {
-            rules::run(self)
-        } else {
-            rules::run_unused(self)
-        };
-        if uses_ipam {
-            report_of_use(self.snapshot, self.index.services_only, findings)
-        } else {
-            Report::new(self.snapshot, vec![UNUSED.to_owned()], findings)
+        if uses_ipam(self.snapshot) {
+            return report_of_use(self.snapshot, self.index.services_only, rules::run(self));
         }
+        let is_decoded = self.snapshot.defects.is_empty();
+        let findings = if is_decoded { rules::run_unused(self) } else { rules::run(self) };
+        Report::new(self.snapshot, vec![UNUSED.to_owned()], findings)
     }
 
     /// Returns the nodes whose next pod gets no address, without running the other rules.

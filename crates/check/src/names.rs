@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use calipam_model::attributes::AttributeRef;
+use calipam_model::words::join;
 
 use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
@@ -38,21 +39,22 @@ pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     if more > 0 {
         shown.push(format!("{more} more"));
     }
-    joined(&shown).unwrap_or_else(|| "nothing".to_owned())
-}
-
-/// Returns `a, b and c`; `None` if there is no name.
-fn joined(names: &[String]) -> Option<String> {
-    Some(match names.split_last()? {
-        (only, []) => only.clone(),
-        (last, others) => format!("{} and {last}", others.join(", ")),
-    })
+    if shown.is_empty() { "nothing".to_owned() } else { join(&shown) }
 }
 
 /// Returns `1 address` or `2 addresses`, for example.
 pub fn addresses(count: impl std::fmt::Display) -> String {
     let count = count.to_string();
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
+}
+
+/// Returns the end of a message about the first of `count` things: `, and 2 more problems`, or nothing after only one.
+pub fn and_more(count: usize, one: &str, many: &str) -> String {
+    match count {
+        0 | 1 => String::new(),
+        2 => format!(", and one more {one}"),
+        _ => format!(", and {} more {many}", count - 1),
+    }
 }
 
 /// An owner's name in messages: `default/web-0 (node-1)` or `a tunnel of node-1`.
@@ -72,7 +74,7 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
 pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
     names.dedup();
-    joined(&names).unwrap_or_else(|| "no one".to_owned())
+    if names.is_empty() { "no one".to_owned() } else { join(&names) }
 }
 
 /// Objects that name an address, for messages: `pod default/web-0 on node-1 (status.podIPs)`.

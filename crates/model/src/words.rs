@@ -22,6 +22,18 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", thousands(number), if number == 1 { one } else { many })
 }
 
+/// Joins words into a phrase: `a`, `a and b`, `a, b and c`.
+pub fn join<T: AsRef<str>>(words: &[T]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [others @ .., last] => {
+            let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
+            format!("{} and {}", others.join(", "), last.as_ref())
+        }
+    }
+}
+
 /// Quotes a path for a shell.
 pub fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())

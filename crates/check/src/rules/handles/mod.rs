@@ -17,7 +17,7 @@ use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
-use crate::names::{addresses, list, short};
+use crate::names::{addresses, and_more, list, short};
 use crate::record::Record;
 
 /// Checks every handle, stored or recorded.
@@ -75,12 +75,8 @@ impl<'s> Checker<'_, 's> {
 
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
-        let blocks = counts(Some(object), &[]);
-        let evidence = HandleEvidence {
-            revision: Some(object.revision.to_string()),
-            blocks,
-            ..HandleEvidence::default()
-        };
+        let (revision, blocks) = (Some(object.revision.to_string()), counts(Some(object), &[]));
+        let evidence = HandleEvidence { revision, blocks, ..HandleEvidence::default() };
         let says = format!("{} is a handle that no allocation refers to", short(&id));
         let finding = handle_finding(Code::OrphanHandle, id.clone(), says, evidence);
         let dependencies =
@@ -107,11 +103,7 @@ impl<'s> Checker<'_, 's> {
             return;
         }
         let id = group.id.to_string();
-        let more = match wrong.len() {
-            1 => String::new(),
-            2 => ", and one more block differs".to_owned(),
-            count => format!(", and {} more blocks differ", count - 1),
-        };
+        let more = and_more(wrong.len(), "block differs", "blocks differ");
         let HandleBlockEvidence { block, in_handle, in_block } = &wrong[0];
         let claimed = addresses(in_handle);
         let says = format!("{} counts {claimed} in {block}, which records {in_block}{more}", short(&id));
@@ -179,7 +171,7 @@ impl<'s> Checker<'_, 's> {
         let named = group.objects().flat_map(|object| object.value.blocks());
         let named = named.filter_map(|(cidr, _)| self.context.index.block(cidr));
         let blocks = group.records.iter().map(|r| r.block).chain(named);
-        let hosts = blocks.filter_map(|block| block.owner?.host().map(str::to_owned));
+        let hosts = blocks.filter_map(|block| block.host().map(str::to_owned));
         recorded.map(|node: TextRef<'_>| node.to_string()).chain(hosts).collect()
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use calipam_check::claim::Claim;
 use calipam_check::index::IndexedBlock;
 use calipam_check::record::names_owner;
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Subject, and_more};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent, BlockProblem};
@@ -98,12 +98,8 @@ impl CorruptBlocks {
 }
 
 fn words(problems: &[BlockProblem]) -> String {
-    match problems {
-        [] => String::new(),
-        [only] => only.to_string(),
-        [first, _] => format!("{first}, and one more problem"),
-        [first, others @ ..] => format!("{first}, and {} more problems", others.len()),
-    }
+    let first = problems.first().map(ToString::to_string).unwrap_or_default();
+    first + &and_more(problems.len(), "problem", "problems")
 }
 
 fn beyond(detail: impl Into<String>) -> Refusal {
