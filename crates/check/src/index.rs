@@ -30,7 +30,7 @@ pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
 use self::nodes::{left_nodes, nodes_in_pools};
 pub(crate) use self::stored::Stored;
-pub(crate) use self::usage::is_for_services_only;
+pub(crate) use self::usage::{is_for_services_only, is_live};
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
 use crate::owner::texts_of_pod;
@@ -168,8 +168,7 @@ impl<'s> Index<'s> {
                 _ => {}
             }
         }
-        let nodes =
-            snapshot.nodes.iter().enumerate().map(|(i, n)| (n.value.name.as_str(), i as u32)).collect();
+        let nodes = (0..).zip(&snapshot.nodes).map(|(i, n)| (n.value.name.as_str(), i)).collect();
         let calico_nodes = (snapshot.nodes.iter())
             .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
             .collect();
@@ -306,13 +305,10 @@ impl<'s> Index<'s> {
                 let pod = &self.snapshot.pods[position as usize].value;
                 Identity::Pod(pod.namespace(), pod.name())
             }
-            Owner::Endpoint(position) => {
-                let endpoint = self.endpoint(position);
-                if endpoint.pod().is_empty() {
-                    return Identity::Endpoint(position);
-                }
-                Identity::Pod(endpoint.namespace(), endpoint.pod())
-            }
+            Owner::Endpoint(position) => match self.endpoint(position) {
+                endpoint if endpoint.pod().is_empty() => Identity::Endpoint(position),
+                endpoint => Identity::Pod(endpoint.namespace(), endpoint.pod()),
+            },
         }
     }
 

@@ -7,8 +7,9 @@ use std::ops::Range;
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
+use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
-use calipam_model::pod::evidence;
+use calipam_model::pod::{Pod, evidence};
 use calipam_model::pool::PoolUse;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
@@ -108,6 +109,12 @@ pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<TextRef<'_>> {
     nodes
 }
 
+/// Returns true unless pods were read and the endpoint's pod is gone or has finished. Another orchestrator's endpoint
+/// is always live.
+pub(crate) fn is_live(endpoint: &Endpoint, pod: Option<&Pod>, pods_read: bool) -> bool {
+    !pods_read || endpoint.pod().is_empty() || pod.is_some_and(|pod| !pod.finished)
+}
+
 #[derive(Default)]
 struct Usage {
     uses: Vec<Use>,
@@ -117,9 +124,8 @@ struct Usage {
 }
 
 impl Usage {
-    /// Adds the uses by endpoints. An endpoint is live unless pods were read and its pod is gone or finished; another
-    /// orchestrator's endpoint is always live. Addresses that bypass IPAM count only as named, and so do OpenStack
-    /// addresses: Neutron assigns, shares and moves them.
+    /// Adds the uses by live endpoints. Addresses that bypass IPAM count only as named, and so do OpenStack addresses:
+    /// Neutron assigns, shares and moves them.
     fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
@@ -128,8 +134,7 @@ impl Usage {
             let pod = if pods.is_empty() { None } else { named() };
             self.with_endpoint.extend(pod);
             let pod = pod.map(|position| &snapshot.pods[*position as usize].value);
-            let is_live = !pods_read || endpoint.pod().is_empty() || pod.is_some_and(|pod| !pod.finished);
-            if !is_live || endpoint.is_of_openstack() {
+            if !is_live(endpoint, pod, pods_read) || endpoint.is_of_openstack() {
                 self.mentioned.extend(endpoint.addresses());
                 continue;
             }

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use calipam_model::affinity::AffinityType;
-use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::TextRef;
 
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
-use crate::index::Owner;
+use crate::index::{Owner, is_live};
 use crate::names::short;
 use crate::{Context, FastSet};
 
@@ -28,11 +27,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if missing.is_empty() {
         return;
     }
+    let pods_read = snapshot.has_read(Source::Pods);
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
+        let pod = || index.pod_of(Owner::Endpoint(position)).map(|pod| &snapshot.pods[pod as usize].value);
         // OpenStack has its own compute nodes.
         if missing.contains(&endpoint.value.node())
             && !endpoint.value.is_of_openstack()
-            && is_live(context, &endpoint.value)
+            && is_live(&endpoint.value, pod(), pods_read)
         {
             out.push(finding(index.describe_fully(Owner::Endpoint(position))));
         }
@@ -55,7 +56,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Reports Kubernetes nodes that own blocks or affinities, but have no Calico object.
 fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let index = &context.index;
-    let owners = index.blocks.iter().filter_map(|block| block.owner?.host());
+    let owners = index.blocks.iter().filter_map(|block| block.host());
     let affinities = context.snapshot.affinities.iter().map(|affinity| &affinity.value.key);
     let holders = affinities.filter(|key| key.kind == AffinityType::Host).map(|key| key.node.as_str());
     let lacking: BTreeSet<&str> = owners.chain(holders).filter(|node| index.lacks_object(node)).collect();
@@ -66,15 +67,6 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
             .on_nodes([node])
             .depending_on([Key::Node(node.to_owned())])
     }));
-}
-
-/// Returns true unless the endpoint's pod is gone or has finished.
-fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
-    if endpoint.pod().is_empty() || !context.snapshot.has_read(Source::Pods) {
-        return true;
-    }
-    let pod = context.index.pod(endpoint.namespace(), endpoint.pod());
-    pod.is_some_and(|position| !context.snapshot.pods[position as usize].value.finished)
 }
 
 fn finding(owner: OwnerEvidence) -> Finding {
