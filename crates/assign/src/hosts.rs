@@ -61,11 +61,9 @@ impl<S: Store> Allocator<S> {
             self.read([Query::Get(Key::IpamConfig), query(Family::V4), query(Family::V6)]).await?;
         let config = allocator::config(config)?;
         let mut result = Ok(());
-        for found in [v4, v6] {
-            for affinity in affinities_of(found.into_iter()) {
-                let given_up = self.give_up(&affinity.value.key, &config, in_use).await;
-                result = given_up.and(result);
-            }
+        for affinity in affinities_of(v4.into_iter().chain(v6)) {
+            let given_up = self.give_up(&affinity.value.key, &config, in_use).await;
+            result = given_up.and(result);
         }
         result
     }

@@ -220,11 +220,6 @@ impl Recorded {
         open.reverse();
         open
     }
-
-    /// Returns true if the run took the lock, or was about to, and did not restore it.
-    pub fn leaves_lock(&self) -> bool {
-        matches!(self.lock, Some(LockMark::Taking(_) | LockMark::Taken(_)))
-    }
 }
 
 /// Refuses an intent that could not be undone.

@@ -8,8 +8,8 @@ use std::thread;
 
 use calipam_files::frames::Packer;
 use calipam_repair::journal::{
-    ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, LineFault, Outcome, Recorded, Value,
-    Version, resolve, resolve_killed,
+    ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, LineFault, LockMark, Outcome,
+    Recorded, Value, Version, resolve, resolve_killed,
 };
 use calipam_repair::{Options, RepairError, UndoPlan, undo};
 
@@ -49,7 +49,8 @@ async fn what_was_written_is_read() {
     let recorded = Recorded::read(&path).unwrap();
     assert_eq!(recorded.header, header(&guid(&store).await));
     assert_eq!((recorded.intents.len(), recorded.outcomes.len()), (3, 3));
-    assert!(recorded.ended && recorded.open_intents().next().is_none() && !recorded.leaves_lock());
+    assert!(recorded.ended && recorded.open_intents().next().is_none());
+    assert!(!matches!(recorded.lock, Some(LockMark::Taking(_) | LockMark::Taken(_))));
     // A journal is never overwritten.
     let error = Journal::create(&path, &recorded.header).unwrap_err();
     assert!(matches!(error, JournalError::Write { .. }), "{error}");

@@ -13,7 +13,7 @@ use calipam_model::block::Block;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use calipam_repair::journal::{Recorded, resolve};
+use calipam_repair::journal::{LockMark, Recorded, resolve};
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, Tear, Tearing};
@@ -341,5 +341,6 @@ async fn a_lock_that_cannot_be_restored_is_named() {
     let error = execution.lock_left.as_ref().expect("it is still locked").to_string();
     assert!(error.starts_with("cannot restore the datastore lock: "), "{error}");
     assert!(execution.failure.is_some() && !execution.is_complete(), "{execution:?}");
-    assert!(Recorded::read(&journal).unwrap().leaves_lock());
+    let lock = Recorded::read(&journal).unwrap().lock;
+    assert!(matches!(lock, Some(LockMark::Taking(_) | LockMark::Taken(_))), "{lock:?}");
 }

@@ -108,9 +108,8 @@ impl Data {
             }
             Query::Affinities { kind, holder, family } => self.affinities_of(kind, holder, *family),
             Query::HostAffinities => {
-                let of_hosts =
-                    self.affinities.values().filter(|(found, _)| found.key.kind == AffinityType::Host);
-                of_hosts.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
+                let is_of_host = |(found, _): &&(Affinity, i64)| found.key.kind == AffinityType::Host;
+                self.affinities.values().filter(is_of_host).map(affinity_entry).collect()
             }
             Query::Blocks(family) => self.blocks_of(*family).by_cidr().map(block_entry).collect(),
             Query::BlockKey(cidr) => self.stored_block(*cidr).map(block_key).into_iter().collect(),
@@ -149,10 +148,7 @@ impl Data {
     fn get(&self, key: &Key) -> Option<Entry> {
         match key {
             Key::Block(cidr) => self.stored_block(*cidr).map(block_entry),
-            Key::Affinity(key) => {
-                let (affinity, revision) = self.affinities.get(key)?;
-                Some(entry(Record::Affinity(affinity.clone()), *revision))
-            }
+            Key::Affinity(key) => self.affinities.get(key).map(affinity_entry),
             Key::Handle(id) => {
                 let (handle, revision) = self.handles.get(&Text::new(id))?;
                 Some(entry(Record::Handle(handle.clone()), *revision))
@@ -174,7 +170,7 @@ impl Data {
             let key = &found.key;
             key.kind == *kind && key.node == holder && Family::of(key.cidr) == family
         });
-        found.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
+        found.map(affinity_entry).collect()
     }
 
     pub(crate) fn swap(&mut self, swap: Swap) -> Result<Revision, StoreError> {
@@ -231,6 +227,10 @@ fn block_entry(block: &Versioned<Arc<Block>>) -> Entry {
 
 fn block_key(block: &Versioned<Arc<Block>>) -> Entry {
     Entry { record: Record::BlockKey(block.value.cidr()), revision: block.revision.clone() }
+}
+
+fn affinity_entry((affinity, revision): &(Affinity, i64)) -> Entry {
+    entry(Record::Affinity(affinity.clone()), *revision)
 }
 
 fn entry(record: Record, revision: i64) -> Entry {
