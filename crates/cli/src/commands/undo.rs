@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Target};
+use calipam_datastore::settings::{EtcdSettings, KubernetesSettings, LocalFiles, Target};
 use calipam_datastore::{Datastore, context_of_server};
 use calipam_model::hint::{Call, Hint};
 use calipam_repair::journal::{Header, Recorded, undo_command};
@@ -96,18 +96,13 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if let Some(context) = context_at(&there, header) {
         there.contexts = vec![context];
     }
+    let is_at = |kind: &str, etcd: &EtcdSettings| {
+        header.datastore == kind && etcd.endpoints.contains(&header.location)
+    };
     match (settings.map(|settings| settings.target), there.contexts.first()) {
         (Some(Target::Kubernetes), None) if header.datastore == "kubernetes" => return global.clone(),
-        (Some(Target::Etcd(etcd)), _)
-            if header.datastore == "etcd" && etcd.endpoints.contains(&header.location) =>
-        {
-            return global.clone();
-        }
-        (Some(Target::EtcdV2(etcd)), _)
-            if header.datastore == "etcdv2" && etcd.endpoints.contains(&header.location) =>
-        {
-            return global.clone();
-        }
+        (Some(Target::Etcd(etcd)), _) if is_at("etcd", &etcd) => return global.clone(),
+        (Some(Target::EtcdV2(etcd)), _) if is_at("etcdv2", &etcd) => return global.clone(),
         _ if header.datastore.starts_with("etcd") => there.etcd_endpoints = Some(header.location.clone()),
         _ => {}
     }

@@ -72,20 +72,15 @@ fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> Exi
     let folder = std::env::current_dir().ok();
     let definition = || view::of(applet, &request, &Values::new(applet, &request));
     let asked = CompleteEnv::with_factory(definition).var(VARIABLE).bin(name).shells(SHELLS);
-    match asked.try_complete(arguments.iter().cloned(), folder.as_deref()) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    let answered = asked.try_complete(arguments.iter().cloned(), folder.as_deref()).is_ok();
+    if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     be_silent();
     let request = Request::of_words(words);
     let command = view::of(applet, &request, &Values::new(applet, &request));
-    match cobra::print(command, &request) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    if cobra::print(command, &request).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Keeps other output and questions off the terminal, including those of credential plugins. A new session keeps

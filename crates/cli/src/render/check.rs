@@ -13,7 +13,7 @@ use super::page::Text;
 use super::report::{Checked, changes};
 use super::show::use_of_pools;
 use super::table::Grid;
-use super::text::{count, join, joined, thousands};
+use super::text::{count, dash, join, joined, thousands};
 
 /// Writes a report for people.
 pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
@@ -62,12 +62,8 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
 /// Returns the table of the findings that only the earlier report has.
 fn earlier(changes: &Changes) -> Grid {
     type Row<'a> = (&'a EarlierFinding, &'static str);
-    let severity = |(finding, _): Row<'_>| match finding.severity {
-        Some(severity) => severity.to_string(),
-        None => "-".to_owned(),
-    };
     let columns = vec![
-        left("SEVERITY", severity),
+        left("SEVERITY", |(finding, _): Row<'_>| dash(finding.severity)),
         left("CODE", |(finding, _): Row<'_>| &finding.code),
         left("CHANGE", |(_, change): Row<'_>| change),
         left("SUBJECT", |(finding, _): Row<'_>| &finding.subject.name),

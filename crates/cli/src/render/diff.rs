@@ -14,7 +14,7 @@ use super::document::Document;
 use super::header;
 use super::page::Text;
 use super::table::Grid;
-use super::text::{count, joined, thousands};
+use super::text::{count, joined, or_dash, thousands};
 
 /// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
@@ -208,16 +208,12 @@ fn blocks(states: &[BlockState]) -> String {
 
 /// A row for each difference or, in a short table, for each change to a kind of object, with an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
-    let state = |row: &Row, side: usize| match row.states[side].as_str() {
-        "" => "-".to_owned(),
-        state => state.to_owned(),
-    };
     let columns = vec![
         left("WHAT", |row: &Row| row.kind.1).of_kind(),
         left("DIFFERENCE", |row: &Row| row.change).of_kind(),
         left("NAME", |row: &Row| &row.name),
-        left("BEFORE", move |row: &Row| state(row, 0)),
-        left("AFTER", move |row: &Row| state(row, 1)),
+        left("BEFORE", |row: &Row| or_dash(&row.states[0])),
+        left("AFTER", |row: &Row| or_dash(&row.states[1])),
     ];
     let example = |row: &Row| {
         let [before, after] = &row.states;

@@ -9,7 +9,7 @@ use super::column::{Column, left, right};
 use super::document::Document;
 use super::header;
 use super::page::Text;
-use super::text::count;
+use super::text::{count, dash};
 
 /// The period that a history covers, in words.
 fn reach(reach: &Reach) -> String {
@@ -88,7 +88,7 @@ impl Document for History {
 
 fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
     vec![
-        right("REVISION", |event: &Event| event.revision.map_or_else(|| "-".to_owned(), |of| of.to_string())),
+        right("REVISION", |event: &Event| dash(event.revision)),
         left("TIME", |event: &Event| time(&event.time)),
         left("EVENT", |event: &Event| event.what.words()),
         left("OF", |event: &Event| &event.subject),

@@ -11,7 +11,7 @@ use super::header;
 use super::page::Text;
 use super::show::cool_down;
 use super::table::{FEW, Grid};
-use super::text::{count, joined, thousands};
+use super::text::{count, dash, joined, thousands};
 use crate::hints::{self, Reader};
 
 /// A plan for YAML and JSON.
@@ -156,11 +156,10 @@ fn changes(plan: &PlanSummary, wide: bool) -> Grid {
 }
 
 fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
-    let code = |skipped: &Skipped| skipped.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
     let why = |skipped: &Skipped| hints::plan::skipped(skipped, Reader::Operator);
     let columns = vec![
         left("SUBJECT", |skipped: &Skipped| &skipped.subject),
-        left("CODE", code).of_kind(),
+        left("CODE", |skipped: &Skipped| dash(skipped.code)).of_kind(),
         left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason).of_kind().hidden(1),
         left("WHY", why),
     ];

@@ -13,7 +13,7 @@ use crate::render::column::{left, right};
 use crate::render::page::Text;
 use crate::render::show::percent;
 use crate::render::table::Grid;
-use crate::render::text::{count, thousands};
+use crate::render::text::{count, dash, thousands};
 
 pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.line(header(report));
@@ -73,7 +73,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
         right("NODES", known(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
         right("IN USE", known(|cluster| use_of_pools(cluster).0)).hidden(2),
         right("%", known(|cluster| use_of_pools(cluster).1)),
-        right("AGE", |cluster: &Cluster| report.age(cluster).map_or_else(|| "-".to_owned(), age)).hidden(4),
+        right("AGE", |cluster: &Cluster| dash(report.age(cluster).map(age))).hidden(4),
     ];
     Grid::new(false, clusters, columns)
 }

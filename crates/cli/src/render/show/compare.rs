@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use calipam_check::views::{Comparison, NodeComparison, RecordedFor};
 
-use super::{View, or_dash};
+use super::View;
 use crate::render::column::{Column, left, right};
 use crate::render::page::Text;
-use crate::render::text::thousands;
+use crate::render::text::{or_dash, thousands};
 
 impl View for Comparison {
     const KIND: &'static str = "Comparison";

@@ -9,10 +9,10 @@ use calipam_check::views::{
 };
 use calipam_model::plugin::Plugin;
 
-use super::{View, dash, or_dash};
+use super::View;
 use crate::render::column::{left, right};
 use crate::render::page::Text;
-use crate::render::text::{count, joined, thousands};
+use crate::render::text::{count, dash, joined, or_dash, thousands};
 
 impl View for NodeList {
     const KIND: &'static str = "NodeList";

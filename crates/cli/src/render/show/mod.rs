@@ -7,7 +7,6 @@ mod map;
 mod pools_and_blocks;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io::{self, Write};
 
 use calipam_check::{ClusterIdentity, note_of_other_ipam};
@@ -93,12 +92,4 @@ impl<V: View> Document for ViewDocument<'_, V> {
             other => Err(unsupported(V::KIND, other)),
         }
     }
-}
-
-fn or_dash(text: &str) -> &str {
-    if text.is_empty() { "-" } else { text }
-}
-
-fn dash(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| or_dash(&value.to_string()).to_owned())
 }

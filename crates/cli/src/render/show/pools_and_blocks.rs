@@ -4,13 +4,13 @@ use calipam_check::occupancy::whole_percent;
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
 use calipam_model::block::Cooling;
 
-use super::{View, dash};
+use super::View;
 use crate::hints;
 use crate::render::bar::bar;
 use crate::render::column::{Column, left, right};
 use crate::render::page::{Page, Text};
 use crate::render::table::Grid;
-use crate::render::text::thousands;
+use crate::render::text::{dash, thousands};
 
 /// A row in the list of pools: a pool, or the blocks outside all pools.
 #[derive(Clone, Copy)]
@@ -179,7 +179,7 @@ pub(crate) fn use_of_pools(list: &PoolList, page: Page) -> Grid {
 
 /// Formats a percentage, rounded down to an integer, so that 100 means all.
 pub(crate) fn percent(part: Count, whole: Count) -> String {
-    whole_percent(part.0, whole.0).map_or_else(|| "-".to_owned(), |percent| percent.to_string())
+    dash(whole_percent(part.0, whole.0))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 use super::heading;
 use crate::render::column::{Column, left, right};
 use crate::render::page::Text;
-use crate::render::text::thousands;
+use crate::render::text::{dash, thousands};
 
 pub(super) fn write(clashes: &Clashes, text: &mut Text) {
     heading(text, "Causes of duplicate addresses");
@@ -26,14 +26,12 @@ pub(super) fn write(clashes: &Clashes, text: &mut Text) {
 }
 
 pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
-    let first =
-        |row: &CauseRow| row.first_clash_after.map_or_else(|| "-".to_owned(), |after| after.to_string());
     vec![
         left("CAUSE", |row: &CauseRow| words(row.cause)),
         right("RUNS", |row: &CauseRow| thousands(row.runs)),
         right("WITH CLASH", |row: &CauseRow| thousands(row.runs_with_clash)),
         right("CLASHES", |row: &CauseRow| thousands(row.clashes)),
-        right("FIRST AFTER", first),
+        right("FIRST AFTER", |row: &CauseRow| dash(row.first_clash_after)),
     ]
 }
 
