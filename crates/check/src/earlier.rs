@@ -126,9 +126,8 @@ impl EarlierReport {
             return Err(NoReport::WithoutFindings);
         }
         let mut of: OfCluster = decode(report, "CheckReport", NoReport::OtherDocument)?;
-        let findings = of.findings.take();
-        let mut findings =
-            findings.ok_or_else(|| NoReport::Undecodable("missing field `findings`".into()))?;
+        let missing = || NoReport::Undecodable("missing field `findings`".into());
+        let mut findings = of.findings.take().ok_or_else(missing)?;
         findings.append(&mut of.changes.not_checked);
         Ok(Self { findings, ..Self::of_cluster(of) })
     }

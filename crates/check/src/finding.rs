@@ -240,10 +240,7 @@ impl Finding {
 
     /// True for a leaked address whose record names no owner: only a person can decide whether to release it.
     pub fn is_owner_unknown(&self) -> bool {
-        match &self.evidence {
-            Evidence::Address(evidence) => evidence.is_owner_unknown(),
-            _ => false,
-        }
+        matches!(&self.evidence, Evidence::Address(evidence) if evidence.is_owner_unknown())
     }
 }
 

@@ -7,7 +7,6 @@ mod undecodable;
 use std::collections::HashMap;
 
 use calipam_model::IpNet;
-use calipam_model::block::BlockOwner;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
@@ -176,15 +175,12 @@ impl<'c, 's> Owners<'c, 's> {
             Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
             // A container that has no address yet could be about to get this one.
             Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
-            Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => {
-                let host = record.block.owner.and_then(BlockOwner::host);
-                let undecodable = host.is_some_and(|host| self.context.index.node_is_broken(host));
-                if undecodable {
+            Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => match record.block.host() {
+                Some(host) if self.context.index.node_is_broken(host) => {
                     RecordedOwner::Unknown(UnknownReason::Undecodable)
-                } else {
-                    RecordedOwner::Unnamed
                 }
-            }
+                _ => RecordedOwner::Unnamed,
+            },
             Claim::Service => {
                 let exists = snapshot.services.iter().any(|s| names_service(attribute, &s.value));
                 if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::ServiceGone]) }
@@ -314,7 +310,7 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
     }
     let is_named = || {
         record.allocation.attribute.get("node").is_some_and(|recorded| recorded == *node)
-            || record.block.owner.and_then(BlockOwner::host) == Some(node)
+            || record.block.host() == Some(node)
     };
     match context.snapshot.coverage.get(&Source::Nodes) {
         Some(Coverage::Read) => Some(false),

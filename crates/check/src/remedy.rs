@@ -68,9 +68,7 @@ impl Finding {
     /// Returns the rebuild of the finding's blocks, or of everything if it names no block.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
-            (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => {
-                return Remedy::Rebuild(BTreeSet::from([*cidr]));
-            }
+            (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => BTreeSet::from([*cidr]),
             (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block).collect(),
             (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block).collect(),
             _ => BTreeSet::new(),

@@ -41,8 +41,7 @@ impl Scope {
     }
 
     pub fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
-        self.nodes.is_empty()
-            || owner.and_then(BlockOwner::host).is_some_and(|host| self.nodes.contains(host))
+        owner.and_then(BlockOwner::host).map_or(self.nodes.is_empty(), |host| self.has_node(host))
     }
 
     pub fn has(&self, finding: &Finding) -> bool {

@@ -7,7 +7,7 @@ use calipam_check::Scope;
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::block::Block;
 use calipam_model::cidr::overlap;
 use calipam_model::config::ClusterInformation;
 use calipam_model::hint::{Call, Hint};
@@ -280,7 +280,7 @@ pub fn matching<'n>(pattern: &str, names: impl IntoIterator<Item = &'n String>) 
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.
 pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
-    let owner = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
+    let owner = |block: &Block| block.host().map(str::to_owned);
     let mut known = BTreeSet::new();
     for snapshot in states {
         known.extend(snapshot.nodes.iter().map(|node| node.value.name.clone()));
@@ -362,9 +362,8 @@ fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
         let there = snapshot.blocks.iter().filter(|block| lies_there(block.value.key));
         there.into_iter().any(|block| {
             block.value.content.sound().is_none_or(|block| {
-                let owner = block.owner().and_then(BlockOwner::host);
                 let mut records = block.attributes().flat_map(|record| record.get("node"));
-                owner.is_some_and(is_named) || records.any(|node| is_named(&node.to_string()))
+                block.host().is_some_and(is_named) || records.any(|node| is_named(&node.to_string()))
             })
         })
     };

@@ -119,19 +119,16 @@ pub fn compare(clusters: &mut [Cluster]) {
             groups.entry(group).or_default().push(position);
         }
     }
-    let mut found: Vec<(usize, Finding)> = Vec::new();
+    let mut of_each: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
     for positions in groups.values().filter(|positions| positions.len() > 1) {
         let group: Vec<&Cluster> = positions.iter().map(|position| &clusters[*position]).collect();
         let mut of_group = Vec::new();
         pools::check(&group, &mut of_group);
         addresses::check(&group, &mut of_group);
         settings::check(&group, &mut of_group);
-        found.extend(of_group.into_iter().map(|(member, finding)| (positions[member], finding)));
-    }
-
-    let mut of_each: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
-    for (position, finding) in found {
-        of_each.entry(position).or_default().push(finding);
+        for (member, finding) in of_group {
+            of_each.entry(positions[member]).or_default().push(finding);
+        }
     }
     for (position, findings) in of_each {
         clusters[position].report.add(findings);

@@ -27,7 +27,12 @@ pub struct IndexedBlock<'s> {
     pub revision: &'s Revision,
 }
 
-impl IndexedBlock<'_> {
+impl<'s> IndexedBlock<'s> {
+    /// Returns the node that owns the block; `None` if it has another owner or none.
+    pub fn host(&self) -> Option<&'s str> {
+        self.owner.and_then(BlockOwner::host)
+    }
+
     /// Returns a sound block as an allocator sees it: addresses that have cooled down are free.
     pub(crate) fn current(&self) -> Option<&Block> {
         self.cooled.as_deref().or(self.sound)
@@ -48,11 +53,8 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
                 BlockContent::Corrupt(block) => block.problems.clone(),
             };
             // Looking for cooling addresses is most of the work, and few blocks have any.
-            let has_cooling = content.usable().is_some_and(Block::has_cooling);
-            if has_cooling {
-                problems
-                    .extend(content.usable().into_iter().flat_map(|block| released_in_future(block, future)));
-            }
+            let cooling = content.usable().filter(|block| block.has_cooling());
+            problems.extend(cooling.into_iter().flat_map(|block| released_in_future(block, future)));
             if content.cidr() != stored.value.key {
                 let (key, cidr) = (stored.value.key.to_string(), content.cidr().to_string());
                 problems.push(BlockProblem::KeyMismatch { key, cidr });
@@ -60,7 +62,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
             let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });
             let usable = content.usable().filter(|_| problems.iter().all(is_unreferenced));
             let sound = usable.filter(|_| problems.is_empty());
-            let cooled = sound.filter(|_| has_cooling).zip(cooldown).and_then(|(block, cooldown)| {
+            let cooled = sound.filter(|_| cooling.is_some()).zip(cooldown).and_then(|(block, cooldown)| {
                 let cooled = block.without_cooled(now, cooldown);
                 (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
             });

@@ -1,6 +1,5 @@
 //! Undecodable objects that could own an address.
 
-use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::DefectKind;
@@ -34,10 +33,7 @@ pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, cla
             let by_pod = namespace == broken.namespace && *pod == key.workload;
             by_pod || key.workload == format!("{namespace}.{pod}")
         }
-        Claim::Container(id) => {
-            let host = record.block.owner.and_then(BlockOwner::host);
-            key.workload == *id || host == Some(key.node.as_str())
-        }
+        Claim::Container(id) => key.workload == *id || record.block.host() == Some(key.node.as_str()),
         _ => false,
     }
 }

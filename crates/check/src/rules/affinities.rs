@@ -67,7 +67,7 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
             let owner = block.owner.map_or("no one".to_owned(), name);
             let says = format!("{is_state}, but the block belongs to {owner}");
             let finding = finding(Code::AffinityBlockMismatch, &says).depending_on(dependencies());
-            out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
+            out.push(finding.on_nodes(block.host()));
         }
         _ => {}
     }

@@ -25,7 +25,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     pools.sort_by_key(|pool| &pool.name);
     let mut owned: FastMap<&str, Vec<IpNet>> = FastMap::default();
     for block in context.index.blocks.iter().filter(|block| block.sound.is_some()) {
-        if let Some(node) = block.owner.and_then(|owner| owner.host()) {
+        if let Some(node) = block.host() {
             owned.entry(node).or_default().push(block.key);
         }
     }

@@ -17,7 +17,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{BlockEvidence, Evidence, Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
-use crate::names::{list, short};
+use crate::names::{and_more, list, short};
 
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
@@ -51,7 +51,8 @@ fn finding(
     let mut evidence = evidence(block.block);
     fill(&mut evidence);
     let (subject, says) = (Subject::Block(block.key), format!("{} {says}", block.key));
-    Finding::new(code, subject, says, Evidence::Block(Box::new(evidence))).on_nodes(host(block))
+    Finding::new(code, subject, says, Evidence::Block(Box::new(evidence)))
+        .on_nodes(block.block.and_then(IndexedBlock::host))
 }
 
 pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
@@ -62,17 +63,9 @@ pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
     }
 }
 
-fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
-    block.block?.owner?.host()
-}
-
 fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
     let first = problems.first().map(|problem| short(&problem.to_string())).unwrap_or_default();
-    let more = match problems.len() {
-        0 | 1 => String::new(),
-        2 => ", and one more problem".to_owned(),
-        more => format!(", and {} more problems", more - 1),
-    };
+    let more = and_more(problems.len(), "problem", "problems");
     let says = format!("is corrupt: {first}{more}");
     finding(Code::CorruptBlock, block, says, |evidence| evidence.problems = problems.to_vec())
 }
@@ -88,7 +81,7 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         let conflicting = overlapping.map(|cidr| cidr.to_string()).collect();
         out.push(
             finding(Code::OverlappingBlocks, block, says, |evidence| evidence.others = conflicting)
-                .on_nodes(others.iter().filter_map(|position| host(&stored[*position]))),
+                .on_nodes(others.iter().filter_map(|position| stored[*position].block?.host())),
         );
     }
 }

@@ -53,19 +53,20 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
         return;
     };
     if let (Evidence::Address(all), Evidence::Address(more)) = (&mut last.evidence, finding.evidence) {
-        all.reasons.extend(more.reasons);
-        all.reasons.sort();
-        all.reasons.dedup();
-        all.owners.extend(more.owners);
-        all.owners.sort();
-        all.owners.dedup();
+        merge(&mut all.reasons, more.reasons);
+        merge(&mut all.owners, more.owners);
         all.records.extend(more.records);
     }
     last.severity = last.severity.min(finding.severity);
-    last.nodes.extend(finding.nodes);
-    last.nodes.sort();
-    last.nodes.dedup();
+    merge(&mut last.nodes, finding.nodes);
     last.depends_on.extend(finding.depends_on);
+}
+
+/// Adds elements to a sorted list, each once.
+fn merge<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
+    all.extend(more);
+    all.sort();
+    all.dedup();
 }
 
 /// Returns true if the recorded service's status names no address yet, so it could still name this one.

@@ -1,7 +1,5 @@
 //! Addresses used by an owner other than the one recorded, and addresses on the wrong node.
 
-use calipam_model::block::BlockOwner;
-
 use super::addresses::Address;
 use super::in_use::finding;
 use crate::Context;
@@ -78,7 +76,7 @@ pub(super) fn wrong_node(
 
 /// Returns true for a Windows node's VXLAN address: an ordinal in its own block that Windows reserves.
 fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> bool {
-    let host = record.block.owner.and_then(BlockOwner::host);
+    let host = record.block.host();
     let is_hosts = |used: &Use| {
         matches!(used.owner, Owner::Tunnel(position, _)
             if host == Some(context.snapshot.nodes[position as usize].value.name.as_str()))
@@ -93,13 +91,11 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         return;
     }
     for record in address.holding() {
-        let (Some(BlockOwner::Host(host)), Some(node)) =
-            (record.block.owner, node_of(context, address, record))
-        else {
+        let (Some(host), Some(node)) = (record.block.host(), node_of(context, address, record)) else {
             continue;
         };
         // A live migration leaves a machine's address in the block of its earlier node.
-        if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
+        if host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
             let says = format!(
                 "allocated on {} from {}, which belongs to {}",
                 short(&node),
@@ -116,7 +112,7 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
     for used in address.uses {
         let Owner::Tunnel(position, kind) = used.owner else { continue };
         let node = &context.snapshot.nodes[position as usize].value.name;
-        let hosts = || address.containing_blocks().filter_map(|b| b.owner?.host());
+        let hosts = || address.containing_blocks().filter_map(|b| b.host());
         if let Some(host) = hosts().next()
             && hosts().all(|host| host != node)
         {

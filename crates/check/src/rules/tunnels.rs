@@ -35,7 +35,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let offers = |pool: &&Pool| !pool.disabled && !pool.deleting && pool.allows(PoolUse::Tunnel);
     let selected = |pool| Some((pool, NodeSelector::of(pool).ok()?));
     let pools: Vec<(&Pool, NodeSelector)> = pools.filter(offers).filter_map(selected).collect();
-    let owned = index.blocks.iter().filter_map(|block| Some((block.owner?.host()?, !is_v4(block.key))));
+    let owned = index.blocks.iter().filter_map(|block| Some((block.host()?, !is_v4(block.key))));
     let hosts: HashSet<(&str, bool)> = owned.collect();
     let is_broken = |node: &Node| {
         let key = Some(Key::Node(node.name.clone()));

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use calipam_assign::{Answer, Family, NextAddress, NodeSelector, NotKnown, Outlook, Reason, Refused};
 use calipam_model::IpNet;
-use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
 use calipam_model::pool::{Pool, PoolUse};
@@ -246,12 +245,8 @@ impl<'s> Judge<'_, 's> {
                     && (!pool.automatic || !snapshot.nodes.iter().any(|stored| selects(&stored.value)))
             };
             let named: Vec<&Pool> = pools_of(snapshot, family).filter(is_only_named).collect();
-            let blocks = &self.context.index.blocks;
-            let is_named = |cidr: IpNet| named.iter().any(|pool| pool.cidr.contains(&cidr));
-            !named.is_empty()
-                && blocks
-                    .iter()
-                    .any(|block| block.owner.and_then(|owner| owner.host()).is_some() && is_named(block.key))
+            let mut of_nodes = self.context.index.blocks.iter().filter(|block| block.host().is_some());
+            of_nodes.any(|block| named.iter().any(|pool| pool.cidr.contains(&block.key)))
         })
     }
 }
@@ -296,8 +291,5 @@ pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, famil
 
 /// Returns `namespace/name`.
 pub(crate) fn name_of_pod(pod: &Pod) -> String {
-    match pod.key() {
-        Key::Pod { namespace, name } => format!("{namespace}/{name}"),
-        key => key.to_string(),
-    }
+    format!("{}/{}", pod.namespace(), pod.name())
 }

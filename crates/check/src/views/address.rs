@@ -166,7 +166,8 @@ fn state<'c, 's: 'c>(
 fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
     let allocation = block.usable.and_then(|b| b.allocation_of(address));
     let record = allocation.map(|allocation| Record { block, allocation });
-    let handle = |a: Allocation<'_>| a.attribute.clean_handle().map(|h| h.to_string());
+    let handle =
+        |a: Allocation<'_>| a.attribute.clean_handle().filter(|h| !h.is_empty()).map(|h| h.to_string());
     let owner_status = |record: &Record<'_, '_>| {
         let claim = Claim::of(&record.allocation.attribute);
         Owners::new(context, [&claim]).of_record(record, &claim).into()
@@ -183,10 +184,7 @@ fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAdd
         recorded_owner: record.as_ref().map(|record| name_of_claim(&record.allocation.attribute)),
         owner_status: record.as_ref().map(owner_status),
         node_exists: record.as_ref().and_then(node_exists),
-        handle: allocation
-            .and_then(handle)
-            .filter(|id| !id.is_empty())
-            .map(|id| handle_of(context, id, block.key)),
+        handle: allocation.and_then(handle).map(|id| handle_of(context, id, block.key)),
     }
 }
 

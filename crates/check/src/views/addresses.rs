@@ -56,7 +56,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
         if matches!(claim, Claim::Cooling | Claim::WindowsReserved) && !is_used {
             continue;
         }
-        let host = || block.owner.and_then(|owner| owner.host()).map(str::to_owned);
+        let host = || block.host().map(str::to_owned);
         let node = record.get("node").map(|node| node.to_string()).or_else(host);
         let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
         if !node.as_deref().map_or(scope.nodes.is_empty(), |node| scope.has_node(node))

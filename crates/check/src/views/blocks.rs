@@ -50,10 +50,7 @@ pub struct BlockView {
 }
 
 fn digits_or_nothing<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => serializer.collect_str(number),
-        None => serializer.serialize_str(""),
-    }
+    serializer.serialize_str(&number.map(|number| number.to_string()).unwrap_or_default())
 }
 
 pub fn blocks(snapshot: &Snapshot) -> BlockList {
@@ -89,7 +86,7 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     view.problems = block.problems.iter().map(ToString::to_string).collect();
     let Some(sound) = block.sound else { return view };
     let tally = occupancy.block(stored);
-    let host = block.owner.and_then(|o| o.host());
+    let host = block.host();
     let is_lent = |a: &calipam_model::block::Allocation<'_>| match (host, a.attribute.get("node")) {
         (Some(host), Some(node)) => node != *host,
         _ => false,

@@ -46,7 +46,7 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         let node = attribute.get("node");
         // Owners hold nearly all addresses of their blocks, so these are skipped before their records are read.
         let is_own = |host: &str| node.is_some_and(|node| node == *host);
-        if block.owner.and_then(|owner| owner.host()).is_some_and(is_own)
+        if block.host().is_some_and(is_own)
             || matches!(block.owner, Some(BlockOwner::Virtual(_)))
             || !scope.has_network(address.into())
         {

@@ -132,14 +132,10 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
 
     let orphans = report.findings.iter().filter(|finding| finding.code == Code::OrphanHandle);
     let orphans: HashSet<&str> = orphans.filter_map(|finding| finding.subject.handle()).collect();
+    let pools = snapshot.pools.iter().filter(|pool| !pool.value.disabled);
     let mut view = CalicoctlView {
         blocks: blocks.collect(),
-        pools: snapshot
-            .pools
-            .iter()
-            .filter(|pool| !pool.value.disabled)
-            .map(|pool| pool.value.cidr)
-            .collect(),
+        pools: pools.map(|pool| pool.value.cidr).collect(),
         tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
         services: services.map(|assign| {
             snapshot.services.iter().filter(|service| service.value.is_managed(assign)).count()
@@ -170,7 +166,7 @@ fn allocation(
 ) -> CalicoctlAllocation {
     let (address, attribute) = (allocation.address, &allocation.attribute);
     let text = |name: &str| attribute.get(name).map(|text| text.to_string()).filter(|text| !text.is_empty());
-    let host = block.owner().and_then(BlockOwner::host).unwrap_or_default();
+    let host = block.host().unwrap_or_default();
     let node = text("node").unwrap_or_else(|| host.to_owned());
     let mut owners: Vec<String> =
         context.index.uses_of(address).iter().map(|used| name_of(context, used.owner)).collect();

@@ -171,7 +171,7 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
         } else if is_pod || claim == Claim::Machine {
             let node = attribute.get("node").map(|node| context.index.calico_node(node));
             let node = node.or_else(|| node_of.get(&address).cloned());
-            let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
+            let node = node.or_else(|| block.host().map(str::to_owned));
             found.addresses.entry(node.unwrap_or_default()).or_default().insert(address);
         }
     }

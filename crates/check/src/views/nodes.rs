@@ -123,7 +123,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     let mut rows = Rows::new();
     for block in &context.index.blocks {
         add_block(&mut nodes, block);
-        if let Some(host) = block.owner.and_then(|o| o.host()) {
+        if let Some(host) = block.host() {
             let key = (host.to_owned(), pool_of(&context, block.key), Family::of(block.key));
             let row = rows.entry(key).or_default();
             row.blocks += 1;
@@ -199,7 +199,7 @@ struct Row {
 
 /// Adds the addresses of a block to its owner and to the nodes that hold them.
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
-    let host = block.owner.and_then(|o| o.host());
+    let host = block.host();
     let mut own = NodeView::default();
     if let Some(sound) = block.current() {
         let taken = sound.allocations().map(|a| a.attribute);

@@ -65,12 +65,10 @@ impl FamilyAnswer {
         self.answer.outcome.as_ref().err()
     }
 
-    /// Returns the reason, with the holder of the address.
-    fn why(&self, refused: &Refused) -> String {
-        match &self.holder {
-            Some(holder) => format!("{} by {holder}", refused.reason),
-            None => refused.reason.to_string(),
-        }
+    /// Returns the reason why there is no address, with the holder of the address that was asked for.
+    fn why(&self) -> Option<String> {
+        let reason = &self.refused()?.reason;
+        Some(self.holder.as_ref().map_or(reason.to_string(), |holder| format!("{reason} by {holder}")))
     }
 }
 
@@ -103,10 +101,8 @@ impl Explanation {
             PodStanding::BypassesIpam => format!("{who} names its addresses itself: IPAM is not asked"),
             PodStanding::NoNode => format!("{who} gets no address: Calico does not know node {node}"),
             PodStanding::UnknownPool(pool) => {
-                format!(
-                    "{who} gets no address on {node}: it asks for the pool {}, which does not exist",
-                    short(pool)
-                )
+                let pool = short(pool);
+                format!("{who} gets no address on {node}: it asks for the pool {pool}, which does not exist")
             }
             PodStanding::NotKnown => {
                 format!("it is not known what {who} gets on {node}: the data is incomplete")
@@ -119,12 +115,13 @@ impl Explanation {
     }
 
     fn answers(&self, who: &str, node: &str) -> String {
+        let refused = |is_needed: bool| {
+            let families = self.families.iter().filter(move |family| family.is_needed == is_needed);
+            families.filter_map(|family| Some((family.family, family.why()?)))
+        };
         let mut parts: Vec<String> = Vec::new();
-        for family in self.families.iter().filter(|family| family.is_needed) {
-            if let Some(refused) = family.refused() {
-                let name = family.family;
-                parts.push(format!("{who} gets no {name} address on {node}: {}", family.why(refused)));
-            }
+        for (family, why) in refused(true) {
+            parts.push(format!("{who} gets no {family} address on {node}: {why}"));
         }
         if parts.is_empty() {
             let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
@@ -143,12 +140,8 @@ impl Explanation {
                 (false, false) => format!("{who} on {node} gets {}{only}", given.join(", ")),
             });
         }
-        for family in self.families.iter().filter(|family| !family.is_needed) {
-            if let Some(refused) = family.refused() {
-                let name = family.family;
-                parts
-                    .push(format!("if it asks for an {name} address, it gets none: {}", family.why(refused)));
-            }
+        for (family, why) in refused(false) {
+            parts.push(format!("if it asks for an {family} address, it gets none: {why}"));
         }
         parts.join("; ")
     }

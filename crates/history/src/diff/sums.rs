@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use serde::Serialize;
@@ -56,7 +56,7 @@ pub(crate) enum NodeName<'s> {
 
 impl<'s> NodeName<'s> {
     pub(crate) fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
-        let host = || block.owner().and_then(BlockOwner::host).map_or(Self::Unknown, Self::Host);
+        let host = || block.host().map_or(Self::Unknown, Self::Host);
         record.get("node").filter(|node| !node.is_empty()).map_or_else(host, Self::Recorded)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use calipam_check::Subject;
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::block::Block;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::{IpNet, RawJson};
@@ -67,9 +67,7 @@ pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About
         {
             blocks.next().is_none_or(|block| about.has_block(block))
         }
-        (About::Node(node), Subject::Block(_)) => {
-            blocks.any(|block| block.owner().and_then(BlockOwner::host) == Some(node))
-        }
+        (About::Node(node), Subject::Block(_)) => blocks.any(|block| block.host() == Some(node)),
         (About::Node(node), Subject::Address(_)) => holders.any(|holder| holder.node.as_ref() == Some(node)),
         (About::Handle(id), Subject::Address(_)) => {
             holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(clean_id(id)))

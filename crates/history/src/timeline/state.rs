@@ -8,7 +8,7 @@ use calipam_check::claim::Claim;
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
 use calipam_model::attributes::AttributeRef;
-use calipam_model::block::{Block, BlockContent, BlockOwner};
+use calipam_model::block::{Block, BlockContent};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
@@ -104,7 +104,7 @@ impl About {
             }
             Self::Pod(pod) => block.attributes().any(|record| names_pod(&record, pod)),
             Self::Node(node) => {
-                block.owner().and_then(BlockOwner::host) == Some(node)
+                block.host() == Some(node)
                     || block.attributes().any(|record| record.get("node").is_some_and(|own| own == **node))
             }
         }

@@ -147,6 +147,11 @@ impl Block {
         self.owner.as_ref()
     }
 
+    /// The node, if the owner is one.
+    pub fn host(&self) -> Option<&str> {
+        self.owner()?.host()
+    }
+
     /// The time at which the owner claimed the block (Calico 3.32 and later).
     pub fn claimed_at(&self) -> Option<Timestamp> {
         self.claim_time.as_deref().and_then(parse_time)

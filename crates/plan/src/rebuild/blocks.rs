@@ -2,7 +2,6 @@
 
 use calipam_check::{Code, Subject};
 use calipam_model::affinity::AffinityType;
-use calipam_model::block::BlockOwner;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 
@@ -19,8 +18,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockOfMissingNode) {
         let Subject::Block(cidr) = finding.subject else { continue };
-        let owner = planner.index().block(cidr).and_then(|block| block.owner);
-        let Some(node) = owner.and_then(BlockOwner::host) else { continue };
+        let Some(node) = planner.index().block(cidr).and_then(|block| block.host()) else { continue };
         if planner.index().workloads_name_node(node) {
             planner.skip_of_living(finding, node);
             continue;

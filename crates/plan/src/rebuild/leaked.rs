@@ -2,7 +2,6 @@
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
-use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::DatastoreKind;
 
 use super::block_plan::{AddressPlan, RecordEdit};
@@ -85,7 +84,7 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
 
     let record = held.record.as_ref();
     let is_anonymous = record.handle().is_none() && record.owner().is_empty();
-    let host = planner.index().block(*block)?.owner.and_then(BlockOwner::host).filter(|_| is_anonymous)?;
+    let host = planner.index().block(*block)?.host().filter(|_| is_anonymous)?;
     let about = format!("{address} is held without a handle, like the tunnel address of {host},");
     let Some(node) = planner.index().node(host) else {
         return Some((SkipReason::NodeUnknown, format!("{about} but there is no host {host}")));

@@ -46,7 +46,7 @@ impl Networks {
         }
 
         for block in basis.context.index.blocks.iter().filter_map(|b| b.sound) {
-            let owner = block.owner().and_then(|owner| owner.host());
+            let owner = block.host();
             for record in block.attributes() {
                 let Some(network) = record.clean_handle().and_then(network_of) else { continue };
                 let node = record.get("node").map(|node| node.to_string());

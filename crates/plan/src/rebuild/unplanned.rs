@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use calipam_check::{Code, Evidence, Finding, OwnerKind, Severity, Subject};
-use calipam_model::block::BlockOwner;
 use calipam_model::cidr::is_v4;
 use calipam_model::key::Key;
 
@@ -137,8 +136,7 @@ fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason>
     };
     let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel)?;
     let own = basis.context.index.blocks.iter().find(|block| {
-        let host = block.owner.and_then(BlockOwner::host);
-        host == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
+        block.host() == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
     })?;
     let is_below = *address < own.key.network();
     Some(if is_below { SkipReason::TunnelAddressTooLow } else { SkipReason::TunnelAddressTooHigh })

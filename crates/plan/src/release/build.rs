@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use calipam_check::{Code, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
-use calipam_model::block::BlockOwner;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Precondition, Step, Unit};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
@@ -190,9 +189,7 @@ fn held_by_gone_nodes<'s>(
 ) -> HeldByGoneNodes<'s> {
     let mut held = HeldByGoneNodes { blocks: BTreeMap::new(), affinities: BTreeMap::new() };
     for block in basis.context.index.blocks.iter().filter(|block| scope.has_block(block.key)) {
-        let Some(node) = block.owner.and_then(BlockOwner::host).filter(|node| nodes.contains(*node)) else {
-            continue;
-        };
+        let Some(node) = block.host().filter(|node| nodes.contains(*node)) else { continue };
         if block.sound.is_some() && !basis.context.index.is_unchecked(block.key) {
             held.blocks.insert(block.key, node.to_owned());
         } else {

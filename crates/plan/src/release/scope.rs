@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use calipam_check::index::Index;
 use calipam_check::{Finding, Subject};
 use calipam_model::IpNet;
-use calipam_model::block::BlockOwner;
 
 use super::Request;
 use crate::basis::handles::clean;
@@ -50,8 +49,7 @@ impl Scope {
             index.blocks_around(address).any(|block| {
                 let recorded = block.sound.and_then(|sound| sound.allocation_of(address));
                 let recorded = recorded.and_then(|record| record.attribute.get("node")?.to_string().into());
-                let owner = block.owner.and_then(BlockOwner::host);
-                recorded.is_some_and(|node: String| has_node(&node)) || owner.is_some_and(has_node)
+                recorded.is_some_and(|node: String| has_node(&node)) || block.host().is_some_and(has_node)
             })
         };
         let is_of_namespace = |wanted: &str| {

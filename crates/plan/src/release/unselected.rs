@@ -4,7 +4,6 @@ use calipam_assign::NodeSelector;
 use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
-use calipam_model::block::BlockOwner;
 use calipam_model::edit::{BlockEdit, Edit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -23,7 +22,7 @@ pub(super) fn unselected<'s>(
     let index = &basis.context.index;
     let block = index.block(block)?;
     let sound = block.sound.filter(|_| cooldown == 0)?;
-    let node = sound.owner().and_then(BlockOwner::host)?;
+    let node = sound.host()?;
     if sound.allocations().count() != released {
         return None;
     }

@@ -84,7 +84,7 @@ impl World {
         };
         let mut of_node: BTreeMap<&str, u64> = BTreeMap::new();
         for block in data.blocks() {
-            let host = block.owner().and_then(|owner| owner.host());
+            let host = block.host();
             shown.blocks += 1;
             shown.addresses += u64::from(block.size());
             if let Some(host) = host {

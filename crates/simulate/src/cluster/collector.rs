@@ -159,7 +159,7 @@ impl State {
             {
                 found.cooled.push(block.cidr());
             }
-            if let Some(host) = block.owner().and_then(|owner| owner.host()) {
+            if let Some(host) = block.host() {
                 blocks_of.entry(host).or_default().push(block);
             }
             for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {

@@ -51,10 +51,8 @@ impl World {
             // A cooling address is not held: it becomes free.
             found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
         };
-        let has_owner = |cidr: &&IpNet| {
-            let owner = data.block(**cidr).and_then(|block| block.owner().and_then(|owner| owner.host()));
-            owner == Some(&*held.node)
-        };
+        let has_owner =
+            |cidr: &&IpNet| data.block(**cidr).and_then(|block| block.host()) == Some(&*held.node);
         let point = Point {
             after: self.engine.now() - held.failed_at,
             held: held.allocations.iter().filter(is_held).count() as u64,
@@ -116,7 +114,7 @@ impl World {
         let node = Rc::clone(&self.nodes.borrow().get(node).name);
         let (mut blocks, mut allocations) = (Vec::new(), Vec::new());
         for block in self.server.data().blocks() {
-            if block.owner().and_then(|owner| owner.host()) == Some(&*node) {
+            if block.host() == Some(&*node) {
                 blocks.push(block.cidr());
             }
             let of_node = block

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::attributes::{AttributeRef, OwnerMap};
-use calipam_model::block::{Allocation, Block, BlockOwner};
+use calipam_model::block::{Allocation, Block};
 use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, block_around};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -150,7 +150,7 @@ impl Named {
         let legacy =
             record.clean_handle().map(|handle| handle.to_string()).filter(|_| record.owner().is_empty());
         if let Some((namespace, pod)) = legacy.as_deref().and_then(|handle| handle.split_once('.')) {
-            self.add_pod(namespace, pod, block.owner().and_then(BlockOwner::host));
+            self.add_pod(namespace, pod, block.host());
         }
     }
 
