@@ -83,6 +83,14 @@ mod tests {
     }
 
     #[test]
+    fn phrases() {
+        assert_eq!(
+            (join::<&str>(&[]), join(&["a"]), join(&["a", "b", "c"])),
+            ("".into(), "a".into(), "a, b and c".into())
+        );
+    }
+
+    #[test]
     fn words_are_quoted_for_a_shell() {
         assert_eq!(shell_word("shop/web-0"), "shop/web-0");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
