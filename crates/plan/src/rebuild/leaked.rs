@@ -33,9 +33,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
         let held = allocations(planner.basis, finding);
         let uncountable =
             held.iter().filter_map(|held| held.handle()).find_map(|id| planner.uncountable.refusal(&id));
-        let in_scope = held
-            .iter()
-            .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
+        let in_scope = held.iter().all(|held| planner.may_change_at(held.block));
         let address = &finding.subject;
         if let Subject::Address(address) = finding.subject
             && let Some((reason, detail)) = in_corrupt_block(planner.index(), address)
@@ -111,8 +109,7 @@ fn whole_handles<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
         let planned = planner.blocks.get(&block).and_then(|planned| planned.addresses.get(&ordinal));
         planned.is_some_and(|planned| planned.edit.handles()[1].as_deref() != Some(id))
     };
-    let in_scope =
-        |held: &Allocated| planner.index().block(held.block).is_some_and(|block| planner.may_change(block));
+    let in_scope = |held: &Allocated| planner.may_change_at(held.block);
     let (_, skipped) = keep_whole_handles(planner.basis, choice, |_| false, leaves, in_scope);
     planner.skipped.extend(skipped);
 }

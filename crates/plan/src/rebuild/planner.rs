@@ -80,6 +80,11 @@ impl<'p, 's> Planner<'p, 's> {
         self.request.has_block(block.key, block.owner)
     }
 
+    /// Returns true if there is a block at `cidr` which the plan may change.
+    pub(super) fn may_change_at(&self, cidr: IpNet) -> bool {
+        self.index().block(cidr).is_some_and(|block| self.may_change(block))
+    }
+
     /// Returns true if the plan finishes the half-done deletion of the block, which has to be empty.
     pub(super) fn finishes(&self, block: &StoredBlock) -> bool {
         let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();

@@ -27,10 +27,7 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             continue;
         }
         let dirty: Vec<&Allocated> = handles.allocated(id).iter().filter(|held| is_dirty(held)).collect();
-        let outside = dirty
-            .iter()
-            .find(|held| planner.index().block(held.block).is_none_or(|block| !planner.may_change(block)));
-        if let Some(outside) = outside {
+        if let Some(outside) = dirty.iter().find(|held| !planner.may_change_at(held.block)) {
             let detail =
                 format!("{id} is also recorded in {}, which this plan does not rebuild", outside.block);
             planner.skip(finding, SkipReason::HandleHeld, detail);
