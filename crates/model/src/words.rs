@@ -1,4 +1,4 @@
-//! Numbers and paths for people to read.
+//! Numbers, phrases and paths for people to read.
 
 use std::fmt::Display;
 use std::path::Path;
