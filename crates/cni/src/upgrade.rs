@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -328,10 +328,7 @@ fn lock(folder: &Path) -> Result<File, UpgradeError> {
 }
 
 fn remove(file: &Path) -> Result<(), UpgradeError> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(UpgradeError::file(file)(error)),
-        _ => Ok(()),
-    }
+    regular::remove(file).map_err(UpgradeError::file(file))
 }
 
 fn remove_folder(folder: &Path) -> Result<(), UpgradeError> {

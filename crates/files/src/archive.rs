@@ -17,7 +17,7 @@ use crate::ProgressFn;
 use crate::data_file::DataFile;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header};
-use crate::recording::{self, remove_changes, write_state};
+use crate::recording::{self, write_state};
 use crate::regular;
 
 /// Prefix and suffix of export names; the time is between them.
@@ -317,9 +317,8 @@ impl Archived {
     /// Removes the export and the changes after it, unless another run has already done so.
     pub fn remove(&self) -> Result<()> {
         let changes = self.changes();
-        remove_changes(&changes).map_err(|error| Error::new(&changes, error))?;
-        let removed = fs::remove_file(&self.path).map_err(|error| Error::new(&self.path, error));
-        unless_missing(removed).map(drop)
+        regular::remove(&changes).map_err(|error| Error::new(&changes, error))?;
+        regular::remove(&self.path).map_err(|error| Error::new(&self.path, error))
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! On Windows, the standard library does not know a file's owner and mode: the folder's access lists protect the file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -43,6 +43,14 @@ pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File
 pub fn open_lock(path: &Path) -> io::Result<File> {
     // Opening a pipe only for writing would fail before the pipe can be recognized.
     open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
+}
+
+/// Removes a file if it exists.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Opens a file that must be trusted, in a folder of this user. On Unix, returns an error if another user owns the file

@@ -59,8 +59,5 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     if args.ip_cooldown_seconds >= 0 {
         settings.push(IpamSetting::Cooldown(args.ip_cooldown_seconds));
     }
-    match settings.is_empty() {
-        true => Err(said(ConfigureRefusal::Nothing.to_string())),
-        false => Ok(settings),
-    }
+    if settings.is_empty() { Err(said(ConfigureRefusal::Nothing.to_string())) } else { Ok(settings) }
 }

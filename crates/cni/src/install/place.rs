@@ -247,10 +247,7 @@ impl Place {
 
     fn remove(&self, name: &str) -> Result<()> {
         let path = self.path(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot("remove", &path)(error)),
-            _ => Ok(()),
-        }
+        regular::remove(&path).map_err(cannot("remove", &path))
     }
 
     /// Waits until the names are on disk.

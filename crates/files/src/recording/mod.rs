@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 pub use self::known::{Known, Reached};
 pub use self::read::{Changes, StateUpdate, States, Version, each_version, write_state};
-pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 
 /// The extension of the file with the changes, which replaces the export's extension.

@@ -1,7 +1,7 @@
 //! Writes a recording.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -215,13 +215,5 @@ impl Journal {
 
     pub fn guid(&self) -> &str {
         &self.export.guid
-    }
-}
-
-/// Removes the file of the changes after an export, if it exists.
-pub(crate) fn remove_changes(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }

@@ -109,10 +109,7 @@ pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> R
 
 /// Converts a change to the form in an export. An object that a check does not need counts as deleted.
 pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
-    let exported = match change.is_deleted {
-        true => None,
-        false => known.export(&change.object, Encoding::Json),
-    };
+    let exported = if change.is_deleted { None } else { known.export(&change.object, Encoding::Json) };
     let (key, value) = match exported {
         Some(entry) => (entry.key, Some(entry.value)),
         None => (format!("{}/{}", known.plural, change.name).into_bytes(), None),
