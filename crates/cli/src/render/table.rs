@@ -162,11 +162,8 @@ impl Grid {
         }
         let mut hidden = Vec::new();
         let widths = self.fit(page, &mut hidden);
-        let mut table = String::new();
-        for line in self.table(widths.as_deref(), page).lines() {
-            table.push_str(&styled(line.trim_end(), page));
-            table.push('\n');
-        }
+        let drawn = self.table(widths.as_deref(), page);
+        let table: String = drawn.lines().map(|line| styled(line.trim_end(), page) + "\n").collect();
 
         let note = match hidden.as_slice() {
             [] => return Ok(table),

@@ -190,10 +190,7 @@ impl Metrics<'_> {
 
     /// Adds the numbers of nodes and pods without addresses, and a value for every code, even zero, so that alerts end.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
-        let mut numbers = BTreeMap::new();
-        for code in codes {
-            numbers.insert((code, code.severity()), 0_u64);
-        }
+        let mut numbers: BTreeMap<_, u64> = codes.map(|code| ((code, code.severity()), 0)).collect();
         for finding in &report.findings {
             *numbers.entry((finding.code, finding.severity)).or_default() += 1;
         }
