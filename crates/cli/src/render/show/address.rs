@@ -1,7 +1,7 @@
 //! The output of `show` for an address or a handle.
 
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
-use calipam_check::{Finding, OwnerEvidence};
+use calipam_check::{Finding, OwnerEvidence, addresses};
 use calipam_history::timeline::Event;
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::Source;
@@ -97,11 +97,9 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         text.fact("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
-        let object = if handle.exists {
-            let addresses = if handle.count == 1 { "address" } else { "addresses" };
-            format!(", whose object counts {} {addresses} in this block", handle.count)
-        } else {
-            ", which has no object".to_owned()
+        let object = match handle.exists {
+            true => format!(", whose object counts {} in this block", addresses(handle.count)),
+            false => ", which has no object".to_owned(),
         };
         text.fact("Handle", format!("{}{object}", handle.id));
     }
