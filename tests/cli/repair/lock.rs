@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use calipam_repair::journal::{Recorded, headers};
+use calipam_repair::journal::{LockMark, Recorded, headers};
 use calipam_repair::{stale_lock, stale_locks};
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, Fault};
@@ -27,7 +27,7 @@ fn ready(value: &[u8]) -> Option<bool> {
 /// Reads the journal of a completed run that has restored its lock.
 fn ended(journal: &str) -> Recorded {
     let recorded = Recorded::read(Path::new(journal)).unwrap();
-    assert!(recorded.ended && !recorded.leaves_lock() && recorded.lock.is_some(), "{recorded:?}");
+    assert!(recorded.ended && matches!(recorded.lock, Some(LockMark::Restored)), "{recorded:?}");
     recorded
 }
 

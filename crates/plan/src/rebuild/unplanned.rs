@@ -135,9 +135,10 @@ fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason>
         return None;
     };
     let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel)?;
-    let own = basis.context.index.blocks.iter().find(|block| {
-        block.host() == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
-    })?;
+    let own =
+        basis.context.index.blocks.iter().find(|block| {
+            block.host() == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
+        })?;
     let is_below = *address < own.key.network();
     Some(if is_below { SkipReason::TunnelAddressTooLow } else { SkipReason::TunnelAddressTooHigh })
 }

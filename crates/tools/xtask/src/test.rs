@@ -20,6 +20,10 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// clusters in `crates/datastore/tests`.
 const LONG: [&str; 2] = ["cli::", "generated::"];
 
+/// Clippy compiles the workspace in rustc's place, so that lints take no build of their own. It may optimise less than
+/// rustc, which is why no other task builds so.
+const CLIPPY: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+
 /// The Mac for which the program is linted. No code depends on the processor: a second one would show the same.
 const MAC: &str = "aarch64-apple-darwin";
 
@@ -45,10 +49,11 @@ built:
 A test whose tool cannot be had is left out, and named at the end with the
 command that brings it. With CI=true in the environment that is a failure.
 
-Then runs `cargo fmt --check`, all tests of the workspace, and next to them
-`cargo clippy` (warnings are errors), for macOS too: rustup brings its standard
-library, and pip a C compiler (Zig). One of the tests checks the dependencies
-against deny.toml. The tests start their servers on 127.0.0.1, and end them.
+Then runs `cargo fmt --check`, builds by clippy (warnings are errors), and runs
+all tests of the workspace. Next to them it lints the program for macOS: rustup
+brings the standard library, and pip a C compiler (Zig). One of the tests checks
+the dependencies against deny.toml. The tests start their servers on 127.0.0.1,
+and end them.
 
 With arguments only the tests run that they select:
 
@@ -76,16 +81,18 @@ Variables, each the path of a program that is used instead:
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let mut protoc = protoc::variables()?;
+    tools::need_component("clippy", "clippy")?;
+    let mut variables = protoc::variables()?;
+    variables.push((CLIPPY.0, CLIPPY.1.into()));
     let servers = servers::prepare()?;
     let left_out = LeftOut::begin()?;
     let result = if arguments.is_empty() {
         if is_built_for_the_first_time()? {
-            protoc.push(("CARGO_INCREMENTAL", "0".into()));
+            variables.push(("CARGO_INCREMENTAL", "0".into()));
         }
-        run_all(&protoc, servers, &left_out)
+        run_all(&variables, servers, &left_out)
     } else {
-        let variables = build(&protoc, servers, arguments)?;
+        let variables = build(&variables, servers, arguments)?;
         step::run("Running the selected tests", &mut tests(&variables, &left_out, arguments))
     };
     left_out.print();
@@ -102,19 +109,20 @@ fn is_built_for_the_first_time() -> Result<bool, Failure> {
 }
 
 /// Runs every step, even if an earlier one failed: a line too long says nothing about the tests.
-fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
+fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
     let format = tools::need_component("fmt", "rustfmt")
-        .and_then(|()| step::run("Checking the format", &mut cargo(protoc, &["fmt", "--all", "--check"])));
-    let all = ["--workspace", "--tests", "--no-fail-fast"].map(str::to_owned);
-    let built = build(protoc, servers, &all);
+        .and_then(|()| step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"])));
+    let all = ["--workspace", "--all-targets", "--no-fail-fast"].map(str::to_owned);
+    let built = build(variables, servers, &all);
+    let lints = built.as_ref().map_or(Ok(()), |variables| lints(variables, &all));
 
     let head_start = if built.is_ok() { HEAD_START } else { Duration::ZERO };
-    let (lints, tests) = thread::scope(|scope| {
-        let lints = scope.spawn(|| lints(protoc, left_out, head_start));
+    let (mac, tests) = thread::scope(|scope| {
+        let mac = scope.spawn(|| lints_for_mac(variables, left_out, head_start));
         let tests = built.and_then(|variables| run_parts(&variables, left_out, &all));
-        (lints.join().expect("the lints do not panic"), tests)
+        (mac.join().expect("the lints do not panic"), tests)
     });
-    summary([format, lints, tests])
+    summary([format, lints, mac, tests])
 }
 
 /// Runs the tests of the long modules next to all others, since cargo runs one test program after the other, and each
@@ -141,17 +149,17 @@ fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Resul
 }
 
 /// Builds the servers and the tests at the same time: each leaves cores idle while it downloads or links.
-fn build(protoc: &Variables, servers: Servers, arguments: &[String]) -> Result<Variables, Failure> {
-    let mut tests = cargo(protoc, &["test", "--no-run"]);
+fn build(variables: &Variables, servers: Servers, arguments: &[String]) -> Result<Variables, Failure> {
+    let mut tests = cargo(variables, &["test", "--no-run"]);
     tests.args(arguments);
     let (servers, tests) = thread::scope(|scope| {
         let servers = scope.spawn(|| servers.build());
         let tests = step::run("Building the tests", &mut tests);
         (servers.join().expect("the builds do not panic"), tests)
     });
-    let variables = servers?;
+    let servers = servers?;
     tests?;
-    Ok(protoc.iter().cloned().chain(variables).collect())
+    Ok(variables.iter().cloned().chain(servers).collect())
 }
 
 fn tests(variables: &Variables, left_out: &LeftOut, arguments: &[String]) -> Command {
@@ -160,29 +168,40 @@ fn tests(variables: &Variables, left_out: &LeftOut, arguments: &[String]) -> Com
     tests
 }
 
-/// Runs clippy next to the tests, which wait a third of their time for servers.
-fn lints(protoc: &Variables, left_out: &LeftOut, head_start: Duration) -> Result<(), Failure> {
-    tools::need_component("clippy", "clippy")?;
-    thread::sleep(head_start);
-    let lints = |title: &str, arguments: &[&str], variables: &[(String, OsString)]| {
-        let mut clippy =
-            cargo(protoc, &[&["clippy", "--quiet"], arguments, &["--", "-D", "warnings"]].concat());
-        clippy.envs(variables.iter().cloned());
-        if tools::on_path("nice").is_some() {
-            let mut nice = Command::new("nice");
-            nice.args(["-n", "19"]);
-            clippy = workspace::run_by(nice, &clippy);
+/// Fails if the build had warnings, which cargo prints again with each build.
+fn lints(variables: &Variables, arguments: &[String]) -> Result<(), Failure> {
+    let mut again = cargo(variables, &["test", "--no-run"]);
+    again.args(arguments).env("CARGO_TERM_COLOR", "never");
+    let output = again.output().map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let is_sum = |line: &&str| line.starts_with("warning: `") && line.contains(" generated ");
+    match printed.lines().filter(is_sum).count() {
+        0 => Ok(()),
+        crates => {
+            Err(Failure::new(format!("clippy warns of {crates} crates; the build above has the places")))
         }
-        step::announce(&format!("{title} beside the tests: {}", step::command_line(&clippy)));
-        step::run_silently(&mut clippy)
-    };
-    lints("Checking lints", &["--workspace", "--all-targets"], &[])?;
-    match for_mac() {
-        Ok(variables) => {
-            lints("Checking the program for macOS", &["--package", "calipam", "--target", MAC], &variables)
-        }
-        Err(failure) => left_out.add("the program for macOS", &failure),
     }
+}
+
+/// Lints the program for macOS next to the tests, which wait part of their time for servers.
+fn lints_for_mac(variables: &Variables, left_out: &LeftOut, head_start: Duration) -> Result<(), Failure> {
+    let zig = match for_mac() {
+        Ok(zig) => zig,
+        Err(failure) => return left_out.add("the program for macOS", &failure),
+    };
+    thread::sleep(head_start);
+    let mut clippy = cargo(
+        variables,
+        &["clippy", "--quiet", "--package", "calipam", "--target", MAC, "--", "-D", "warnings"],
+    );
+    clippy.envs(zig);
+    if tools::on_path("nice").is_some() {
+        let mut nice = Command::new("nice");
+        nice.args(["-n", "19"]);
+        clippy = workspace::run_by(nice, &clippy);
+    }
+    step::announce(&format!("Linting for macOS beside the tests: {}", step::command_line(&clippy)));
+    step::run_silently(&mut clippy)
 }
 
 /// Brings what a check for a Mac needs, and returns the variables for it.
@@ -199,7 +218,7 @@ fn threads() -> OsString {
 }
 
 /// Prints all failures, and returns one for all of them.
-fn summary(results: [Result<(), Failure>; 3]) -> Result<(), Failure> {
+fn summary(results: [Result<(), Failure>; 4]) -> Result<(), Failure> {
     let steps = results.len();
     let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
     for failure in &failures {
@@ -223,8 +242,8 @@ mod tests {
 
     #[test]
     fn one_failed_step_fails_the_task() {
-        assert_eq!(summary([Ok(()), Ok(()), Ok(())]), Ok(()));
-        let failed = summary([Err(Failure::new("a")), Ok(()), Err(Failure::new("b"))]);
-        assert_eq!(failed, Err(Failure::new("2 of 3 steps failed")));
+        assert_eq!(summary([Ok(()), Ok(()), Ok(()), Ok(())]), Ok(()));
+        let failed = summary([Err(Failure::new("a")), Ok(()), Ok(()), Err(Failure::new("b"))]);
+        assert_eq!(failed, Err(Failure::new("2 of 4 steps failed")));
     }
 }
