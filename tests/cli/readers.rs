@@ -128,13 +128,18 @@ fn each_alert_fires_when_it_should_and_only_then() {
     let alerts = alerts();
     let run = test(&alerts);
     assert_eq!(run.code, 0, "{run:?}");
-    for place in 0..alerts["groups"][0]["rules"].as_array().unwrap().len() {
-        for always_or_never in ["vector(1)", "vector(0) > 1"] {
-            let mut wrong = alerts.clone();
-            let rule = &mut wrong["groups"][0]["rules"][place];
-            rule["expr"] = always_or_never.into();
-            let name = rule["alert"].clone();
-            assert_eq!(test(&wrong).code, 1, "no unit test sees that {name} is {always_or_never}");
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap().len();
+    for always_or_never in ["vector(1)", "vector(0) > 1"] {
+        let mut wrong = alerts.clone();
+        for place in 0..rules {
+            wrong["groups"][0]["rules"][place]["expr"] = always_or_never.into();
+        }
+        let run = test(&wrong);
+        assert_eq!(run.code, 1, "{always_or_never}: {run:?}");
+        for rule in alerts["groups"][0]["rules"].as_array().unwrap() {
+            let name = rule["alert"].as_str().unwrap();
+            let is_seen = run.transcript().contains(&format!("alertname: {name},"));
+            assert!(is_seen, "no unit test sees that {name} is {always_or_never}: {run:?}");
         }
     }
 

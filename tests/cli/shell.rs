@@ -1,10 +1,12 @@
 //! A shell with every name of the program as a command.
 
+use std::fs;
+use std::num::NonZero;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{fs, thread};
 
+use calipam_model::parallel;
 use tempfile::TempDir;
 
 use super::program::{Run, calipam, command};
@@ -51,21 +53,14 @@ impl Shell {
         Run::of(self.command("sh", line).output().unwrap())
     }
 
-    /// Runs lines, several at a time, since they mostly wait.
+    /// Runs lines.
     pub(super) fn run_all<'a>(&self, lines: &'a [String]) -> Vec<(&'a str, Run)> {
         let runs = at_once(lines, |line| self.run(line));
         lines.iter().map(String::as_str).zip(runs).collect()
     }
 }
 
-/// Calls `work` with each item of a list, several at a time.
+/// Calls `work` with each item of a list, many at a time: the programs mostly wait.
 pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let mut done = Vec::new();
-    for together in all.chunks(4) {
-        done.extend(thread::scope(|scope| {
-            let runs: Vec<_> = together.iter().map(|one| scope.spawn(|| work(one))).collect();
-            runs.into_iter().map(|run| run.join().unwrap()).collect::<Vec<_>>()
-        }));
-    }
-    done
+    parallel::map(NonZero::new(12).unwrap(), all.len(), |place| work(&all[place]))
 }

@@ -16,9 +16,9 @@ use crate::{protoc, step, tools, workspace, zig};
 /// The variable by which test programs know how many tests to run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Modules with a third of the tests' time each: those of the program in `tests/main.rs`, and those of generated
-/// clusters in `crates/datastore/tests`.
-const LONG: [&str; 2] = ["cli::", "generated::"];
+/// Tests that take as long as many others: those of the program in `tests/main.rs`, those of generated clusters in
+/// `crates/datastore/tests`, and one of the explorer.
+const LONG: [&str; 3] = ["cli::", "generated::", "every_interleaving"];
 
 /// Clippy compiles the workspace in rustc's place, so that lints take no build of their own. It may optimise less than
 /// rustc, which is why no other task builds so.
@@ -81,10 +81,10 @@ Variables, each the path of a program that is used instead:
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    tools::need_component("clippy", "clippy")?;
     let mut variables = protoc::variables()?;
     variables.push((CLIPPY.0, CLIPPY.1.into()));
     let servers = servers::prepare()?;
+    tools::need_component("clippy", "clippy")?;
     let left_out = LeftOut::begin()?;
     let result = if arguments.is_empty() {
         if is_built_for_the_first_time()? {
@@ -125,7 +125,7 @@ fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Resul
     summary([format, lints, mac, tests])
 }
 
-/// Runs the tests of the long modules next to all others, since cargo runs one test program after the other, and each
+/// Runs the long tests next to all others, since cargo runs one test program after the other, and each
 /// ends with a few slow tests. Each test runs once: a part selects by name the tests that the later ones skip.
 fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let part = |selected: Option<&str>, skipped: &[&str]| {
