@@ -275,7 +275,8 @@ async fn migrate_file(
     remove(file)
 }
 
-/// Assigns an address, unless it is already assigned, for example by an earlier attempt.
+/// Assigns an address, unless it is already assigned, for example by an earlier attempt. Like Calico's plugin, goes on
+/// if another workload has it: this pod uses it in any case.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,
@@ -290,7 +291,15 @@ async fn assign(
         ..AssignIp::new(node, address)
     };
     match allocator.assign_ip(&request).await {
-        Ok(()) | Err(Error::AlreadyAssigned(_)) => Ok(()),
+        Ok(()) => Ok(()),
+        Err(Error::AlreadyAssigned(_)) => {
+            let record = allocator.assignment_attributes(address).await.ok();
+            let holder = record.and_then(|record| record.handle).unwrap_or_else(|| "another handle".into());
+            if holder != handle {
+                tracing::error!("{address} is recorded for {holder}, and {handle} uses it: delete that pod");
+            }
+            Ok(())
+        }
         Err(error) => Err(UpgradeError::Assign { address, error }),
     }
 }

@@ -42,6 +42,10 @@ fn takes_over(world: &World, flavour: Flavour) {
         &get(world, "/api/v1/nodes/a")["metadata"]["annotations"]["projectcalico.org/IPv4IPIPTunnelAddr"];
     assert_eq!(annotation, "10.7.0.65");
     assert_eq!(cluster(world, flavour)["spec"]["datastoreReady"], true);
+
+    // The address is recorded for another container: the record stays.
+    Node::with(&[("10.7.0.70", "c3")]).migrate(world).unwrap();
+    assert_eq!(world.allocated(), expected);
 }
 
 #[test]

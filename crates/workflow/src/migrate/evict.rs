@@ -145,9 +145,9 @@ impl Eviction {
         let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
         if left > 0 {
             return Failure::refused(format!(
-                "for {waited:#}, disruption budgets have allowed no eviction; pods left: {left}, such as {namespace}/{name}"
+                "for {waited:#}, no eviction was allowed; pods left: {left}, such as {namespace}/{name}"
             ))
-            .hint("`kubectl get poddisruptionbudgets -A` shows what the budgets allow");
+            .hint("`kubectl get poddisruptionbudgets -A` shows what disruption budgets allow; a busy API server allows none, too");
         }
         // The nodes of the pods are down, or a finalizer blocks them.
         let message =
