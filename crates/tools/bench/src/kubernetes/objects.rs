@@ -1,9 +1,9 @@
 //! The fields of objects that no check reads, but every API server sends.
 
 use calipam_testkit::cluster::KubeObject;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// Adds the fields that controllers, the kubelet and the API server write. A running pod then has about 7 KB.
+/// Adds the fields that controllers, the kubelet and the API server write. A running pod then has 7 KB.
 pub(super) fn complete(object: &mut KubeObject) {
     match object.plural {
         "pods" => complete_pod(&mut object.json),
@@ -68,8 +68,18 @@ fn image(i: usize) -> Value {
     json!({"names": [format!("{name}@sha256:{i:064x}"), format!("{name}:v1.0.{i}")], "sizeBytes": 48_000_000 + i})
 }
 
-/// Fields in the form of `managedFields`.
+/// Fields in the form of `managedFields`; items of lists are named by their names or types.
 fn fields(value: &Value) -> Value {
-    let inner = value.as_object().into_iter().flatten();
-    inner.map(|(name, value)| (format!("f:{name}"), fields(value))).collect::<Map<_, _>>().into()
+    let named = |item: &Value| {
+        let name = [&item["name"], &item["type"]].into_iter().find(|name| name.is_string())?;
+        Some((format!("k:{}", json!({ "name": name })), fields(item)))
+    };
+    let own = [(".".to_owned(), json!({}))].into_iter();
+    match value {
+        Value::Object(inner) => {
+            own.chain(inner.iter().map(|(name, value)| (format!("f:{name}"), fields(value)))).collect()
+        }
+        Value::Array(items) => own.chain(items.iter().filter_map(named)).collect(),
+        _ => json!({}),
+    }
 }
