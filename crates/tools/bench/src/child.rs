@@ -1,5 +1,6 @@
 //! Runs the program and measures it.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -8,21 +9,22 @@ use std::time::{Duration, Instant};
 use calipam_testkit::servers::processor_seconds;
 
 use crate::Failed;
+use crate::measured::Measured;
 
 /// Pause between two reads of the memory of a long run.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The wall time and peak memory of one run.
-pub(crate) struct Measured {
-    pub seconds: f64,
-    pub peak_mib: f64,
-}
+/// A check, as one look without settling.
+pub(crate) const CHECK: &[&str] = &["check", "--settle", "0"];
 
-/// Returns the fastest run, with the highest peak of all.
-pub(crate) fn best(runs: Vec<Measured>) -> Result<Measured, Failed> {
-    let peak_mib = runs.iter().map(|run| run.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
-    let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    best.map(|best| Measured { peak_mib, ..best }).ok_or_else(|| "nothing was measured".into())
+/// Runs a command of the program that has to succeed, on the datastore of the connection options.
+pub(crate) fn run(
+    program: &str,
+    command: &[&str],
+    connection: &[impl AsRef<OsStr>],
+) -> Result<Measured, Failed> {
+    let mut child = Command::new(program);
+    measure(child.args(command).args(["--output", "json"]).args(connection), &[0])
 }
 
 /// Measures a command, which has to end with one of the expected exit codes. Discards its output.
@@ -33,7 +35,7 @@ pub(crate) fn measure(command: &mut Command, expected: &[i32]) -> Result<Measure
     let peak_mib = watch(&mut child, LOOK)?;
     let (seconds, ended) = (start.elapsed().as_secs_f64(), child.wait()?);
     match ended.code() {
-        Some(code) if expected.contains(&code) => Ok(Measured { seconds, peak_mib }),
+        Some(code) if expected.contains(&code) => Ok(Measured { seconds, peak_mib, ..Measured::default() }),
         _ => Err(format!("{command:?} ended with {ended}").into()),
     }
 }

@@ -1,72 +1,79 @@
-//! A cluster on etcd whose pods come and go, with the writes of Calico's agents.
+//! A cluster whose pods come and go, with the writes of Calico's agents. On Kubernetes they go to the API server's etcd,
+//! which it watches. So it reports them like its own, and uses less of the machine.
 
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::block::BlockContent;
+use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::ordinal_of;
-use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, Key};
 use etcd_client::{Client, GetOptions, Txn, TxnOp};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::Failed;
+use crate::cluster::{BLOCK_SIZE, Cluster};
+use crate::form::Form;
 
-/// Prefix length of the blocks of the generated cluster.
-const BLOCK_SIZE: u8 = 26;
 /// The prefix of handles of pods.
 const NETWORK: &str = "k8s-pod-network.";
 /// Length of the random suffix in the name of a Deployment's pod.
 const SUFFIX: usize = 5;
 /// Number of keys that are written for a pod that goes, and for one that comes.
-pub(crate) const KEYS: u64 = 3;
+const KEYS: u64 = 3;
+/// A number without common divisors with numbers of objects, to choose one that is far from the last.
+const STEP: usize = 7_919;
 
 /// The pods of a cluster.
 pub(crate) struct Churn {
     client: Client,
-    /// The keys of their endpoints.
-    endpoints: Vec<String>,
+    form: &'static Form,
+    /// The keys of endpoints or pods.
+    pods: Vec<String>,
     /// Number of replaced pods.
     pub replaced: u64,
 }
 
 impl Churn {
-    pub(crate) async fn new(endpoint: &str) -> Result<Self, Failed> {
-        let client = Client::connect([endpoint], None).await?;
-        let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
-        let keys_only = GetOptions::new().with_prefix().with_keys_only();
-        let all = reader.get(ENDPOINT_PREFIX, Some(keys_only)).await?;
-        let endpoints = all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned()));
-        Ok(Self { client, endpoints: endpoints.collect::<Result<_, Failed>>()?, replaced: 0 })
+    pub(crate) async fn new(cluster: &Cluster) -> Result<Self, Failed> {
+        let (client, form) = (cluster.etcd().client().await?, cluster.form());
+        let pods = keys_below(&client, form.pods).await?;
+        Ok(Self { client, form, pods, replaced: 0 })
+    }
+
+    /// Number of keys written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.replaced * 2 * KEYS
     }
 
     /// Stops a pod and starts another one of its workload on its node.
     pub(crate) async fn replace(&mut self) -> Result<(), Failed> {
         self.replaced += 1;
-        let random = hex(&Sha256::digest(self.replaced.to_be_bytes()));
-        let place = self.replaced as usize * 7_919 % self.endpoints.len();
-        let key = self.endpoints[place].clone();
+        let random = format!("{:x}", Sha256::digest(self.replaced.to_be_bytes()));
+        let place = self.replaced as usize * STEP % self.pods.len();
+        let key = self.pods[place].clone();
         let value = self.get(&key).await?;
-        let endpoint: Value = serde_json::from_str(&value)?;
-        let text = |field: &str| endpoint["spec"][field].as_str().ok_or("an endpoint is odd");
-        let network = endpoint["spec"]["ipNetworks"][0].as_str().ok_or("an endpoint has no address")?;
-        let address: IpAddr = network.split('/').next().unwrap_or_default().parse()?;
-        let (pod, container) = (text("pod")?, text("containerID")?);
-        let cidr = IpNet::new(address, BLOCK_SIZE)?.trunc();
-        let block_key = Key::Block(cidr).to_string();
-        let BlockContent::Sound(mut block) = BlockContent::parse(self.get(&block_key).await?.as_bytes())?
-        else {
+        let stored: Value = serde_json::from_str(&value)?;
+        let text = |field: &str| stored.pointer(field).and_then(Value::as_str).ok_or("a pod is odd");
+        let [pod, container, network] = self.form.fields.map(text);
+        let (pod, container, address) = (pod?, container?, network?.split('/').next().unwrap_or_default());
+        let ip: IpAddr = address.parse()?;
+        let cidr = IpNet::new(ip, BLOCK_SIZE)?.trunc();
+        let block_key = (self.form.block_key)(cidr);
+        let mut around: Value = serde_json::from_str(&self.get(&block_key).await?)?;
+        let stored_block = if self.form.has_specs { &around["spec"] } else { &around };
+        let BlockContent::Sound(mut block) = BlockContent::parse(stored_block.to_string().as_bytes())? else {
             return Err("a block is corrupt".into());
         };
 
-        let ordinal = ordinal_of(cidr, address).ok_or("an address is outside of its block")?;
+        let ordinal = ordinal_of(cidr, ip).ok_or("an address is outside of its block")?;
         let record = block.allocation(ordinal).ok_or("an address is not recorded")?;
         let mut record = record.attribute.to_attribute();
         block.update(|update| update.release_by_handle(&[ordinal]));
-        let handle = format!("{HANDLE_PREFIX}{NETWORK}{container}");
+        let handle = format!("{}{NETWORK}{container}", self.form.handles);
+        let claimed = self.get(&handle).await?;
         let gone = vec![
-            TxnOp::put(block_key.as_str(), serde_json::to_vec(&block)?, None),
+            TxnOp::put(block_key.as_str(), self.with_block(&mut around, &block)?, None),
             TxnOp::delete(handle.as_str(), None),
             TxnOp::delete(key.as_str(), None),
         ];
@@ -85,27 +92,88 @@ impl Churn {
         owner.insert("timestamp".to_owned(), Timestamp::now().strftime("%F %T.%9f +0000 UTC").to_string());
         let ordinals = block.update(|update| update.auto_assign(1, &record, |_| false));
         let new_address = block.allocations().find(|a| ordinals.contains(&a.ordinal)).ok_or("it is full")?;
-        let new_network = format!("{}/32", new_address.address);
+        let new_address = new_address.address.to_string();
 
         let [escaped, new_escaped] = [pod, &new_pod].map(|pod| pod.replace('-', "--"));
-        let renew = |text: &str| text.replace(&escaped, &new_escaped).replace(pod, &new_pod);
-        let new_value = renew(&value).replace(container, &random).replace(network, &new_network);
-        let (new_key, new_handle) = (renew(&key), format!("{HANDLE_PREFIX}{NETWORK}{random}"));
-        let claimed = json!({"block": {cidr.to_string(): 1}, "deleted": false});
+        let renew = |text: &str| {
+            text.replace(&escaped, &new_escaped).replace(pod, &new_pod).replace(container, &random)
+        };
+        let new_key = renew(&key);
         let come = vec![
-            TxnOp::put(new_handle, claimed.to_string(), None),
-            TxnOp::put(block_key.as_str(), serde_json::to_vec(&block)?, None),
-            TxnOp::put(new_key.as_str(), new_value, None),
+            TxnOp::put(renew(&handle), renew(&claimed), None),
+            TxnOp::put(block_key.as_str(), self.with_block(&mut around, &block)?, None),
+            TxnOp::put(new_key.as_str(), renew(&value).replace(address, &new_address), None),
         ];
         self.client.txn(Txn::new().and_then(come)).await?;
-        self.endpoints[place] = new_key;
+        self.pods[place] = new_key;
         Ok(())
+    }
+
+    /// The value with a block.
+    fn with_block(&self, around: &mut Value, block: &Block) -> Result<Vec<u8>, Failed> {
+        if !self.form.has_specs {
+            return Ok(serde_json::to_vec(block)?);
+        }
+        around["spec"] = serde_json::to_value(block)?;
+        Ok(serde_json::to_vec(around)?)
     }
 
     async fn get(&mut self, key: &str) -> Result<String, Failed> {
         let read = self.client.get(key, None).await?;
         Ok(read.kvs().first().ok_or_else(|| format!("{key} is not there"))?.value_str()?.to_owned())
     }
+}
+
+/// Handles that are removed and restored, those of tunnels, which stay while pods come and go.
+pub(crate) struct Handles {
+    client: Client,
+    keys: Vec<String>,
+    /// Length of the prefix of keys.
+    prefix: usize,
+    missing: Option<(String, Vec<u8>)>,
+    next: usize,
+}
+
+impl Handles {
+    pub(crate) async fn new(cluster: &Cluster) -> Result<Self, Failed> {
+        let (client, prefix) = (cluster.etcd().client().await?, cluster.form().handles);
+        let keys = keys_below(&client, &format!("{prefix}ipip-")).await?;
+        Ok(Self { client, keys, prefix: prefix.len(), missing: None, next: 0 })
+    }
+
+    /// Removes a handle; returns its name in the report.
+    pub(crate) async fn begin_finding(&mut self) -> Result<String, Failed> {
+        self.next += 1;
+        let key = self.keys[self.next * STEP % self.keys.len()].clone();
+        let id = key[self.prefix..].to_owned();
+        let stored = self.client.get(key.as_str(), None).await?;
+        let value = stored.kvs().first().ok_or("a handle is not there")?.value().to_vec();
+        self.client.delete(key.as_str(), None).await?;
+        self.missing = Some((key, value));
+        Ok(id)
+    }
+
+    /// Restores the handle.
+    pub(crate) async fn end_finding(&mut self) -> Result<(), Failed> {
+        if let Some((key, value)) = self.missing.take() {
+            self.client.put(key, value, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Compacts all but a number of revisions.
+    pub(crate) async fn compact(&mut self, kept: u64) -> Result<(), Failed> {
+        let read = self.client.get(self.keys[0].as_str(), None).await?;
+        let now = read.header().ok_or("an answer without a header")?.revision();
+        self.client.compact(now - kept as i64, None).await?;
+        Ok(())
+    }
+}
+
+async fn keys_below(client: &Client, prefix: &str) -> Result<Vec<String>, Failed> {
+    let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
+    let all = reader.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
+    all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned())).collect()
 }
 
 /// A text of [`SUFFIX`] letters, different for each number. The first pods have digits instead.
@@ -116,8 +184,4 @@ fn letters(mut number: u64) -> String {
         letter
     };
     (0..SUFFIX).map(|_| letter()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,16 +1,20 @@
-//! A small cluster on a real server, for programs that are called like the plugin: one pool and some nodes.
+//! Clusters on real servers.
 
 use std::time::Duration;
 
+use calipam_datastore::settings::Overrides;
+use calipam_model::IpNet;
+use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
-use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::kube::{Flavour, create, install, seed_nodes};
 use calipam_testkit::servers::{Etcd, KubeApiserver, processor_seconds};
 use serde_json::{Value, json};
 
-use crate::Failed;
+use crate::form::{self, Form};
+use crate::{Failed, kubernetes};
 
-const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// The pool and the prefix length of its blocks.
 pub(crate) const POOL: &str = "10.7.0.0/16";
 pub(crate) const BLOCK_SIZE: u8 = 26;
@@ -19,20 +23,31 @@ pub(crate) const BLOCK_SIZE: u8 = 26;
 /// has the newest write to anything, for which it waits up to a tenth of a second. No caller can change that.
 pub(crate) const CAUGHT_UP: Duration = Duration::from_millis(250);
 
-/// A real server with the cluster.
+/// A real server with a cluster.
 pub(crate) enum Cluster {
     Etcd(Box<Etcd>),
     Kubernetes(Box<KubeApiserver>),
 }
 
+/// Starts an etcd with a healthy cluster of a number of allocations.
+pub(crate) fn seeded_etcd(allocations: u64) -> Result<Etcd, Failed> {
+    let etcd = Etcd::start()?;
+    SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
+    Ok(etcd)
+}
+
 impl Cluster {
-    /// Starts a server, `etcd` or `kubernetes`, with these nodes.
-    pub(crate) fn start(datastore: &str, nodes: impl IntoIterator<Item = String>) -> Result<Self, Failed> {
-        Self::start_with(datastore, POOL, nodes)
+    /// Starts a server with a healthy cluster: `etcd` with a number of allocations, or `kubernetes` with one of pods.
+    pub(crate) fn seeded(datastore: &str, size: u64) -> Result<Self, Failed> {
+        match datastore {
+            "etcd" => Ok(Self::Etcd(Box::new(seeded_etcd(size)?))),
+            _ => Ok(Self::Kubernetes(Box::new(kubernetes::seeded(size)?))),
+        }
     }
 
-    /// Starts a server with another pool.
-    pub(crate) fn start_with(
+    /// Starts a server, `etcd` or `kubernetes`, with one pool and these nodes, for programs that are called like the
+    /// plugin.
+    pub(crate) fn start(
         datastore: &str,
         pool: &str,
         nodes: impl IntoIterator<Item = String>,
@@ -43,24 +58,20 @@ impl Cluster {
                 for name in nodes {
                     let node = json!({"apiVersion": "projectcalico.org/v3", "kind": "Node",
                         "metadata": {"name": name}, "spec": {}});
-                    let key = format!("{RESOURCES}/nodes/{name}");
+                    let key = format!("{RESOURCE_PREFIX}nodes/{name}");
                     etcd.with_client(async |mut client| client.put(key, node.to_string(), None).await)?;
                 }
                 Self::Etcd(Box::new(etcd))
             }
-            "kubernetes" => {
+            _ => {
                 let server = KubeApiserver::start()?;
                 install(&server, Flavour::Classic)?;
-                let node =
-                    |name: String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-                let nodes: Vec<Value> = nodes.into_iter().map(node).collect();
-                create(&server, "/api/v1/nodes", &nodes)?;
+                seed_nodes(&server, &nodes.into_iter().collect::<Vec<_>>())?;
                 let namespace =
                     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
                 server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
                 Self::Kubernetes(Box::new(server))
             }
-            other => return Err(format!("{other} is not a datastore").into()),
         };
         cluster.put_pool("default", pool)?;
         Ok(cluster)
@@ -73,7 +84,7 @@ impl Cluster {
         match self {
             Self::Etcd(etcd) => {
                 object["apiVersion"] = "projectcalico.org/v3".into();
-                let key = format!("{RESOURCES}/ippools/{name}");
+                let key = format!("{RESOURCE_PREFIX}ippools/{name}");
                 etcd.with_client(async |mut client| client.put(key, object.to_string(), None).await)?;
             }
             Self::Kubernetes(server) => {
@@ -84,13 +95,45 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes blocks of other nodes.
-    pub(crate) fn put_blocks(&self, blocks: &[TakenBlock]) -> Result<(), Failed> {
+    /// Writes blocks of other nodes with a number of taken addresses.
+    pub(crate) fn put_blocks(
+        &self,
+        places: impl IntoIterator<Item = IpNet>,
+        taken: usize,
+    ) -> Result<(), Failed> {
+        let blocks: Vec<_> = places.into_iter().map(|cidr| TakenBlock { cidr, taken }).collect();
         match self {
-            Self::Etcd(etcd) => put_blocks(etcd, blocks)?,
-            Self::Kubernetes(server) => put_block_objects(server, Flavour::Classic, blocks)?,
+            Self::Etcd(etcd) => put_blocks(etcd, &blocks)?,
+            Self::Kubernetes(server) => put_block_objects(server, Flavour::Classic, &blocks)?,
         }
         Ok(())
+    }
+
+    /// The options with which `calipam` finds the cluster.
+    pub(crate) fn connection(&self) -> Vec<String> {
+        match self {
+            Self::Etcd(etcd) => vec!["--etcd-endpoints".to_owned(), etcd.endpoint()],
+            Self::Kubernetes(server) => kubernetes::connection(server).into(),
+        }
+    }
+
+    /// The settings with which calipam finds the cluster.
+    pub(crate) fn overrides(&self) -> Overrides {
+        match self {
+            Self::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
+            Self::Kubernetes(server) => Overrides {
+                datastore: Some("kubernetes".into()),
+                kubeconfig: Some(server.kubeconfig().display().to_string()),
+                ..Overrides::default()
+            },
+        }
+    }
+
+    pub(crate) fn form(&self) -> &'static Form {
+        match self {
+            Self::Etcd(_) => &form::ETCD,
+            Self::Kubernetes(_) => &form::KUBERNETES,
+        }
     }
 
     /// The etcd behind the cluster.

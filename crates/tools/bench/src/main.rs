@@ -1,15 +1,17 @@
 //! Benchmarks of calipam: `calipam-bench PART CALIPAM SIZES…`. `cargo xtask bench` builds and runs it in release mode.
 
-mod check;
 mod child;
 mod churn;
 mod cluster;
+mod form;
 mod kubernetes;
 mod leak;
+mod measured;
+mod observe;
 mod parts;
 mod plugin;
 mod requests;
-mod views;
+mod table;
 
 use std::process::ExitCode;
 
@@ -22,11 +24,7 @@ fn main() -> ExitCode {
         eprintln!("usage: calipam-bench PART CALIPAM SIZES…");
         return ExitCode::from(2);
     };
-    let Some(measure) = parts::named(part) else {
-        eprintln!("error: {part} is not a part of the benchmark");
-        return ExitCode::from(2);
-    };
-    match measure(program, sizes) {
+    match parts::run(part, program, sizes) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

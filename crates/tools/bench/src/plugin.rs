@@ -1,7 +1,10 @@
 //! Calls of the plugin as a container runtime makes them.
 
+use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use crate::Failed;
 
 /// The environment of a call for a pod of the namespace `default`.
 pub(crate) fn variables(command: &str, container: &str) -> [(&'static str, String); 6] {
@@ -16,13 +19,31 @@ pub(crate) fn variables(command: &str, container: &str) -> [(&'static str, Strin
     ]
 }
 
-/// The command line and environment of a call. The configuration goes to its stdin; its output is discarded.
-pub(crate) fn command(program: &Path, command: &str, container: &str) -> Command {
+/// Starts a call.
+pub(crate) fn start(
+    program: &Path,
+    command: &str,
+    container: &str,
+    configuration: &str,
+) -> Result<Child, Failed> {
     let mut call = Command::new(program);
-    call.env_clear()
-        .envs(variables(command, container))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    call
+    call.env_clear().envs(variables(command, container));
+    let mut child = call.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    match child.stdin.take().ok_or("no pipe")?.write_all(configuration.as_bytes()) {
+        // VERSION reads no configuration.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(child),
+    }
+}
+
+/// Waits for a call; returns true if it succeeded, and its output.
+pub(crate) fn ended(child: Child) -> Result<(bool, String), Failed> {
+    let output = child.wait_with_output()?;
+    Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// Waits for a call that has to succeed.
+pub(crate) fn succeeded(child: Child) -> Result<(), Failed> {
+    let (is_done, said) = ended(child)?;
+    if is_done { Ok(()) } else { Err(format!("a call failed: {said}").into()) }
 }

@@ -34,7 +34,7 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
             };
             // Reads are not proposed to the other members.
             let is_write = |line: &str| line.starts_with("etcd_server_proposals_applied_total ");
-            let text = metrics(etcd.port())?;
+            let (_, text) = get(&format!("127.0.0.1:{}", etcd.port()), "/metrics")?;
             Ok(Requests { done: sum(&text, of_keys), writes: sum(&text, is_write), lost: None })
         }
         Cluster::Kubernetes(server) => {
@@ -67,11 +67,13 @@ fn sum(text: &str, is_counted: impl Fn(&str) -> bool) -> u64 {
     counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64
 }
 
-/// The metrics of etcd.
-fn metrics(port: u16) -> Result<String, Failed> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n")?;
+/// Requests a path of a server; returns status and body.
+pub(crate) fn get(address: &str, path: &str) -> Result<(u16, String), Failed> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+    let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
+    Ok((status, body.to_owned()))
 }

@@ -1,11 +1,12 @@
 //! Completion of values on etcd compared with one raw range read.
 
 use std::process::Command;
-use std::time::Instant;
 
 use etcd_client::{Client, GetOptions};
 
-use crate::{Failed, check};
+use crate::cluster::seeded_etcd;
+use crate::measured::{Measured, in_turns, middle_and_slowest};
+use crate::{Failed, table};
 
 /// Runs of each measurement. The median and the slowest are printed, since each run stands for a pressed key.
 const RUNS: usize = 21;
@@ -20,40 +21,31 @@ const LINES: [(&str, &str); 4] = [
     ("check --node node-1", "/calico/resources/v3/projectcalico.org/nodes/node-1"),
 ];
 
-/// One line of the table.
-struct Row {
-    allocations: u64,
-    line: &'static str,
-    suggestions: usize,
-    /// Seconds, ascending.
-    floor: Vec<f64>,
-    completion: Vec<f64>,
-}
+const TITLES: &str = "allocations | <line | suggestions | floor | completion | slowest | ratio";
 
-/// Measures each size and prints the tables.
+/// Measures each size and prints the table.
 pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    check::rows(sizes, |size| measure(program, size), print)
-}
-
-fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, Failed> {
-    let etcd = check::seeded(allocations)?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    let row = |(line, prefix): (&'static str, &str)| {
-        let (mut floor, mut completion, mut suggestions) = (Vec::new(), Vec::new(), 0);
-        // Both take turns, so that a disturbance of the machine affects both.
-        for _ in 0..RUNS {
-            let start = Instant::now();
-            runtime.block_on(read(&etcd.endpoint(), prefix))?;
-            floor.push(start.elapsed().as_secs_f64());
-            let start = Instant::now();
-            suggestions = complete(program, line, &etcd.endpoint())?;
-            completion.push(start.elapsed().as_secs_f64());
+    table::of_sizes(sizes, [TITLES], |allocations: u64, [table]| {
+        let etcd = seeded_etcd(allocations)?;
+        let (endpoint, runtime) = (etcd.endpoint(), tokio::runtime::Runtime::new()?);
+        for (line, prefix) in LINES {
+            let mut suggestions = 0;
+            let floor = || Measured::of(|| Ok(runtime.block_on(read(&endpoint, prefix))?));
+            let complete = || {
+                Measured::of(|| {
+                    suggestions = complete(program, line, &endpoint)?;
+                    Ok(())
+                })
+            };
+            let [floor, completion] = in_turns(RUNS, floor, complete)?.map(|runs| middle_and_slowest(&runs));
+            let ([floor, _], [middle, slowest]) = (floor, completion);
+            table.row(format!(
+                "{allocations} | `{line}` | {suggestions} | {floor:.1} ms | {middle:.1} ms | {slowest:.1} ms | {:.1}",
+                middle / floor
+            ));
         }
-        floor.sort_by(f64::total_cmp);
-        completion.sort_by(f64::total_cmp);
-        Ok(Row { allocations, line, suggestions, floor, completion })
-    };
-    LINES.into_iter().map(row).collect()
+        Ok(())
+    })
 }
 
 /// Connects and reads one range of keys, the minimum for any completion.
@@ -76,23 +68,5 @@ fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, Failed> 
     match String::from_utf8_lossy(&output.stdout).lines().count() {
         0 => Err(format!("`{line}` is completed by nothing").into()),
         suggestions => Ok(suggestions),
-    }
-}
-
-fn print(sizes: &[Vec<Row>]) {
-    println!("| allocations | line | suggestions | floor | completion | slowest | ratio |");
-    println!("|---:|---|---:|---:|---:|---:|---:|");
-    let (middle, last) = (RUNS / 2, RUNS - 1);
-    for row in sizes.iter().flatten() {
-        println!(
-            "| {} | `{}` | {} | {:.1} ms | {:.1} ms | {:.1} ms | {:.1} |",
-            row.allocations,
-            row.line,
-            row.suggestions,
-            row.floor[middle] * 1e3,
-            row.completion[middle] * 1e3,
-            row.completion[last] * 1e3,
-            row.completion[middle] / row.floor[middle],
-        );
     }
 }

@@ -7,6 +7,7 @@ mod fleet;
 mod history;
 mod kubernetes;
 mod live;
+mod page;
 mod record;
 mod release;
 mod reports;
@@ -14,30 +15,26 @@ mod simulate;
 
 use crate::Failed;
 
-/// Measures a program for each size on the command line, and prints the results.
-pub(crate) type Measure = fn(&str, &[String]) -> Result<(), Failed>;
-
-/// The part with a name, as in `cargo xtask bench`.
-pub(crate) fn named(name: &str) -> Option<Measure> {
-    let measure: Measure = match name {
-        "etcd" => etcd::run,
-        "kubernetes" => kubernetes::run,
-        "release-etcd" => release::run_on_etcd,
-        "release-kubernetes" => release::run_on_kubernetes,
-        "reports" => reports::run,
-        "fleet" => fleet::run,
-        "live" => live::run_on_etcd,
-        "live-kubernetes" => live::run_on_kubernetes,
-        "record" => record::run,
-        "history" => history::run,
-        "completion" => completion::run,
-        "cni" => |program, calls| cni::run(program, "etcd", calls),
-        "cni-kubernetes" => |program, calls| cni::run(program, "kubernetes", calls),
-        "cni-large" => |program, blocks| cni::large::run(program, "etcd", blocks),
-        "cni-large-kubernetes" => |program, blocks| cni::large::run(program, "kubernetes", blocks),
-        "simulate" => |program, nodes| simulate::run(program, "etcd", nodes),
-        "simulate-kubernetes" => |program, nodes| simulate::run(program, "kubernetes", nodes),
-        _ => return None,
+/// Measures a program for each size on the command line, and prints the results. Names of parts are those of
+/// `cargo xtask bench`, some with a datastore at their end.
+pub(crate) fn run(name: &str, program: &str, sizes: &[String]) -> Result<(), Failed> {
+    let (part, datastore) = match name.rsplit_once('-') {
+        Some((part, datastore @ ("etcd" | "kubernetes"))) => (part, datastore),
+        _ => (name, "etcd"),
     };
-    Some(measure)
+    match part {
+        "etcd" => etcd::run(program, sizes),
+        "kubernetes" => kubernetes::run(program, sizes),
+        "release" => release::run(program, datastore, sizes),
+        "reports" => reports::run(program, sizes),
+        "fleet" => fleet::run(program, sizes),
+        "live" => live::run(program, datastore, sizes),
+        "record" => record::run(program, sizes),
+        "history" => history::run(program, sizes),
+        "completion" => completion::run(program, sizes),
+        "cni" => cni::run(program, datastore, sizes),
+        "cni-large" => cni::large::run(program, datastore, sizes),
+        "simulate" => simulate::run(program, datastore, sizes),
+        _ => Err(format!("{name} is not a part of the benchmark").into()),
+    }
 }

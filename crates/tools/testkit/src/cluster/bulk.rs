@@ -4,8 +4,9 @@ use super::{Cluster, ClusterSpec};
 
 /// Pods on a node in addition to its three IPv4 tunnel addresses: the block is nearly full.
 const PODS: u32 = 58;
+const TUNNELS: u64 = 3;
 /// Allocations of a node.
-const PER_NODE: u64 = PODS as u64 + 3;
+const PER_NODE: u64 = PODS as u64 + TUNNELS;
 
 /// A cluster with a given number of allocations. One part, possibly with faults, is in memory. The rest is healthy and
 /// generated node by node.
@@ -30,6 +31,11 @@ impl SizedCluster {
         Self::around(Cluster::with_configuration(spec.wide().v4_only()), allocations)
     }
 
+    /// The same with a number of pods.
+    pub fn of_pods(spec: ClusterSpec, pods: u64) -> Self {
+        Self::new(spec, pods + pods.div_ceil(PODS.into()) * TUNNELS)
+    }
+
     /// Fills a cluster, which must be [wide](ClusterSpec::wide), up to about `allocations`.
     pub fn around(head: Cluster, allocations: u64) -> Self {
         assert!(head.spec.wide, "a cluster that grows needs a wide specification");
@@ -44,7 +50,12 @@ impl SizedCluster {
 
     /// Visits every key and value, first those in memory, then node by node, in no order of keys.
     pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
-        self.head.for_each_entry(&mut visit);
+        self.for_each_part(|part| part.for_each_entry(&mut visit));
+    }
+
+    /// Visits the part in memory, then each generated node.
+    pub(super) fn for_each_part(&self, mut visit: impl FnMut(&Cluster)) {
+        visit(&self.head);
         let mut missing = self.allocations.saturating_sub(self.head.allocations());
         let first = self.head.next_node;
         for number in first..first + self.added_nodes() {
@@ -53,11 +64,11 @@ impl SizedCluster {
             // No pod in memory has a number in this range.
             node.next_pod = self.head.next_pod + u64::from(number - first) * u64::from(PODS);
             let place = node.add_node();
-            for _ in 3..missing.clamp(3, PER_NODE) {
+            for _ in TUNNELS..missing.clamp(TUNNELS, PER_NODE) {
                 node.add_pod_on(place);
             }
             missing = missing.saturating_sub(PER_NODE);
-            node.for_each_entry(&mut visit);
+            visit(&node);
         }
     }
 }
@@ -85,5 +96,14 @@ mod tests {
         assert_eq!(handles, 1_000);
         assert_eq!(endpoints, 1_000 - 17 * 3);
         assert!((700..1000).contains(&(bytes / endpoints)), "{} bytes an endpoint", bytes / endpoints);
+    }
+
+    #[test]
+    fn a_sized_cluster_has_a_number_of_pods() {
+        let mut pods = 0;
+        SizedCluster::of_pods(ClusterSpec::new(1), 100).for_each_entry(|key, _| {
+            pods += u32::from(String::from_utf8_lossy(key).contains("/workloadendpoints/"));
+        });
+        assert_eq!(pods, 100);
     }
 }

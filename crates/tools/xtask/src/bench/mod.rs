@@ -85,7 +85,7 @@ The parts live and live-kubernetes measure `calipam serve` of an etcd with
 sizes are named: how long after a change its finding appears, and what it takes
 at rest and while 50 pods a second come or go. Three minutes each. As
 10000+1000000 it goes on for a million changes, as fast as the server takes
-them, and prints after each tenth whether memory grows.
+them, and prints for each tenth whether memory grows.
 
 The part record measures `calipam record` of an etcd with 100,000 allocations,
 unless sizes are named: bytes and processor time of a change. Two minutes.

@@ -47,7 +47,7 @@ async fn add(client: &Client, call: &Call) -> Result<(), Failed> {
 
     let spec = json!({"handleID": name(container), "block": {"10.7.0.0/26": 1}, "deleted": false});
     create(client, "ipamhandles", "IPAMHandle", container, spec).await?;
-    create(client, "ipamblocks", "IPAMBlock", container, block(container)).await
+    create(client, "ipamblocks", "IPAMBlock", container, block(container)).await.map(drop)
 }
 
 fn block(container: &str) -> Value {
@@ -62,13 +62,13 @@ async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
     let at = |plural: &str| format!("{KINDS}/{plural}/{}", name(container));
     let (affinity, stored) = (at("blockaffinities"), at("ipamblocks"));
     let spec = json!({"cidr": "10.7.0.0/26", "node": "a", "state": "pending", "deleted": "false"});
-    let made = create_object(client, "blockaffinities", "BlockAffinity", container, spec).await?;
-    let made = replace_object(client, &affinity, &made, "state", "pending".into()).await?;
-    let first = create_object(client, "ipamblocks", "IPAMBlock", container, block(container)).await?;
+    let made = create(client, "blockaffinities", "BlockAffinity", container, spec).await?;
+    let made = replace(client, &affinity, &made, "state", "pending".into()).await?;
+    let first = create(client, "ipamblocks", "IPAMBlock", container, block(container)).await?;
     replace(client, &affinity, &made, "state", "confirmed".into()).await?;
     let spec = json!({"handleID": name(container), "block": {"10.7.0.0/26": 1}, "deleted": false});
     create(client, "ipamhandles", "IPAMHandle", container, spec).await?;
-    replace(client, &stored, &first, "sequenceNumber", 1.into()).await
+    replace(client, &stored, &first, "sequenceNumber", 1.into()).await.map(drop)
 }
 
 /// Three reads at the same time, the block, and three writes: the deletion of a handle takes two.
@@ -97,18 +97,8 @@ fn labels() -> Result<String, Failed> {
     Ok(key.labels().map(|(name, value)| format!("{name}%3D{value}")).join("%2C"))
 }
 
-async fn create(
-    client: &Client,
-    plural: &str,
-    kind: &str,
-    container: &str,
-    spec: Value,
-) -> Result<(), Failed> {
-    create_object(client, plural, kind, container, spec).await.map(drop)
-}
-
 /// Creates an object and returns it.
-async fn create_object(
+async fn create(
     client: &Client,
     plural: &str,
     kind: &str,
@@ -120,13 +110,8 @@ async fn create_object(
     request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await
 }
 
-/// Replaces an object that was read, with another value in one field.
-async fn replace(client: &Client, path: &str, read: &[u8], field: &str, value: Value) -> Result<(), Failed> {
-    replace_object(client, path, read, field, value).await.map(drop)
-}
-
 /// Replaces an object that was read, with another value in one field, and returns it.
-async fn replace_object(
+async fn replace(
     client: &Client,
     path: &str,
     read: &[u8],

@@ -1,42 +1,27 @@
 //! Calls of the plugin, and their measurement.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 
 use crate::cluster::Cluster;
+use crate::measured::{Measured, median};
 use crate::{Failed, child, plugin};
 
 /// The node of all calls.
 pub(super) const NODE: &str = "a";
 /// The CNI version of the calls, which Calico's plugin supports, too.
-const VERSION: &str = "1.0.0";
-
-/// The measurements of one call; 0 if not measured.
-#[derive(Default)]
-pub(super) struct Sample {
-    /// Seconds from start to end.
-    pub wall: f64,
-    /// Seconds of processor time.
-    pub processor: f64,
-    pub peak_mib: f64,
-}
+pub(super) const VERSION: &str = "1.0.0";
 
 /// A program that is called like a plugin.
 pub(super) struct Calls {
     program: PathBuf,
     configuration: String,
     _folder: TempDir,
-}
-
-pub(super) struct Call {
-    command: Command,
-    stdin: String,
 }
 
 impl Calls {
@@ -48,64 +33,49 @@ impl Calls {
         Ok(Self { program: program.to_owned(), configuration, _folder: folder })
     }
 
-    pub(super) fn add(&self, container: &str) -> Call {
-        self.call("ADD", container)
+    fn start(&self, command: &str, container: &str) -> Result<Child, Failed> {
+        plugin::start(&self.program, command, container, &self.configuration)
     }
 
-    pub(super) fn del(&self, container: &str) -> Call {
-        self.call("DEL", container)
-    }
-
-    fn call(&self, name: &str, container: &str) -> Call {
-        let command = plugin::command(&self.program, name, container);
-        Call { command, stdin: self.configuration.clone() }
-    }
-}
-
-impl Call {
-    fn start(&mut self) -> Result<Child, Failed> {
-        let mut child = self.command.spawn()?;
-        child.stdin.take().ok_or("no pipe")?.write_all(self.stdin.as_bytes())?;
-        Ok(child)
-    }
-
-    /// Runs the call to its end.
-    pub(super) fn run(mut self) -> Result<Sample, Failed> {
+    /// Runs a call to its end.
+    pub(super) fn run(&self, command: &str, container: &str) -> Result<Measured, Failed> {
         let start = Instant::now();
-        let mut child = self.start()?;
+        let child = self.start(command, container)?;
         // The process is not reaped yet, since its processor time is read from it.
         let pid = Pid::from_raw(child.id().try_into()?).ok_or("no process")?;
         waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-        let wall = start.elapsed().as_secs_f64();
+        let seconds = start.elapsed().as_secs_f64();
         let times = fs::read_to_string(format!("/proc/{}/schedstat", child.id()))?;
         let nanos: f64 = times.split_whitespace().next().ok_or("no times")?.parse()?;
-        succeeded(&mut child)?;
-        Ok(Sample { wall, processor: nanos / 1e9, peak_mib: 0.0 })
+        plugin::succeeded(child)?;
+        Ok(Measured { seconds, processor: nanos / 1e9, ..Measured::default() })
     }
 
-    /// Runs the call to its end and reads its memory all the time.
-    pub(super) fn run_for_memory(mut self) -> Result<Sample, Failed> {
-        let mut child = self.start()?;
+    /// Runs a call to its end and reads its memory all the time.
+    pub(super) fn run_for_memory(&self, command: &str, container: &str) -> Result<Measured, Failed> {
+        let mut child = self.start(command, container)?;
         let peak_mib = child::watch(&mut child, Duration::ZERO)?;
-        succeeded(&mut child)?;
-        Ok(Sample { peak_mib, ..Sample::default() })
+        plugin::succeeded(child)?;
+        Ok(Measured { peak_mib, ..Measured::default() })
+    }
+
+    /// Starts many ADDs at once with a command; returns the seconds until all have ended. They are deleted afterwards.
+    pub(super) fn at_once(&self, add: &str, count: usize) -> Result<f64, Failed> {
+        // Blocks of the floor stay.
+        let container = |number: usize| format!("{}{number}", add.to_lowercase());
+        let taken = Measured::of(|| {
+            let started = (0..count).map(|number| self.start(add, &container(number)));
+            started.collect::<Result<Vec<_>, _>>()?.into_iter().try_for_each(plugin::succeeded)
+        })?;
+        (0..count).try_for_each(|number| self.run("DEL", &container(number)).map(drop))?;
+        Ok(taken.seconds)
     }
 }
 
-/// Starts many ADDs at once with a command; returns the seconds until all have ended. They are deleted afterwards.
-pub(super) fn at_once(calls: &Calls, add: &str, count: usize) -> Result<f64, Failed> {
-    // Blocks of the floor stay.
-    let container = |number: usize| format!("{}{number}", add.to_lowercase());
-    let start = Instant::now();
-    let mut running: Vec<Child> =
-        (0..count).map(|number| calls.call(add, &container(number)).start()).collect::<Result<_, _>>()?;
-    running.iter_mut().try_for_each(succeeded)?;
-    let seconds = start.elapsed().as_secs_f64();
-    (0..count).try_for_each(|number| calls.del(&container(number)).run().map(drop))?;
-    Ok(seconds)
-}
-
-fn succeeded(child: &mut Child) -> Result<(), Failed> {
-    let ended = child.wait()?;
-    if ended.success() { Ok(()) } else { Err(format!("a call failed: {ended}").into()) }
+/// The medians of the times that were measured, and the highest peak.
+pub(super) fn medians(calls: &[Measured]) -> Measured {
+    let median = |of: fn(&Measured) -> f64| median(calls.iter().map(of).filter(|value| *value > 0.0));
+    let peak_mib = calls.iter().map(|call| call.peak_mib).fold(0.0, f64::max);
+    let (seconds, processor) = (median(|call| call.seconds), median(|call| call.processor));
+    Measured { seconds, processor, peak_mib, ..Measured::default() }
 }

@@ -1,19 +1,20 @@
 //! ADDs that need another block, among many blocks of Calico's size.
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
-use calipam_testkit::blocks::TakenBlock;
 use calipam_testkit::relay::Relay;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::cluster::{BLOCK_SIZE, CAUGHT_UP, Cluster};
+use super::call::VERSION;
+use crate::cluster::{BLOCK_SIZE, CAUGHT_UP, Cluster, POOL};
+use crate::measured::{Measured, median};
+use crate::table::{self, Table};
 use crate::{Failed, child, plugin};
 
 /// Number of nodes that claim at once.
@@ -28,25 +29,29 @@ const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
 const EXHAUSTED_SAYS: &str = "failed to request IPv4 addresses";
 /// The smallest cluster for which pools are exhausted.
 const MANY: usize = 10_000;
-/// Addresses per block.
+/// Addresses per block, and those that are taken in most.
 const SIZE: usize = 64;
+const TAKEN: usize = 50;
 /// Time after which a plugin searches again.
 const FORGOTTEN: Duration = Duration::from_millis(5_200);
+
+const TITLES: [&str; 2] = [
+    "blocks | <call | wall | read | peak memory",
+    "blocks | claims at once | wall | their writes alone | ratio | etcd's memory before | after",
+];
 
 /// Measures claims among a number of blocks on a datastore, and from 10,000 on exhausted pools, too.
 pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let programs = Path::new(program).parent().unwrap_or(Path::new("."));
-    for blocks in sizes {
-        let blocks: usize = blocks.parse()?;
-        println!("{datastore}, {blocks} blocks:");
-        println!("{:<44} {:>10} {:>12} {:>10}", "", "wall", "read", "peak");
-        claims(programs, datastore, blocks)?;
+    println!("{datastore}:");
+    table::of_sizes(sizes, TITLES, |blocks, [calls, at_once]| {
+        claims(&Large::start(programs, datastore, &[LARGE])?, blocks, calls, at_once)?;
         if blocks >= MANY {
-            other_sizes(programs, datastore, blocks)?;
-            exhaustion(programs, datastore)?;
+            other_sizes(&Large::start(programs, datastore, &[LARGE])?, blocks, calls)?;
+            exhaustion(&Large::start(programs, datastore, &EXHAUSTED)?, blocks, calls)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The places for blocks of a pool.
@@ -62,71 +67,65 @@ fn scattered(index: usize) -> u64 {
 
 /// Some places of the large pool, in no order.
 pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
-    let mut places: Vec<(u64, IpNet)> =
-        places(LARGE)?.into_iter().enumerate().map(|(index, place)| (scattered(index), place)).collect();
-    places.sort();
+    let mut places: Vec<(usize, IpNet)> = places(LARGE)?.into_iter().enumerate().collect();
+    places.sort_by_key(|(index, _)| scattered(*index));
     Ok(places.into_iter().take(count).map(|(_, place)| place).collect())
 }
 
-fn claims(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Failed> {
-    let large = Large::start(programs, datastore, &[LARGE])?;
-    let blocks: Vec<TakenBlock> =
-        some_places(blocks)?.into_iter().map(|cidr| TakenBlock { cidr, taken: 50 }).collect();
-    large.cluster.put_blocks(&blocks)?;
-    large.claims("claim", "c")?;
+fn claims(large: &Large, blocks: usize, calls: &mut Table, at_once: &mut Table) -> Result<(), Failed> {
+    large.cluster.put_blocks(some_places(blocks)?, TAKEN)?;
+    calls.row(format!("{blocks} | claim | {}", large.claims("c")?));
 
     let before = large.memory()?;
-    let own = large.at_once("calico-ipam", "ADD")?;
+    let own = large.at_once("calico-ipam", "ADD")? * 1e3;
     let after = large.memory()?;
-    let floor = large.at_once("cni_floor", "CLAIM")?;
-    println!(
-        "{NODES} claims at once: {:.0} ms, their writes alone {:.0} ms, ratio {:.2}; etcd's memory {before:.0} to {after:.0} MiB",
-        own * 1e3,
-        floor * 1e3,
+    let floor = large.at_once("cni_floor", "CLAIM")? * 1e3;
+    at_once.row(format!(
+        "{blocks} | {NODES} | {own:.0} ms | {floor:.0} ms | {:.2} | {before:.0} MiB | {after:.0} MiB",
         own / floor
-    );
+    ));
     Ok(())
 }
 
 /// A pool whose block size was changed: smaller blocks in a quarter of its places, larger ones over another quarter.
-fn other_sizes(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Failed> {
-    let large = Large::start(programs, datastore, &[LARGE])?;
+fn other_sizes(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Failed> {
     let mut all = Vec::new();
     for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
         // The smaller ones are in the second place, next to a block of the pool's size.
         let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
         for prefix in sizes {
             let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });
-            let cidr = cidr::block_around(address, *prefix).ok_or("no block")?;
-            all.push(TakenBlock { cidr, taken: 4 });
+            all.push(cidr::block_around(address, *prefix).ok_or("no block")?);
         }
     }
-    large.cluster.put_blocks(&all)?;
-    large.claims("claim beside blocks of other sizes", "c")
+    large.cluster.put_blocks(all, 4)?;
+    calls.row(format!("{blocks} | claim beside blocks of other sizes | {}", large.claims("c")?));
+    Ok(())
 }
 
-fn exhaustion(programs: &Path, datastore: &str) -> Result<(), Failed> {
-    let large = Large::start(programs, datastore, &EXHAUSTED)?;
+fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Failed> {
     let places: Vec<IpNet> = [places(EXHAUSTED[0])?, places(EXHAUSTED[1])?].concat();
-    let put = |taken: usize, is_wanted: &dyn Fn(usize) -> bool| {
-        let blocks = places.iter().enumerate().filter(|(index, _)| is_wanted(*index));
-        let blocks: Vec<TakenBlock> = blocks.map(|(_, cidr)| TakenBlock { cidr: *cidr, taken }).collect();
-        large.cluster.put_blocks(&blocks)
-    };
-    let is_taken = |index: usize| index % 128 >= 3;
-    put(50, &is_taken)?;
-    large.claims("claim, 10,000 of 10,240 places taken", "c")?;
-    put(50, &|_| true)?;
+    let most = places.iter().enumerate().filter(|(index, _)| index % 128 >= 3);
+    large.cluster.put_blocks(most.map(|(_, place)| *place), TAKEN)?;
+    let claims = large.claims("c")?;
+    calls.row(format!("{blocks} | claim, 10,000 of 10,240 places taken | {claims}"));
+    large.cluster.put_blocks(places.iter().copied(), TAKEN)?;
     // The API server takes some time to see so many writes, and answers no lists meanwhile.
     thread::sleep(FORGOTTEN);
-    large.claims("borrow from 10,240 blocks", "n")?;
+    calls.row(format!("{blocks} | borrow from 10,240 blocks | {}", large.claims("n")?));
 
-    put(SIZE, &|_| true)?;
+    large.cluster.put_blocks(places, SIZE)?;
     thread::sleep(FORGOTTEN);
-    large.call("n0", "refused, 10,240 full blocks, first", false)?;
-    large.call("n0", "refused, again at once", false)?;
-    thread::sleep(FORGOTTEN);
-    large.call("n0", "refused, again after some seconds", false)
+    for (when, pause) in [
+        ("10,240 full blocks, first", Duration::ZERO),
+        ("again at once", FORGOTTEN),
+        ("again after some seconds", Duration::ZERO),
+    ] {
+        let call = large.add("n0", true, true, false)?;
+        calls.row(format!("{blocks} | refused, {when} | {}", cells(&call)));
+        thread::sleep(pause);
+    }
+    Ok(())
 }
 
 /// A cluster with a relay in front of its server.
@@ -141,8 +140,8 @@ struct Large {
 impl Large {
     fn start(programs: &Path, datastore: &str, pools: &[&str]) -> Result<Self, Failed> {
         let names = (0..NODES).map(|number| format!("n{number}"));
-        let cluster =
-            Cluster::start(datastore, names.chain((0..CLAIMS * 3).map(|number| format!("c{number}"))))?;
+        let names = names.chain((0..CLAIMS * 3).map(|number| format!("c{number}")));
+        let cluster = Cluster::start(datastore, POOL, names)?;
         for (number, cidr) in pools.iter().enumerate() {
             cluster.put_pool(&format!("large-{number}"), cidr)?;
         }
@@ -160,12 +159,12 @@ impl Large {
     }
 
     /// The configuration on stdin for the program of a node, with or without the relay.
-    fn configuration(&self, node: &str, is_relayed: bool) -> Result<Value, Failed> {
+    fn configuration(&self, node: &str, is_relayed: bool) -> Result<String, Failed> {
         let lock = self.folder.path().join(node).join("ipam.lock");
         std::fs::create_dir_all(lock.with_file_name("cni"))?;
         // The affinities of these nodes have labels.
         std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
-        let mut configuration = self.cluster.configuration("1.0.0", node, &lock.display().to_string());
+        let mut configuration = self.cluster.configuration(VERSION, node, &lock.display().to_string());
         configuration["ipam"]["ipv4_pools"] = json!(self.pools);
         if is_relayed {
             match &self.cluster {
@@ -181,83 +180,66 @@ impl Large {
                 }
             }
         }
-        Ok(configuration)
+        Ok(configuration.to_string())
     }
 
-    fn begin(
-        &self,
-        program: &str,
-        command: &str,
-        node: &str,
-        configuration: &Value,
-    ) -> Result<Child, Failed> {
-        let mut call = plugin::command(&self.programs.join(program), command, node);
-        let mut child = call.stdout(Stdio::piped()).spawn()?;
-        child.stdin.take().ok_or("no pipe")?.write_all(configuration.to_string().as_bytes())?;
-        Ok(child)
-    }
-
-    /// Runs ADDs on nodes without a block, one after another, and prints the times of one third, the bytes read by
-    /// another, and the memory of the last.
-    fn claims(&self, what: &str, nodes: &str) -> Result<(), Failed> {
-        let mut times = Vec::new();
-        let mut bytes = Vec::new();
-        let mut peak: f64 = 0.0;
+    /// Runs ADDs on nodes without a block, one after another. Returns the cells with the times of one third, the bytes
+    /// read by another, and the memory of the last.
+    fn claims(&self, nodes: &str) -> Result<String, Failed> {
+        let mut thirds = [Vec::new(), Vec::new(), Vec::new()];
         for number in 0..CLAIMS * 3 {
             if matches!(self.cluster, Cluster::Kubernetes(_)) {
                 thread::sleep(CAUGHT_UP);
             }
             // Relays and reads of the memory take time, so those calls are not timed.
-            let node = format!("{nodes}{number}");
-            let configuration = self.configuration(&node, number % 3 == 1)?;
-            self.relay.take_bytes();
-            let start = Instant::now();
-            let mut child = self.begin("calico-ipam", "ADD", &node, &configuration)?;
-            if number % 3 == 2 {
-                peak = peak.max(child::watch(&mut child, Duration::ZERO)?);
-            }
-            ended(what, &mut child, true)?;
-            match number % 3 {
-                0 => times.push(start.elapsed().as_secs_f64()),
-                1 => bytes.push(self.relay.take_bytes() as f64),
-                _ => {}
-            }
+            let third = number % 3;
+            thirds[third].push(self.add(&format!("{nodes}{number}"), third == 1, third == 2, true)?);
         }
-        println!(
-            "{what:<44} {:>7.1} ms {:>9.1} KB {peak:>6.1} MiB",
-            median(&mut times) * 1e3,
-            median(&mut bytes) / 1e3
-        );
-        Ok(())
+        let [times, bytes, memory] = &thirds;
+        Ok(cells(&Measured {
+            seconds: median(times.iter().map(|call| call.seconds)),
+            bytes: median(bytes.iter().map(|call| call.bytes)),
+            peak_mib: memory.iter().map(|call| call.peak_mib).fold(0.0, f64::max),
+            ..Measured::default()
+        }))
     }
 
-    /// Runs one ADD and measures its time, bytes and memory.
-    fn call(&self, node: &str, what: &str, succeeds: bool) -> Result<(), Failed> {
-        let configuration = self.configuration(node, true)?;
+    /// Runs one ADD, which has to succeed or to report that there is no address. Measures its time, with a relay its
+    /// bytes, and its memory if it is watched.
+    fn add(
+        &self,
+        node: &str,
+        is_relayed: bool,
+        is_watched: bool,
+        succeeds: bool,
+    ) -> Result<Measured, Failed> {
+        let configuration = self.configuration(node, is_relayed)?;
         self.relay.take_bytes();
         let start = Instant::now();
-        let mut child = self.begin("calico-ipam", "ADD", node, &configuration)?;
-        let peak = child::watch(&mut child, Duration::ZERO)?;
-        ended(what, &mut child, succeeds)?;
-        let (seconds, bytes) = (start.elapsed().as_secs_f64(), self.relay.take_bytes());
-        println!("{what:<44} {:>7.1} ms {:>9.1} KB {peak:>6.1} MiB", seconds * 1e3, bytes as f64 / 1e3);
-        Ok(())
+        let mut child = plugin::start(&self.programs.join("calico-ipam"), "ADD", node, &configuration)?;
+        let peak_mib = if is_watched { child::watch(&mut child, Duration::ZERO)? } else { 0.0 };
+        let (is_done, said) = plugin::ended(child)?;
+        let (seconds, bytes) = (start.elapsed().as_secs_f64(), self.relay.take_bytes() as u64);
+        if is_done == succeeds && (succeeds || said.contains(EXHAUSTED_SAYS)) {
+            return Ok(Measured { seconds, bytes, peak_mib, ..Measured::default() });
+        }
+        Err(format!("an ADD on {node}: {said}").into())
     }
 
-    /// Runs one call on each node at the same time.
+    /// Runs one call on each node at the same time; returns the seconds.
     fn at_once(&self, program: &str, command: &str) -> Result<f64, Failed> {
-        let nodes: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
-        let configurations: Vec<Value> =
-            nodes.iter().map(|node| self.configuration(node, false)).collect::<Result<_, _>>()?;
-        let start = Instant::now();
-        let calls = nodes.iter().zip(&configurations);
-        let mut running: Vec<Child> = calls
-            .map(|(node, configuration)| self.begin(program, command, node, configuration))
-            .collect::<Result<_, _>>()?;
-        for child in &mut running {
-            ended(&format!("{program} {command}"), child, true)?;
-        }
-        Ok(start.elapsed().as_secs_f64())
+        let nodes = (0..NODES).map(|number| format!("n{number}"));
+        let nodes = nodes.map(|node| Ok((self.configuration(&node, false)?, node)));
+        let nodes = nodes.collect::<Result<Vec<_>, Failed>>()?;
+        let program = self.programs.join(program);
+        let all = Measured::of(|| {
+            let start = |(configuration, node): &(String, String)| {
+                plugin::start(&program, command, node, configuration)
+            };
+            let running: Vec<Child> = nodes.iter().map(start).collect::<Result<_, _>>()?;
+            running.into_iter().try_for_each(plugin::succeeded)
+        })?;
+        Ok(all.seconds)
     }
 
     /// The resident memory of etcd in MiB.
@@ -267,20 +249,8 @@ impl Large {
     }
 }
 
-/// Waits for a call, which has to succeed or to report that there is no address.
-fn ended(what: &str, child: &mut Child, succeeds: bool) -> Result<(), Failed> {
-    let status = child.wait()?;
-    let mut said = String::new();
-    if let Some(mut output) = child.stdout.take() {
-        output.read_to_string(&mut said)?;
-    }
-    if status.success() == succeeds && (succeeds || said.contains(EXHAUSTED_SAYS)) {
-        return Ok(());
-    }
-    Err(format!("{what}: {said}").into())
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+/// The cells of an ADD.
+fn cells(call: &Measured) -> String {
+    let (wall, read) = (call.seconds * 1e3, call.bytes as f64 / 1e3);
+    format!("{wall:.1} ms | {read:.1} KB | {:.1} MiB", call.peak_mib)
 }

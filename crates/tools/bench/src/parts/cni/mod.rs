@@ -7,120 +7,101 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use self::call::{Calls, NODE, Sample, at_once};
+use self::call::{Calls, NODE, medians};
 use crate::Failed;
-use crate::cluster::{CAUGHT_UP, Cluster};
+use crate::cluster::{CAUGHT_UP, Cluster, POOL};
+use crate::measured::Measured;
+use crate::table::{self, Table};
 
 /// Number of calls that start at once.
 const AT_ONCE: usize = 64;
+/// Number of calls whose memory is measured.
+const FOR_MEMORY: usize = 20;
+/// The commands that are called in turns.
+const COMMANDS: [&str; 2] = ["ADD", "DEL"];
 /// The variable with the path of a third program to measure, such as Calico's own plugin. Its name has to be
 /// `calico-ipam`.
 const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
 
-/// Measures a number of calls on a datastore, `etcd` or `kubernetes`, and prints each measurement.
+/// The ratio is that of the plugin to the program of a row.
+const TITLES: &str = "calls | <medians | wall | processor | peak memory | ratio";
+
+/// Measures a number of calls on a datastore, `etcd` or `kubernetes`.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let folder = Path::new(program).parent().unwrap_or(Path::new("."));
-    sizes.iter().try_for_each(|calls| measure(folder, datastore, calls.parse()?))
+    println!("{datastore}:");
+    table::of_sizes(sizes, [TITLES], |calls, [table]| measure(folder, datastore, calls, table))
 }
 
-fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> {
-    let cluster = Cluster::start(datastore, [NODE.to_owned()])?;
+fn measure(programs: &Path, datastore: &str, runs: usize, table: &mut Table) -> Result<(), Failed> {
+    let cluster = Cluster::start(datastore, POOL, [NODE.to_owned()])?;
     let mut plugins = vec![
-        Contender::new("plugin", Calls::new(&programs.join("calico-ipam"), &cluster)?),
-        Contender::new("floor", Calls::new(&programs.join("cni_floor"), &cluster)?),
+        Contender::new("plugin", &programs.join("calico-ipam"), &cluster)?,
+        Contender::new("floor", &programs.join("cni_floor"), &cluster)?,
     ];
     if let Some(program) = std::env::var_os(OTHER) {
-        plugins.push(Contender::new("other", Calls::new(Path::new(&program), &cluster)?));
+        plugins.push(Contender::new("other", Path::new(&program), &cluster)?);
     }
     // The first ADD of a node claims a block; the steady state is measured.
-    plugins[0].calls.add("warm").run()?;
+    plugins[0].calls.run("ADD", "warm")?;
     let pause = match cluster {
         Cluster::Etcd(_) => Duration::ZERO,
         Cluster::Kubernetes(_) => CAUGHT_UP,
     };
     series(&mut plugins, runs, pause)?;
 
-    println!("{datastore}, {runs} calls each, medians:");
-    println!("{:<10} {:>10} {:>14} {:>10}", "", "wall", "processor", "peak");
-    for plugin in &plugins {
-        print_line(&format!("{} ADD", plugin.name), &plugin.add);
-        print_line(&format!("{} DEL", plugin.name), &plugin.del);
+    for (place, command) in COMMANDS.iter().enumerate() {
+        let own = medians(&plugins[0].samples[place]).seconds;
+        for plugin in &plugins {
+            let Measured { seconds, processor, peak_mib, .. } = medians(&plugin.samples[place]);
+            let (name, wall, processor) = (plugin.name, seconds * 1e3, processor * 1e3);
+            table.row(format!(
+                "{runs} | {name} {command} | {wall:.2} ms | {processor:.2} ms | {peak_mib:.1} MiB | {:.2}",
+                own / seconds
+            ));
+        }
     }
-    for plugin in &mut plugins {
-        plugin.many = at_once(&plugin.calls, "ADD", AT_ONCE)?;
-        println!("{AT_ONCE} ADD at once, {}: {:.1} ms", plugin.name, plugin.many * 1_000.0);
-    }
-    let locked = at_once(&plugins[1].calls, "LOCKED", AT_ONCE)?;
-    println!(
-        "{AT_ONCE} ADD at once, floor that holds the node's lock as the plugin does: {:.1} ms",
-        locked * 1_000.0
-    );
-    println!("ratio to that floor: at once {:.2}", plugins[0].many / locked);
-    let (own, others) = plugins.split_first().ok_or("no plugin")?;
-    for other in others {
-        let ratio = |own: &[Sample], other: &[Sample]| median(own, |s| s.wall) / median(other, |s| s.wall);
-        println!(
-            "ratio to {}: ADD {:.2}, DEL {:.2}, at once {:.2}",
-            other.name,
-            ratio(&own.add, &other.add),
-            ratio(&own.del, &other.del),
-            own.many / other.many
-        );
+    let mut own = 0.0;
+    let at_once = plugins.iter().map(|plugin| (plugin, "ADD", ""));
+    let locked = (&plugins[1], "LOCKED", " that holds the node's lock as the plugin does");
+    for (plugin, add, note) in at_once.chain([locked]) {
+        let seconds = plugin.calls.at_once(add, AT_ONCE)?;
+        own = if own == 0.0 { seconds } else { own };
+        let (name, wall, ratio) = (plugin.name, seconds * 1e3, own / seconds);
+        table.row(format!("{runs} | {AT_ONCE} ADD at once, {name}{note} | {wall:.1} ms | | | {ratio:.2}"));
     }
     Ok(())
 }
 
-/// A measured program with its samples.
+/// A measured program.
 struct Contender {
     name: &'static str,
     calls: Calls,
-    add: Vec<Sample>,
-    del: Vec<Sample>,
-    /// Seconds of many calls at once.
-    many: f64,
+    /// The measurements of each command.
+    samples: [Vec<Measured>; COMMANDS.len()],
 }
 
 impl Contender {
-    fn new(name: &'static str, calls: Calls) -> Self {
-        Self { name, calls, add: Vec::new(), del: Vec::new(), many: 0.0 }
+    fn new(name: &'static str, program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
+        Ok(Self { name, calls: Calls::new(program, cluster)?, samples: Default::default() })
     }
 }
 
 /// Runs ADD and DEL for one container after another. The programs take turns, so that all see the same machine.
 fn series(plugins: &mut [Contender], runs: usize, pause: Duration) -> Result<(), Failed> {
-    for number in 0..runs {
-        let container = format!("c{number}");
+    // Reading the peak of memory takes processor time, so the last calls are not timed.
+    for number in 0..runs + FOR_MEMORY {
         for plugin in &mut *plugins {
-            thread::sleep(pause);
-            plugin.add.push(plugin.calls.add(&container).run()?);
-            thread::sleep(pause);
-            plugin.del.push(plugin.calls.del(&container).run()?);
-        }
-    }
-    // Reading the peak of memory takes processor time, so these calls are not timed.
-    for number in 0..20 {
-        let container = format!("m{number}");
-        for plugin in &mut *plugins {
-            plugin.add.push(plugin.calls.add(&container).run_for_memory()?);
-            plugin.del.push(plugin.calls.del(&container).run_for_memory()?);
+            for (command, samples) in COMMANDS.into_iter().zip(&mut plugin.samples) {
+                let container = format!("c{number}");
+                samples.push(if number < runs {
+                    thread::sleep(pause);
+                    plugin.calls.run(command, &container)?
+                } else {
+                    plugin.calls.run_for_memory(command, &container)?
+                });
+            }
         }
     }
     Ok(())
-}
-
-fn print_line(name: &str, samples: &[Sample]) {
-    let peak = samples.iter().map(|sample| sample.peak_mib).fold(0.0, f64::max);
-    println!(
-        "{name:<10} {:>7.2} ms {:>11.2} ms {:>6.1} MiB",
-        median(samples, |sample| sample.wall) * 1_000.0,
-        median(samples, |sample| sample.processor) * 1_000.0,
-        peak
-    );
-}
-
-/// The median of the measured values; 0 means not measured.
-fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(of).filter(|value| *value > 0.0).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -1,54 +1,44 @@
 //! `check` of files compared with reading and unpacking them.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 use std::{fs, io};
 
 use calipam_testkit::servers::Etcd;
 use sha2::{Digest, Sha256};
 
 use super::RUNS;
-use crate::{Failed, check, child};
+use crate::Failed;
+use crate::child::{CHECK, run};
+use crate::measured::{Compared, Measured};
+use crate::table::Table;
 
 /// Size of a read.
 const PIECE: usize = 1 << 20;
 
-/// One line of the table.
-pub(super) struct File {
-    kind: &'static str,
-    bytes: u64,
-    floor: f64,
-    check: child::Measured,
-}
-
-pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, Failed> {
-    // Not in a memory file system, whose files would count as memory of the machine.
-    let folder = tempfile::tempdir_in(".")?;
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    for name in ["export.jsonl", "export.jsonl.zst"] {
-        check::run(program, &["export", &path(name)], &["--etcd-endpoints", &etcd.endpoint()])?;
-    }
-    etcd.save_snapshot(Path::new(&path("snapshot.db")))?;
-    [("export.jsonl", read as Floor), ("export.jsonl.zst", unpack as Floor), ("snapshot.db", sum as Floor)]
-        .into_iter()
-        .map(|(name, floor)| one(program, name, &path(name), floor))
-        .collect()
-}
-
 /// Reads a file as fast as possible.
 type Floor = fn(&Path) -> io::Result<()>;
 
-fn one(program: &str, kind: &'static str, path: &str, floor: Floor) -> Result<File, Failed> {
-    let (mut best, mut checks) = (f64::INFINITY, Vec::new());
-    for _ in 0..RUNS {
-        let start = Instant::now();
-        floor(&PathBuf::from(path)).map_err(|e| format!("{path}: {e}"))?;
-        best = best.min(start.elapsed().as_secs_f64());
-        checks.push(check::check(program, &["--datastore", path])?);
+/// Files with their floors.
+const FILES: [(&str, Floor); 3] =
+    [("export.jsonl", read), ("export.jsonl.zst", unpack), ("snapshot.db", sum)];
+
+pub(super) fn measure(program: &str, etcd: &Etcd, allocations: u64, table: &mut Table) -> Result<(), Failed> {
+    // Not in a memory file system, whose files would count as memory of the machine.
+    let folder = tempfile::tempdir_in(".")?;
+    for (name, floor) in FILES {
+        let path = folder.path().join(name);
+        let text = path.display().to_string();
+        match name {
+            "snapshot.db" => etcd.save_snapshot(&path)?,
+            _ => drop(run(program, &["export", &text], &["--etcd-endpoints", &etcd.endpoint()])?),
+        }
+        let floor = || Measured::of(|| floor(&path).map_err(|error| format!("{text}: {error}").into()));
+        let compared = Compared::best_of(RUNS, floor, || run(program, CHECK, &["--datastore", &text]))?;
+        let size = fs::metadata(&path)?.len() as f64 / 1e6;
+        table.row(format!("{allocations} | {name} | {size:.0} MB | {}", compared.cells()));
     }
-    let bytes = fs::metadata(path)?.len();
-    Ok(File { kind, bytes, floor: best, check: child::best(checks)? })
+    Ok(())
 }
 
 fn read(path: &Path) -> io::Result<()> {
@@ -73,22 +63,6 @@ fn drain(mut input: impl Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         match input.read(&mut piece)? {
             0 => return Ok(()),
             len => take(&piece[..len]),
-        }
-    }
-}
-
-pub(super) fn print<'r>(rows: impl Iterator<Item = (u64, &'r [File])>) {
-    println!("| allocations | file | size | floor | check | ratio | peak memory |");
-    println!("|---:|---|---:|---:|---:|---:|---:|");
-    for (allocations, files) in rows {
-        for File { kind, bytes, floor, check } in files {
-            println!(
-                "| {allocations} | {kind} | {:.0} MB | {floor:.2} s | {:.2} s | {:.2} | {:.0} MiB |",
-                *bytes as f64 / 1e6,
-                check.seconds,
-                check.seconds / floor,
-                check.peak_mib,
-            );
         }
     }
 }

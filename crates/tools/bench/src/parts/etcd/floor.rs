@@ -10,6 +10,7 @@ use etcd_client::{Client, GetOptions};
 use tokio::task::JoinSet;
 
 use crate::Failed;
+use crate::measured::Measured;
 
 /// Numbers of ranges to try.
 const SPLITS: [usize; 3] = [64, 128, 256];
@@ -17,19 +18,6 @@ const SPLITS: [usize; 3] = [64, 128, 256];
 const IN_FLIGHT: usize = 4;
 /// One of so many keys is known for splitting.
 const SAMPLE: usize = 61;
-
-/// One read of everything.
-pub(super) struct Floor {
-    pub seconds: f64,
-    pub bytes: u64,
-    pub ranges: usize,
-}
-
-/// Returns the fastest.
-pub(super) fn best(floors: Vec<Floor>) -> Result<Floor, Failed> {
-    let best = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    best.ok_or_else(|| "no floor was measured".into())
-}
 
 /// A sorted sample of the cluster's keys, to split the key space evenly.
 pub(super) fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
@@ -45,16 +33,14 @@ pub(super) fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Reads everything below some prefixes once with each split. `keys` are sorted.
-pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, Failed> {
+/// Reads everything below some prefixes once with each split; returns the fastest read. `keys` are sorted.
+pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Measured, Failed> {
     let runtime = tokio::runtime::Runtime::new()?;
-    SPLITS
-        .iter()
-        .map(|split| {
-            let ranges = prefixes.iter().flat_map(|prefix| ranges(prefix, keys, *split)).collect();
-            Ok(runtime.block_on(pull_ranges(endpoint, ranges))?)
-        })
-        .collect()
+    let pull = |split| {
+        let ranges = prefixes.iter().flat_map(|prefix| ranges(prefix, keys, split)).collect();
+        Ok(runtime.block_on(pull_ranges(endpoint, ranges))?)
+    };
+    Measured::best(SPLITS.into_iter().map(pull).collect::<Result<_, Failed>>()?)
 }
 
 /// The ranges of a prefix, for a number of ranges over all keys.
@@ -71,7 +57,10 @@ fn ranges(prefix: &str, keys: &[Vec<u8>], split: usize) -> Vec<(Vec<u8>, Vec<u8>
     borders.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
-async fn pull_ranges(endpoint: &str, borders: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Floor, etcd_client::Error> {
+async fn pull_ranges(
+    endpoint: &str,
+    borders: Vec<(Vec<u8>, Vec<u8>)>,
+) -> Result<Measured, etcd_client::Error> {
     let ranges = borders.len();
     let (borders, turn) = (Arc::new(borders), Arc::new(AtomicUsize::new(0)));
     let start = Instant::now();
@@ -99,5 +88,5 @@ async fn pull_ranges(endpoint: &str, borders: Vec<(Vec<u8>, Vec<u8>)>) -> Result
     while let Some(pulled) = pulls.join_next().await {
         bytes += pulled.expect("a pull does not panic")?;
     }
-    Ok(Floor { seconds: start.elapsed().as_secs_f64(), bytes, ranges })
+    Ok(Measured { seconds: start.elapsed().as_secs_f64(), bytes, ranges, ..Measured::default() })
 }

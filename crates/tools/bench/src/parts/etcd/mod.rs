@@ -3,86 +3,93 @@
 mod files;
 mod floor;
 mod phases;
-mod views;
-
-use std::time::Instant;
 
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
 
-use crate::views::{self as of_views, View};
-use crate::{Failed, check, child};
+use crate::Failed;
+use crate::child::{self, CHECK};
+use crate::measured::{Compared, Measured};
+use crate::table::{self, Table};
 
-/// Runs of each measurement; the best one counts, since disturbances only ever make a run slower.
+/// Runs of each measurement.
 const RUNS: usize = 3;
 
-/// The measurements of one size.
-struct Row {
-    allocations: u64,
-    floor: floor::Floor,
-    check: child::Measured,
-    phases: phases::Phases,
-    views: Vec<View>,
-    files: Vec<files::File>,
-}
+const BLOCKS: &str = "/calico/ipam/v2/assignment/";
+const AFFINITIES: &str = "/calico/ipam/v2/host/";
+const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
+const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
+const CLUSTER: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/";
+
+/// The views and the prefixes that they read; single keys hardly count.
+const VIEWS: [(&[&str], &[&str]); 5] = [
+    (&["show"], &[BLOCKS, AFFINITIES, NODES, POOLS, CLUSTER]),
+    (&["show", "--blocks"], &[BLOCKS, POOLS, CLUSTER]),
+    (&["show", "--nodes"], &[BLOCKS, AFFINITIES, NODES, POOLS, CLUSTER]),
+    (&["show", "--borrowed"], &[BLOCKS, POOLS, CLUSTER]),
+    (&["show", "--configuration"], &[POOLS, CLUSTER]),
+];
+
+const TITLES: [&str; 4] = [
+    "allocations | bytes pulled | floor | ranges | check | ratio | peak memory | growth | net",
+    phases::TITLES,
+    "allocations | <command | bytes pulled | floor | time | ratio | peak memory",
+    "allocations | <file | size | floor | check | ratio | peak memory",
+];
 
 /// Measures each size and prints the tables.
 pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    check::rows(sizes, |size| measure(program, size), print)
+    let mut before = None;
+    table::of_sizes(sizes, TITLES, |size, tables| {
+        before = Some((size, measure(program, size, tables, before.as_ref())?));
+        Ok(())
+    })
 }
 
-fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
+/// Measures a size and returns its check; `before` is the size before.
+fn measure(
+    program: &str,
+    allocations: u64,
+    [checks, phases, views, files]: &mut [Table; 4],
+    before: Option<&(u64, Compared)>,
+) -> Result<Compared, Failed> {
     let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
     let etcd = Etcd::start()?;
-    let start = Instant::now();
-    cluster.write_to_etcd(&etcd.endpoint())?;
-    eprintln!("{allocations} allocations: seeded in {:.1} s", start.elapsed().as_secs_f64());
-    let endpoint = etcd.endpoint();
-    let keys = floor::sample(&cluster);
-    // Floor and check take turns, so that a disturbance of the machine affects both.
-    let mut floors = Vec::new();
-    let mut checks = Vec::new();
-    for _ in 0..RUNS {
-        floors.extend(floor::pull(&endpoint, &keys, &["/calico/"])?);
-        checks.push(check::check(program, &["--etcd-endpoints", &endpoint])?);
+    let seeding = Measured::of(|| Ok(cluster.write_to_etcd(&etcd.endpoint())?))?;
+    eprintln!("{allocations} allocations: seeded in {:.1} s", seeding.seconds);
+    let (endpoint, keys) = (etcd.endpoint(), floor::sample(&cluster));
+    let compare = |prefixes: &[&str], command: &[&str]| {
+        let floor = || floor::pull(&endpoint, &keys, prefixes);
+        Compared::best_of(RUNS, floor, || child::run(program, command, &["--etcd-endpoints", &endpoint]))
+    };
+
+    let check = compare(&["/calico/"], CHECK)?;
+    let (floor, command) = (check.floor, check.command);
+    checks.row(format!(
+        "{allocations} | {:.0} MB | {:.2} s | {} | {:.2} s | {:.2} | {:.0} MiB | {}",
+        floor.megabytes(),
+        floor.seconds,
+        floor.ranges,
+        command.seconds,
+        check.ratio(),
+        command.peak_mib,
+        before.map_or_else(|| " | ".to_owned(), |before| growth(before, allocations, &check)),
+    ));
+    for (command, prefixes) in VIEWS {
+        let view = compare(prefixes, command)?;
+        let (command, bytes) = (command.join(" "), view.floor.megabytes());
+        views.row(format!("{allocations} | `{command}` | {bytes:.0} MB | {}", view.cells()));
     }
-    let views = views::measure(program, &endpoint, &keys)?;
-    let files = files::measure(program, &etcd)?;
+    files::measure(program, &etcd, allocations, files)?;
     drop(etcd);
-    let phases = phases::measure(&cluster);
-    Ok(Row { allocations, floor: floor::best(floors)?, check: child::best(checks)?, phases, views, files })
+    phases.row(phases::measure(&cluster, allocations));
+    Ok(check)
 }
 
-fn print(rows: &[Row]) {
-    println!("| allocations | bytes pulled | floor | ranges | check | ratio | peak memory | growth | net |");
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
-    let mut before: Option<&Row> = None;
-    for row in rows {
-        let (growth, net) = before.map_or_else(Default::default, |before| {
-            let size = row.allocations as f64 / before.allocations as f64;
-            let growth = row.check.seconds / before.check.seconds;
-            let of_server = row.floor.seconds / before.floor.seconds;
-            (
-                format!("{growth:.1} × time for {size:.0} × size"),
-                format!("{:.1} ×", growth / of_server * size),
-            )
-        });
-        println!(
-            "| {} | {:.0} MB | {:.2} s | {} | {:.2} s | {:.2} | {:.0} MiB | {growth} | {net} |",
-            row.allocations,
-            row.floor.bytes as f64 / 1e6,
-            row.floor.seconds,
-            row.floor.ranges,
-            row.check.seconds,
-            row.check.seconds / row.floor.seconds,
-            row.check.peak_mib,
-        );
-        before = Some(row);
-    }
-    println!();
-    phases::print(rows.iter().map(|row| (row.allocations, &row.phases)));
-    println!();
-    of_views::print("allocations", rows.iter().map(|row| (row.allocations, row.views.as_slice())));
-    println!();
-    files::print(rows.iter().map(|row| (row.allocations, row.files.as_slice())));
+/// The cells with the growth of time, and with that beyond the server's.
+fn growth((size_before, before): &(u64, Compared), size: u64, now: &Compared) -> String {
+    let size = size as f64 / *size_before as f64;
+    let growth = now.command.seconds / before.command.seconds;
+    let of_server = now.floor.seconds / before.floor.seconds;
+    format!("{growth:.1} × time for {size:.0} × size | {:.1} ×", growth / of_server * size)
 }

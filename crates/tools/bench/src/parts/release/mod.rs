@@ -4,83 +4,46 @@ mod command;
 mod on_etcd;
 mod on_kubernetes;
 
-use std::path::Path;
+use self::command::{release, undo};
+use crate::cluster::Cluster;
+use crate::{Failed, leak, table};
 
-use self::command::Released;
-use crate::{Failed, check};
+const TITLES: &str = "<datastore | allocations | released | command | writes | writing | a second | floor | ratio | \
+                      server's share | peak memory";
 
-/// One line of the table.
-pub(super) struct Row {
-    datastore: &'static str,
-    allocations: u64,
-    leaked: usize,
-    seconds: f64,
-    writing: f64,
-    floor: f64,
-    peak_mib: f64,
-    journal_writes: usize,
+/// Measures releases on a datastore; sizes are allocations on `etcd` and pods on `kubernetes`.
+pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
+    table::rows(sizes, TITLES, |size| measure(program, datastore, size))
 }
 
-impl Row {
-    fn new(
-        datastore: &'static str,
-        allocations: u64,
-        leaked: usize,
-        released: &Released,
-        floor: f64,
-    ) -> Self {
-        Self {
-            datastore,
-            allocations,
-            leaked,
-            seconds: released.seconds,
-            writing: released.writing,
-            floor,
-            peak_mib: released.peak_mib,
-            journal_writes: released.recorded.intents.len(),
-        }
-    }
-}
-
-/// Measures releases on etcd.
-pub(super) fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    let runtime = tokio::runtime::Runtime::new()?;
-    let measure = |size, folder: &Path| runtime.block_on(on_etcd::measure(program, size, folder));
-    check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
-}
-
-/// Measures releases on the Kubernetes datastore.
-pub(super) fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    let measure = |size, folder: &Path| on_kubernetes::measure(program, size, folder);
-    check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
-}
-
-/// Runs a measurement in a folder outside of memory file systems, in which durable writes would be free.
-fn in_folder<R>(measure: impl FnOnce(&Path) -> Result<R, Failed>) -> Result<R, Failed> {
+/// Leaks every tenth address of a cluster, and releases them; returns the row.
+fn measure(program: &str, datastore: &str, size: u64) -> Result<String, Failed> {
+    // Not in a memory file system, in which durable writes would be free.
     let folder = tempfile::tempdir_in(".")?;
-    measure(folder.path())
-}
-
-fn print(rows: &[Row]) {
-    println!(
-        "| datastore | allocations | released | command | writes | writing | a second | floor | ratio | server's share | \
-         peak memory |"
-    );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for row in rows {
-        println!(
-            "| {} | {} | {} | {:.2} s | {} | {:.2} s | {:.0} | {:.2} s | {:.2} | {:.0} % | {:.0} MiB |",
-            row.datastore,
-            row.allocations,
-            row.leaked,
-            row.seconds,
-            row.journal_writes,
-            row.writing,
-            row.leaked as f64 / row.writing,
-            row.floor,
-            row.writing / row.floor,
-            100.0 * row.floor / row.writing,
-            row.peak_mib,
-        );
+    let cluster = match datastore {
+        "etcd" => on_etcd::durable(size)?,
+        _ => Cluster::seeded(datastore, size)?,
+    };
+    let leaked = leak::every_tenth(cluster.etcd(), cluster.form().pods)?;
+    if let Cluster::Kubernetes(server) = &cluster {
+        on_kubernetes::wait_for_pods(server, size as usize - leaked)?;
     }
+    let journal = folder.path().join("run.journal");
+    let released = release(program, &cluster.connection(), &journal)?;
+    let floor = match &cluster {
+        Cluster::Etcd(etcd) => on_etcd::floor(etcd, &released.recorded)?,
+        Cluster::Kubernetes(server) => {
+            on_kubernetes::floor(server, || undo(program, &cluster.connection(), &journal))?
+        }
+    };
+    let (seconds, writing) = (released.run.seconds, released.writing);
+    Ok(format!(
+        "{datastore} | {size} | {leaked} | {seconds:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | \
+         {:.0} % | {:.0} MiB",
+        released.recorded.intents.len(),
+        leaked as f64 / writing,
+        writing / floor,
+        100.0 * floor / writing,
+        released.run.peak_mib,
+    ))
 }

@@ -1,35 +1,29 @@
 //! etcd with durable writes, as in production.
 
-use std::path::Path;
 use std::time::Instant;
 
-use crate::leak;
 use calipam_repair::journal::Recorded;
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::{Etcd, EtcdOptions};
-use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::{Row, command};
 use crate::Failed;
+use crate::cluster::Cluster;
 
 /// Number of transactions at a time, like the executor's requests.
 const IN_FLIGHT: usize = 256;
 
-/// Leaks every tenth address of a cluster, and releases them.
-pub(super) async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<Row, Failed> {
+/// Starts an etcd with a healthy cluster of a number of allocations.
+pub(super) fn durable(allocations: u64) -> Result<Cluster, Failed> {
     let etcd = EtcdOptions::new().argument("--unsafe-no-fsync=false").start()?;
     SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
-    let leaked = leak::every_tenth(&etcd).await?;
-    eprintln!("{leaked} of {allocations} addresses are leaked");
-    let connection = ["--etcd-endpoints".to_owned(), etcd.endpoint()];
-    let released = command::release(program, &connection, &folder.join("run.journal"))?;
-    let floor = floor(&etcd, &released.recorded).await?;
-    Ok(Row::new("etcd", allocations, leaked, &released, floor))
+    Ok(Cluster::Etcd(Box::new(etcd)))
 }
 
 /// The time, in seconds, that etcd needs for the same transactions: those of the undo, without reads.
-async fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
+pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
     let mut transactions = Vec::new();
     for intent in &recorded.intents {
         let Some(revisions) = recorded.outcomes.get(&intent.id).and_then(|o| o.written.as_ref()) else {
@@ -44,7 +38,12 @@ async fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
         }
         transactions.push(Txn::new().when(compares).and_then(puts));
     }
-    let client: Client = etcd.client().await?;
+    Runtime::new()?.block_on(send(etcd, transactions))
+}
+
+/// Sends transactions; returns the seconds.
+async fn send(etcd: &Etcd, transactions: Vec<Txn>) -> Result<f64, Failed> {
+    let client = etcd.client().await?;
     let begin = Instant::now();
     let mut running = JoinSet::new();
     for transaction in transactions {

@@ -14,6 +14,7 @@ use super::reality::{Caller, VERSION};
 use super::{Begin, PODS};
 use crate::Failed;
 use crate::cluster::{CAUGHT_UP, Cluster};
+use crate::measured::median;
 use crate::requests;
 
 /// Number of calls of each kind; each that claims a block needs a node of its own.
@@ -153,11 +154,6 @@ impl Work {
 /// of plugin processes is part of their start.
 pub(super) fn seconds(cluster: &Cluster) -> f64 {
     cluster.processor_seconds() + processor_seconds(std::process::id())
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 /// The times of ADDs on a single node if only one part takes time.

@@ -9,18 +9,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_model::node::Node;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{self, Run};
 use calipam_simulate::{Micros, Rate, Scenario, Start};
-use calipam_testkit::blocks::TakenBlock;
 
-use self::reality::{Caller, Real};
-use crate::Failed;
+use self::reality::Caller;
 use crate::cluster::{Cluster, POOL};
 use crate::parts::cni::large::{LARGE, some_places};
+use crate::table::Table;
+use crate::{Failed, observe};
 
 /// Pods per node.
 const PODS: u32 = 4;
@@ -39,31 +37,32 @@ const TAKEN: usize = 50;
 /// The prefix of a size whose pods arrive at once.
 const BURST: &str = "burst:";
 
-/// Compares a number of nodes on a datastore, `etcd` or `kubernetes`, and prints a line for each. `50+1000` are 50
-/// nodes among 1,000 blocks of others; `burst:50` are 50 nodes whose pods arrive at once.
+/// Compares numbers of nodes on a datastore, `etcd` or `kubernetes`, in a row for each. `50+1000` are 50 nodes among
+/// 1,000 blocks of others; `burst:50` are 50 nodes whose pods arrive at once.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
-    println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
-    print!("{:>8}  {:>9} {:>9}  {:>6} {:>6}", "nodes", "req. p", "req. m", "lost p", "lost m");
-    for rank in RANKS.map(|(name, _)| name) {
-        print!("  {:>9} {:>9} {:>5}", format!("{rank} p"), format!("{rank} m"), "%");
-    }
-    println!();
-    sizes.iter().try_for_each(|size| {
-        let (caller, size) = match size.strip_prefix(BURST) {
-            Some(size) => (Caller::Thread, size),
+    let ranks = RANKS.map(|(rank, _)| format!("{rank} p | {rank} m | %")).join(" | ");
+    let mut table = Table::new(format!(
+        "nodes | requests p | requests m | lost p | lost m | {ranks} | a pod every | processors busy | <by --latency"
+    ));
+    for size in sizes {
+        let (caller, plain) = match size.strip_prefix(BURST) {
+            Some(plain) => (Caller::Thread, plain),
             None => (Caller::Process(plugin.clone()), size.as_str()),
         };
-        let (nodes, others) = size.split_once('+').unwrap_or((size, "0"));
-        compare(&caller, datastore, nodes.parse()?, others.parse()?)
-    })
+        let (nodes, others) = plain.split_once('+').unwrap_or((plain, "0"));
+        let cells = compare(&caller, datastore, nodes.parse()?, others.parse()?)?;
+        table.row(format!("{size} | {cells}"));
+    }
+    println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
+    table.print();
+    Ok(())
 }
 
-fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Result<(), Failed> {
+fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Result<String, Failed> {
     let pool = if others == 0 { POOL } else { LARGE };
-    let cluster = Cluster::start_with(datastore, pool, (0..nodes + 2 * calibrate::CALLS).map(node_name))?;
-    let blocks = some_places(others)?.into_iter().map(|cidr| TakenBlock { cidr, taken: TAKEN });
-    cluster.put_blocks(&blocks.collect::<Vec<_>>())?;
+    let cluster = Cluster::start(datastore, pool, (0..nodes + 2 * calibrate::CALLS).map(node_name))?;
+    cluster.put_blocks(some_places(others)?, TAKEN)?;
     let begin = Begin { start: start(&cluster)?, datastore: cluster.kind() };
     let others_from = |first: u32| (first..first + calibrate::CALLS).map(node_name).collect::<Vec<_>>();
     let (single, together) = (others_from(nodes), others_from(nodes + calibrate::CALLS));
@@ -74,14 +73,24 @@ fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Resul
     };
     let predicted = begin.predict(nodes, &costs.latency, between)?;
     let real = reality::run(caller, &cluster, nodes, between)?;
-    print_row(nodes, others, &predicted, &real);
-    println!(
-        "          a pod every {} ms, {:.2} processors busy, by --latency {}",
+    let (adds, times) = (&predicted.adds, &predicted.adds.time);
+    let ranks = RANKS.iter().zip([times.median, times.p90, times.p99, times.worst]);
+    let ranks = ranks.map(|((_, rank), predicted)| {
+        let (predicted, measured) = (predicted.0 as f64 / 1e3, real.rank(*rank).as_secs_f64() * 1e3);
+        format!("{predicted:.1} ms | {measured:.1} ms | {:+.0}", (predicted / measured - 1.0) * 100.0)
+    });
+    Ok(format!(
+        "{:.2} | {:.2} | {} | {} | {} | {} ms | {:.2} | {}",
+        adds.requests.mean,
+        real.requests_per_add(),
+        adds.conflicts,
+        // etcd has no metric for transactions that found another revision.
+        real.requests.lost.map_or_else(|| "?".to_owned(), |lost| lost.to_string()),
+        ranks.collect::<Vec<_>>().join(" | "),
         between.as_millis(),
         real.busy,
-        costs.latency
-    );
-    Ok(())
+        costs.latency,
+    ))
 }
 
 /// The name of a node, counted from 0, as in simulations.
@@ -91,18 +100,8 @@ fn node_name(index: u32) -> String {
 
 /// The state of a cluster before the pods arrive.
 fn start(cluster: &Cluster) -> Result<Start, Failed> {
-    let overrides = match cluster {
-        Cluster::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
-        Cluster::Kubernetes(server) => Overrides {
-            datastore: Some("kubernetes".into()),
-            kubeconfig: Some(server.kubeconfig().display().to_string()),
-            ..Overrides::default()
-        },
-    };
-    let settings = Settings::resolve(&overrides, &Default::default(), &LocalFiles)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let snapshot = runtime
-        .block_on(async { Datastore::open(&settings).await?.observe(&(Arc::new(|_| {}) as _)).await })?;
+    let snapshot = runtime.block_on(observe::observe(&cluster.overrides(), None))?;
     // Addresses of others stay.
     Ok(Start { nodes: Vec::new(), pods: Vec::new(), ..Start::of(&snapshot) })
 }
@@ -136,22 +135,4 @@ impl Begin {
         };
         Ok(answer::run(&scenario)?)
     }
-}
-
-fn print_row(nodes: u32, others: usize, predicted: &Run, real: &Real) {
-    let size = if others == 0 { nodes.to_string() } else { format!("{nodes}+{others}") };
-    // etcd has no metric for transactions that found another revision.
-    let lost = real.lost_writes().map_or_else(|| "?".to_owned(), |lost| lost.to_string());
-    print!(
-        "{size:>8}  {:>9.2} {:>9.2}  {:>6} {lost:>6}",
-        predicted.adds.requests.mean,
-        real.requests_per_add(),
-        predicted.adds.conflicts,
-    );
-    let times = &predicted.adds.time;
-    for ((_, rank), predicted) in RANKS.iter().zip([times.median, times.p90, times.p99, times.worst]) {
-        let (predicted, measured) = (predicted.0 as f64 / 1_000.0, real.rank(*rank).as_secs_f64() * 1_000.0);
-        print!("  {predicted:>6.1} ms {measured:>6.1} ms {:>+5.0}", (predicted / measured - 1.0) * 100.0);
-    }
-    println!();
 }

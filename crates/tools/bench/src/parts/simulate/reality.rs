@@ -1,8 +1,6 @@
 //! The same arrivals with processes of the plugin.
 
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::sync::{Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +20,7 @@ pub(super) const VERSION: &str = "1.1.0";
 pub(super) struct Real {
     /// Ascending.
     times: Vec<Duration>,
-    requests: Requests,
+    pub requests: Requests,
     /// Number of processors that the servers and this process kept busy.
     pub busy: f64,
 }
@@ -36,11 +34,6 @@ impl Real {
 
     pub(super) fn requests_per_add(&self) -> f64 {
         self.requests.done as f64 / self.times.len().max(1) as f64
-    }
-
-    /// Writes that lost to another's, if the server counts them.
-    pub(super) fn lost_writes(&self) -> Option<u64> {
-        self.requests.lost
     }
 }
 
@@ -114,36 +107,19 @@ impl Caller {
     ) -> Result<Duration, Failed> {
         let begin = Instant::now();
         let (is_done, answer) = match self {
-            Self::Process(program) => in_process(program, command, container, configuration)?,
+            Self::Process(program) => {
+                plugin::ended(plugin::start(program, command, container, configuration)?)?
+            }
             Self::Thread => on_thread(command, container, configuration),
         };
         let taken = begin.elapsed();
-        if is_done {
-            return Ok(taken);
-        }
-        Err(format!("{command} of {container}: {}", String::from_utf8_lossy(&answer)).into())
+        if is_done { Ok(taken) } else { Err(format!("{command} of {container}: {answer}").into()) }
     }
 }
 
-fn in_process(
-    program: &Path,
-    command: &str,
-    container: &str,
-    configuration: &str,
-) -> Result<(bool, Vec<u8>), Failed> {
-    let mut child = plugin::command(program, command, container).stdout(Stdio::piped()).spawn()?;
-    match child.stdin.take().ok_or("no pipe")?.write_all(configuration.as_bytes()) {
-        // VERSION reads no configuration.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
-    let output = child.wait_with_output()?;
-    Ok((output.status.success(), output.stdout))
-}
-
-fn on_thread(command: &str, container: &str, configuration: &str) -> (bool, Vec<u8>) {
+fn on_thread(command: &str, container: &str, configuration: &str) -> (bool, String) {
     let variables = plugin::variables(command, container).map(|(name, value)| (name.to_owned(), value));
     let mut answer = Vec::new();
     let code = calipam_cni::run(&[], &variables.into(), &mut configuration.as_bytes(), &mut answer);
-    (code == 0, answer)
+    (code == 0, String::from_utf8_lossy(&answer).into_owned())
 }

@@ -43,7 +43,8 @@ impl SizedCluster {
     }
 }
 
-fn write(
+/// Puts the entries that `entries` visits.
+pub(super) fn write(
     endpoint: &str,
     entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + Send,
 ) -> Result<(), WriteError> {

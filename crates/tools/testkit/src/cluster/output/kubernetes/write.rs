@@ -6,6 +6,8 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::{KubeCluster, KubeObject};
+use crate::cluster::SizedCluster;
+use crate::cluster::output::etcd::{self, WriteError};
 use crate::kube::{Connection, Flavour};
 use crate::servers::{KubeApiserver, Response, ServerError};
 
@@ -27,6 +29,38 @@ impl KubeObject {
             }
             _ => flavour.path(plural),
         }
+    }
+
+    /// Its key in the server's etcd.
+    fn key(&self, flavour: Flavour) -> String {
+        let group = match self.plural {
+            "nodes" => return format!("/registry/minions/{}", self.name()),
+            "pods" => return format!("/registry/{}", self.path()),
+            "services" => return format!("/registry/services/specs/{}/{}", self.namespace(), self.name()),
+            "virtualmachines" | "virtualmachineinstances" => "kubevirt.io",
+            _ => flavour.group(),
+        };
+        format!("/registry/{group}/{}", self.path())
+    }
+}
+
+impl SizedCluster {
+    /// Puts every object into the etcd of a server, as JSON, after `change`. The kinds must be
+    /// [installed](crate::kube::install). The server has no namespaces for pods, and takes a while to see everything.
+    pub fn write_to_etcd_of(
+        &self,
+        server: &KubeApiserver,
+        flavour: Flavour,
+        change: impl Fn(&mut KubeObject) + Send,
+    ) -> Result<(), WriteError> {
+        etcd::write(&server.etcd().endpoint(), move |visit| {
+            self.for_each_part(|part| {
+                for mut object in part.kubernetes(flavour).objects {
+                    change(&mut object);
+                    visit(object.key(flavour).as_bytes(), object.json.to_string().as_bytes());
+                }
+            });
+        })
     }
 }
 

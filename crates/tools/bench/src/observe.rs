@@ -1,0 +1,22 @@
+//! Reads a whole datastore.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::read::ProgressFn;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_model::snapshot::Snapshot;
+
+use crate::Failed;
+
+/// Reads the datastore of some settings, as it is or as it was at a revision.
+pub(crate) async fn observe(overrides: &Overrides, revision: Option<i64>) -> Result<Snapshot, Failed> {
+    let settings = Settings::resolve(overrides, &BTreeMap::new(), &LocalFiles)?;
+    let datastore = Datastore::open(&settings).await?;
+    let silent: ProgressFn = Arc::new(|_| ());
+    Ok(match revision {
+        Some(revision) => datastore.observe_at(revision, &silent).await?,
+        None => datastore.observe(&silent).await?,
+    })
+}
