@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::activity::Activity;
 use super::ledger::Ledger;
-use super::store::{Result, Store, Target};
+use super::store::{Result, Target};
 use super::worker::{Shared, Worker};
-use crate::cluster::rng::Rng;
 use crate::cluster::{Cluster, ClusterSpec};
 
 /// The amount of work for the workers, all of it bounded.
@@ -75,10 +74,6 @@ pub struct ChurnLog {
     pub claimed: u64,
     /// Blocks given up.
     pub released: u64,
-    /// Writes of blocks, affinities and handles that took effect.
-    pub writes: u64,
-    /// Writes of blocks, affinities and handles that failed because another worker wrote first.
-    pub conflicts: u64,
     /// Duration of the longest operation.
     pub longest: Duration,
     /// The owner of each address, and all violations.
@@ -122,9 +117,7 @@ impl Churn {
     }
 
     fn work(&self, target: Target<'_>, shared: &Shared, number: usize) -> Result<()> {
-        let rng = Rng::of(self.seed, number as u64);
-        let store = Store::new(target.connect(shared.spec)?, rng.clone(), self.pause);
-        Worker::new(store, rng, self, shared, number).run(Instant::now() + self.limit)
+        Worker::connect(target, self, shared, number)?.run(Instant::now() + self.limit)
     }
 }
 

@@ -3,7 +3,7 @@
 mod connection;
 mod crds;
 pub mod fake;
-pub mod form;
+pub(crate) mod form;
 mod lease;
 mod objects;
 mod seed;

@@ -2,7 +2,6 @@
 //! compare it with itself.
 
 mod block;
-mod block_reader;
 mod config;
 mod endpoint;
 mod handle;
