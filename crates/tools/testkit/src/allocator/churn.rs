@@ -1,7 +1,7 @@
 //! Several workers that start and stop pods, claim blocks and give them up, until they have done enough.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -119,9 +119,4 @@ impl Churn {
     fn work(&self, target: Target<'_>, shared: &Shared, number: usize) -> Result<()> {
         Worker::connect(target, self, shared, number)?.run(Instant::now() + self.limit)
     }
-}
-
-/// Locks shared data; a thread that panicked while holding it fails the test anyway.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,12 +9,13 @@ use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType
 use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use calipam_model::pool::PoolUse;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Runtime;
 
-use super::churn::{Churn, ChurnLog, lock};
+use super::churn::{Churn, ChurnLog};
 use super::ledger::{Tenant, inspect};
 use super::store::{PausingStore, Result, Target, find};
 use super::users::{Ending, Users};
