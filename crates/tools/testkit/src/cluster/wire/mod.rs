@@ -2,6 +2,7 @@
 //! compare it with itself.
 
 mod block;
+mod block_reader;
 mod config;
 mod endpoint;
 mod handle;
