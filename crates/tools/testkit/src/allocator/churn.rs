@@ -74,6 +74,8 @@ pub struct ChurnLog {
     pub claimed: u64,
     /// Blocks given up.
     pub released: u64,
+    /// Writes of blocks, affinities and handles that took effect.
+    pub writes: u64,
     /// Duration of the longest operation.
     pub longest: Duration,
     /// The owner of each address, and all violations.

@@ -1,6 +1,6 @@
 //! A worker's datastore: calipam's own, with a pause after each write.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
@@ -66,11 +66,13 @@ pub(super) struct PausingStore {
     rng: RefCell<Rng>,
     /// Longest pause.
     pause: Duration,
+    /// Writes that took effect.
+    pub writes: Cell<u64>,
 }
 
 impl PausingStore {
     pub(super) fn new(store: AllocatorStore, rng: Rng, pause: Duration) -> Self {
-        Self { store, rng: RefCell::new(rng), pause }
+        Self { store, rng: RefCell::new(rng), pause, writes: Cell::default() }
     }
 }
 
@@ -85,6 +87,7 @@ impl Store for PausingStore {
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let written = self.store.swap(swap).await;
+        self.writes.update(|writes| writes + u64::from(written.is_ok()));
         let longest = self.pause.as_micros() as u64;
         if longest > 0 {
             let pause = self.rng.borrow_mut().below(longest);

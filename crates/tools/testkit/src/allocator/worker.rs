@@ -121,6 +121,7 @@ impl<'w> Worker<'w> {
             let mut log = self.log();
             log.longest = log.longest.max(begin.elapsed());
         }
+        self.log().writes += self.allocator.store().writes.get();
         Ok(())
     }
 
