@@ -12,6 +12,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, SizedCluster};
 use calipam_testkit::kube::Flavour;
@@ -29,19 +30,16 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<(), String> {
-    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
     let file = |e: std::io::Error| format!("cannot write the file: {e}");
     match words {
         ["example", path] => Cluster::example().write_export(Path::new(path)).map_err(file),
         ["faults", seed, count, path] => {
-            let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
-            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), count);
+            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), number(count)?);
             cluster.write_export(Path::new(path)).map_err(file)?;
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }
         ["etcd", seed, count, endpoint] => {
-            let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
-            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), count);
+            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), number(count)?);
             cluster.write_to_etcd(endpoint).map_err(|e| e.to_string())
         }
         ["sized", seed, count, path] => {
@@ -50,9 +48,8 @@ fn run(words: &[&str]) -> Result<(), String> {
         }
         [group @ ("classic" | "native"), seed, count, path] => {
             let flavour = if *group == "classic" { Flavour::Classic } else { Flavour::Native };
-            let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
             let spec = ClusterSpec::new(number(seed)?).wide();
-            let cluster = Cluster::all_faults_of(spec, Form::of(flavour), count).kubernetes(flavour);
+            let cluster = Cluster::all_faults_of(spec, Form::of(flavour), number(count)?).kubernetes(flavour);
             cluster.write_list(Path::new(path)).map_err(file)?;
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }
@@ -60,4 +57,8 @@ fn run(words: &[&str]) -> Result<(), String> {
             Err("usage: generate_cluster example FILE | (faults|sized|classic|native) SEED COUNT FILE | etcd SEED COUNT ENDPOINT".into())
         }
     }
+}
+
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
 }

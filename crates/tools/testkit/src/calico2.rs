@@ -1,17 +1,17 @@
 //! A cluster of Calico 2.x on a real etcd with the v2 API, and its allocator (facts 6).
 
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
+use crate::cluster::wire::{Attribute, Block, Era};
 use crate::servers::http::request;
 use crate::servers::{Etcd, EtcdOptions, EtcdVersion, ServerError};
 
-/// Addresses in a block.
-const SIZE: u32 = 64;
 /// Attempts at a compare-and-swap.
 const ATTEMPTS: usize = 100;
 
@@ -127,12 +127,8 @@ impl Client2 {
     /// Claims a block: writes the affinity first.
     pub fn add_block(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
         self.set(&format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"), "{}")?;
-        let value = json!({
-            "cidr": format!("{block}/26"), "affinity": format!("host:{host}"), "strictAffinity": false,
-            "allocations": vec![Value::Null; SIZE as usize], "unallocated": (0..SIZE).collect::<Vec<_>>(),
-            "attributes": [],
-        });
-        self.set(&block_key(block), &value.to_string())
+        let net = Ipv4Net::new_assert(block, 26).into();
+        self.set(&block_key(block), &text(Block::new(net, Some(format!("host:{host}")), None, 0)))
     }
 
     /// The first addresses of the blocks of a host.
@@ -215,13 +211,13 @@ impl Client2 {
     fn change_block<T>(
         &self,
         block: Ipv4Addr,
-        mut change: impl FnMut(&mut Value) -> Option<T>,
+        mut change: impl FnMut(&mut Block) -> Option<T>,
     ) -> io::Result<Option<T>> {
         let mut result = None;
         self.swap(&block_key(block), |before| {
-            let mut value: Value = serde_json::from_str(before?).ok()?;
+            let mut value = Block::read(before?.as_bytes())?;
             result = change(&mut value);
-            result.is_some().then(|| Some(value.to_string()))
+            result.is_some().then(|| Some(text(value)))
         })?;
         Ok(result)
     }
@@ -293,50 +289,24 @@ pub fn endpoint_key(host: &str, workload: &str) -> String {
     format!("/calico/v1/host/{host}/workload/k8s/{workload}/endpoint/eth0")
 }
 
+/// The value of a block, as Calico 2.x writes it.
+fn text(block: Block) -> String {
+    String::from_utf8(Block { era: Era::Legacy, ..block }.value()).expect("JSON is text")
+}
+
 /// Takes the first free ordinal.
-fn assign(block: &mut Value, handle: Option<&str>) -> Option<u32> {
-    let free = block["unallocated"].as_array_mut()?;
-    if free.is_empty() {
-        return None;
-    }
-    let ordinal = u32::try_from(free.remove(0).as_u64()?).ok()?;
-    let attributes = block["attributes"].as_array_mut()?;
-    let record = json!({"handle_id": handle, "secondary": null});
-    let found = attributes.iter().position(|known| *known == record);
-    let index = found.unwrap_or_else(|| {
-        attributes.push(record);
-        attributes.len() - 1
-    });
-    block["allocations"][ordinal as usize] = index.into();
+fn assign(block: &mut Block, handle: Option<&str>) -> Option<u32> {
+    let ordinal = u32::try_from(*block.unallocated.first()?).ok()?;
+    block.take(1, Attribute { handle: handle.map(str::to_owned), ..Attribute::default() });
     Some(ordinal)
 }
 
-/// Frees the ordinals of a handle and returns their number.
-fn free(block: &mut Value, handle: &str) -> i64 {
-    let Some(index) =
-        block["attributes"].as_array().and_then(|all| all.iter().position(|a| a["handle_id"] == handle))
-    else {
-        return 0;
-    };
-    let mut freed = Vec::new();
-    for (ordinal, entry) in block["allocations"].as_array_mut().into_iter().flatten().enumerate() {
-        match entry.as_u64() {
-            Some(held) if held == index as u64 => {
-                *entry = Value::Null;
-                freed.push(ordinal);
-            }
-            Some(held) if held > index as u64 => *entry = (held - 1).into(),
-            _ => {}
-        }
-    }
-    let number = freed.len();
-    if let Some(attributes) = block["attributes"].as_array_mut() {
-        attributes.remove(index);
-    }
-    if let Some(unallocated) = block["unallocated"].as_array_mut() {
-        unallocated.extend(freed.into_iter().map(Value::from));
-    }
-    number as i64
+/// Frees the addresses of a handle and returns their number.
+fn free(block: &mut Block, handle: &str) -> i64 {
+    let held = block.records().filter(|(_, record)| record.handle.as_deref() == Some(handle));
+    let addresses: Vec<IpAddr> = held.map(|(address, _)| address).collect();
+    block.free_all(&addresses);
+    addresses.len() as i64
 }
 
 /// Escapes all but letters and digits.

@@ -10,6 +10,7 @@ pub mod kube;
 pub mod memory;
 pub mod operator;
 pub mod relay;
+mod runtime;
 pub mod servers;
 mod soak;
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::key::{ENDPOINT_PREFIX, Key};
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use jiff::{SignedDuration, Timestamp};
 
@@ -128,7 +129,7 @@ impl MemoryStore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Lets other tasks go first if requests are interleaved.

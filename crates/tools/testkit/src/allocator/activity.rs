@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::churn::lock;
+use calipam_model::parallel::lock;
 
 /// Pause between two checks if an operation has ended.
 const POLL: Duration = Duration::from_millis(20);

@@ -1,15 +1,14 @@
 //! Several workers that start and stop pods, claim blocks and give them up, until they have done enough.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::activity::Activity;
 use super::ledger::Ledger;
-use super::store::{Result, Store, Target};
+use super::store::{Result, Target};
 use super::worker::{Shared, Worker};
-use crate::cluster::rng::Rng;
 use crate::cluster::{Cluster, ClusterSpec};
 
 /// The amount of work for the workers, all of it bounded.
@@ -77,8 +76,6 @@ pub struct ChurnLog {
     pub released: u64,
     /// Writes of blocks, affinities and handles that took effect.
     pub writes: u64,
-    /// Writes of blocks, affinities and handles that failed because another worker wrote first.
-    pub conflicts: u64,
     /// Duration of the longest operation.
     pub longest: Duration,
     /// The owner of each address, and all violations.
@@ -122,13 +119,6 @@ impl Churn {
     }
 
     fn work(&self, target: Target<'_>, shared: &Shared, number: usize) -> Result<()> {
-        let rng = Rng::of(self.seed, number as u64);
-        let store = Store::new(target.connect(shared.spec)?, rng.clone(), self.pause);
-        Worker::new(store, rng, self, shared, number).run(Instant::now() + self.limit)
+        Worker::connect(target, self, shared, number)?.run(Instant::now() + self.limit)
     }
-}
-
-/// Locks shared data; a thread that panicked while holding it fails the test anyway.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

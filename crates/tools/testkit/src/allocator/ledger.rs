@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
-use std::thread;
-use std::time::Duration;
 
+use calipam_assign::{Store, StoreError};
+use calipam_model::block::Block;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
 use ipnet::IpNet;
 
-use super::look;
-use super::store::{Result, Store, Target};
-use crate::cluster::ClusterSpec;
-use crate::cluster::rng::Rng;
+use super::store::{Result, Target, find};
+use crate::runtime::on_own_runtime;
 
 /// A pod that uses its address, or has leaked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,20 +101,14 @@ impl Ledger {
     /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it once
     /// allocators and repairs have ended. Works inside and outside of async runtimes.
     pub fn verify(&self, target: Target<'_>) -> Result<Vec<Violation>> {
-        let verified = thread::scope(|scope| {
-            let work = scope.spawn(|| -> Result<Vec<Violation>> {
-                // The specification only shapes endpoints; none is written here.
-                let datastore = target.connect(ClusterSpec::new(0))?;
-                let mut store = Store::new(datastore, Rng::new(0), Duration::ZERO);
-                let mut found = self.violations.clone();
-                for tenant in self.live.values() {
-                    found.extend(inspect(&mut store, tenant)?);
-                }
-                Ok(found)
-            });
-            work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })?;
-        Ok(verified)
+        on_own_runtime(async || {
+            let store = target.connect().await?;
+            let mut found = self.violations.clone();
+            for tenant in self.live.values() {
+                found.extend(inspect(&store, tenant).await?);
+            }
+            Ok(found)
+        })
     }
 
     /// Notes that a pod was given an address.
@@ -162,13 +156,15 @@ impl Ledger {
 }
 
 /// Checks the address of a pod that stays alive meanwhile.
-pub(super) fn inspect(store: &mut Store, tenant: &Tenant) -> Result<Vec<Violation>> {
+pub(super) async fn inspect(store: &impl Store, tenant: &Tenant) -> Result<Vec<Violation>, StoreError> {
     let mut found = Vec::new();
-    let block = look::block(store, tenant.block)?;
-    if !block.is_some_and(|(block, _)| look::held(&block, &tenant.handle).contains(&tenant.address)) {
+    let block: Option<Block> = find(store, Key::Block(tenant.block)).await?;
+    let allocation = block.as_ref().and_then(|block| block.allocation_of(tenant.address));
+    if allocation.and_then(|allocation| allocation.attribute.handle()).is_none_or(|id| id != *tenant.handle) {
         found.push(Violation::Freed(tenant.clone()));
     }
-    if look::counts(store, &tenant.handle)?.get(&tenant.block).is_none_or(|count| *count < 1) {
+    let handle: Option<Handle> = find(store, Key::Handle(tenant.handle.clone())).await?;
+    if handle.is_none_or(|handle| handle.count(tenant.block) < 1) {
         found.push(Violation::Uncounted(tenant.clone()));
     }
     Ok(found)

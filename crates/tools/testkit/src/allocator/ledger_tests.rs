@@ -1,13 +1,18 @@
 //! Violations caused by hand must be reported, on both datastores.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use calipam_assign::{Query, Record, Store as _};
+use calipam_model::cidr::ordinal_of;
+use calipam_model::key::Key;
+
 use super::ledger::{Ledger, Tenant, Violation};
-use super::store::{Place, Store, Target};
-use super::{Churn, ChurnLog, look};
-use crate::cluster::rng::Rng;
+use super::store::Target;
+use super::{Churn, ChurnLog};
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::kube::{Flavour, Kinds, lease, seed};
+use crate::runtime::on_own_runtime;
 use crate::servers::Etcd;
 
 /// Some pods are live, some leaked, some finished and some were evicted.
@@ -36,13 +41,17 @@ fn spec() -> ClusterSpec {
 /// Frees the addresses of one live pod and takes away the handle of another.
 fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     let [freed, uncounted] = [0, 1].map(|place| ledger.live().nth(place).unwrap().clone());
-    let mut store = Store::new(target.connect(spec()).unwrap(), Rng::new(1), Duration::ZERO);
-    let (mut block, version) = look::block(&mut store, freed.block).unwrap().unwrap();
-    block.free(freed.address);
-    assert!(store.update(Place::Block(freed.block), block.value(), &version).unwrap().is_some());
-    let handle = Place::Handle(&uncounted.handle);
-    let (_, version) = store.get(handle).unwrap().unwrap();
-    assert!(store.delete(handle, &version).unwrap());
+    let keys = [Key::Block(freed.block), Key::Handle(uncounted.handle.clone())];
+    let ordinal = ordinal_of(freed.block, freed.address).unwrap();
+    let broken = on_own_runtime(async || {
+        let store = target.connect().await?;
+        let [mut block, handle] = store.read(&keys.map(Query::Get)).await?.concat().try_into().unwrap();
+        let Record::Block(content) = &mut block.record else { panic!("{block:?}") };
+        Arc::make_mut(content).update(|edit| edit.release(&[ordinal]));
+        store.update(&block.record, &block.revision).await?;
+        Ok(store.delete(&handle).await?)
+    });
+    broken.unwrap();
     [freed, uncounted]
 }
 

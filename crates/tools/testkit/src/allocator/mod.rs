@@ -11,25 +11,22 @@
 //!
 //! On Kubernetes every deletion takes two steps: a mark, which is the compare-and-swap, and the deletion by UID.
 //!
-//! The requests to the servers and the form of Kubernetes objects, pods and endpoints are written here, without
-//! calipam's clients. A test that stops a churn in the middle finds the half-done states of a real crash.
+//! Blocks, affinities and handles are read and written by calipam's datastore; pods and endpoints are written here. A
+//! test that stops a churn in the middle finds the half-done states of a real crash.
 //!
 //! To test repairs at the same time, run a [`Churn`] that leaks some addresses in a thread of its own. Its [`Ledger`]
 //! has the addresses that each live pod was given; [`Ledger::verify`] then finds those that were freed or given twice.
 
 mod activity;
 mod churn;
-mod etcd;
-mod kubernetes;
-#[cfg(test)]
-mod kubernetes_tests;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
-mod look;
 mod pods;
-mod records;
+#[cfg(test)]
+mod pods_tests;
 mod store;
+mod users;
 mod worker;
 
 pub use self::activity::Activity;

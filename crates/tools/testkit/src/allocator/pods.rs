@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::store::{Ending, Result};
+use super::store::Result;
+use super::users::Ending;
 use crate::cluster::Holder;
 use crate::kube::Connection;
 use crate::servers::{KubeApiserver, Response, ServerError};
@@ -35,19 +36,12 @@ impl Pods {
     }
 
     /// Sends a request whose answer is one of `statuses`.
-    pub(super) fn ask(
-        &mut self,
-        method: &str,
-        path: &str,
-        body: &Value,
-        statuses: &[u16],
-    ) -> Result<Response> {
+    fn ask(&mut self, method: &str, path: &str, body: &Value, statuses: &[u16]) -> Result<()> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let response = self.connection.request(method, path, &body)?;
-        if statuses.contains(&response.status) {
-            return Ok(response);
+        let Response { status, body } = self.connection.request(method, path, &body)?;
+        if statuses.contains(&status) {
+            return Ok(());
         }
-        let Response { status, body } = response;
         Err(ServerError::Refused { what: format!("{method} {path}"), status, body })
     }
 
@@ -58,7 +52,7 @@ impl Pods {
             "spec": {"nodeName": holder.node, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
         });
         let path = format!("/api/v1/namespaces/{}/pods", holder.name.namespace);
-        self.ask("POST", &path, &pod, &[201]).map(drop)
+        self.ask("POST", &path, &pod, &[201])
     }
 
     /// Writes the address to the pod, as the CNI plugin does on the Kubernetes datastore.
@@ -118,11 +112,11 @@ impl Pods {
     }
 
     fn patch(&mut self, path: &str, patch: &Value) -> Result<()> {
-        self.ask("PATCH", path, patch, &[200]).map(drop)
+        self.ask("PATCH", path, patch, &[200])
     }
 
     fn delete(&mut self, path: &str, grace: u32) -> Result<()> {
         let path = format!("{path}?gracePeriodSeconds={grace}");
-        self.ask("DELETE", &path, &Value::Null, &[200, 202, 404]).map(drop)
+        self.ask("DELETE", &path, &Value::Null, &[200, 202, 404])
     }
 }

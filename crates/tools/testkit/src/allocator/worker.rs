@@ -4,21 +4,25 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, InUse};
-use calipam_model::affinity::AffinityType;
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, InUse, Query, Record, Store as _};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::block::Block;
+use calipam_model::cidr::address_at;
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use calipam_model::pool::PoolUse;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
+use tokio::runtime::Runtime;
 
-use super::churn::{Churn, ChurnLog, lock};
+use super::churn::{Churn, ChurnLog};
 use super::ledger::{Tenant, inspect};
-use super::look;
-use super::records::{Records, finish};
-use super::store::{Ending, List, Place, Result, Store};
+use super::store::{PausingStore, Result, Target, find};
+use super::users::{Ending, Users};
 use crate::cluster::rng::Rng;
-use crate::cluster::{ClusterSpec, Holder, PodName, pod_name, wire};
+use crate::cluster::{ClusterSpec, Holder, PodName, pod_name};
 use crate::operator::Operator as _;
+use crate::runtime::runtime;
 
 /// The first number of a worker's pod, so that names never clash.
 const FIRST_POD: u64 = 10_000_000;
@@ -65,7 +69,9 @@ impl Shared {
 }
 
 pub(super) struct Worker<'w> {
-    allocator: Allocator<Records>,
+    runtime: Runtime,
+    allocator: Allocator<PausingStore>,
+    users: Users,
     rng: Rng,
     churn: &'w Churn,
     shared: &'w Shared,
@@ -77,11 +83,21 @@ pub(super) struct Worker<'w> {
 }
 
 impl<'w> Worker<'w> {
-    pub(super) fn new(store: Store, rng: Rng, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
+    /// Connects. Must not be called from within an async runtime.
+    pub(super) fn connect(
+        target: Target<'_>,
+        churn: &'w Churn,
+        shared: &'w Shared,
+        number: usize,
+    ) -> Result<Self> {
+        let runtime = runtime()?;
+        let rng = Rng::of(churn.seed, number as u64);
+        let store = PausingStore::new(runtime.block_on(target.connect())?, rng.clone(), churn.pause);
+        let users = runtime.block_on(Users::connect(target, shared.spec))?;
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
-        let allocator = Allocator::new(Records::new(store));
-        Self { allocator, rng, churn, shared, number, node, next_pod, pods: Vec::new() }
+        let (allocator, pods) = (Allocator::new(store), Vec::new());
+        Ok(Self { runtime, allocator, users, rng, churn, shared, number, node, next_pod, pods })
     }
 
     /// Works until this worker has done its part and all workers have done enough, or until `end`.
@@ -105,10 +121,7 @@ impl<'w> Worker<'w> {
             let mut log = self.log();
             log.longest = log.longest.max(begin.elapsed());
         }
-        let (writes, conflicts) = self.store(|store| (store.writes, store.conflicts));
-        let mut log = self.log();
-        log.writes += writes;
-        log.conflicts += conflicts;
+        self.log().writes += self.allocator.store().writes.get();
         Ok(())
     }
 
@@ -126,26 +139,34 @@ impl<'w> Worker<'w> {
         lock(&self.shared.log)
     }
 
-    /// Accesses the datastore without the allocator.
-    fn store<T>(&self, look: impl FnOnce(&mut Store) -> T) -> T {
-        self.allocator.store().look(look)
+    /// Runs an operation of the allocator to its end.
+    fn finish<T>(&self, operation: impl Future<Output = T>) -> T {
+        self.runtime.block_on(operation)
+    }
+
+    /// Reads one record, if it exists.
+    fn find<T>(&self, key: Key) -> Result<Option<T>>
+    where
+        Option<T>: From<Record>,
+    {
+        Ok(self.finish(find(self.allocator.store(), key))?)
     }
 
     /// CNI ADD, from a block of its own node or, if `borrowed`, of another node.
     fn start(&mut self, borrowed: bool) -> Result<()> {
         let holder = self.holder();
-        self.store(|store| store.others().announce(&holder))?;
+        self.users.announce(&holder)?;
         self.give_address(holder, borrowed)
     }
 
     fn give_address(&mut self, holder: Holder, borrowed: bool) -> Result<()> {
         let Some((address, block)) = self.assign(&holder, borrowed)? else {
-            return self.store(|store| store.others().clean_up(&holder, Ending::Lost));
+            return self.users.clean_up(&holder, Ending::Lost);
         };
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
         let (node, handle) = (holder.node.clone(), holder.handle());
         self.log().ledger.give(Tenant { pod, node, handle, address, block });
-        self.store(|store| store.others().publish(&holder, address))?;
+        self.runtime.block_on(self.users.publish(&holder, address))?;
         self.pods.push(holder);
         self.log().started += 1;
         Ok(())
@@ -164,7 +185,7 @@ impl<'w> Worker<'w> {
             intended_use: Some(PoolUse::Workload),
             ..AutoAssign::default()
         };
-        let assigned = match finish(self.allocator.auto_assign(&request)) {
+        let assigned = match self.finish(self.allocator.auto_assign(&request)) {
             Ok(assigned) => assigned,
             // The node has as many full blocks as it may.
             Err(partly) if matches!(partly.error, Error::BlockLimit) => return Ok(None),
@@ -177,19 +198,19 @@ impl<'w> Worker<'w> {
     /// Takes an address from a block of another node.
     fn borrow(&mut self, holder: &Holder) -> Result<Option<(IpAddr, IpNet)>> {
         let mut others = self.affinities(None)?;
-        others.retain(|(node, _)| *node != self.node.name);
+        others.retain(|key| key.node != self.node.name);
         for _ in 0..ATTEMPTS.min(others.len()) {
-            let net = self.rng.pick(&others).1;
-            let Some((block, _)) = self.store(|store| look::block(store, net))? else { continue };
-            let Some(free) = block.unallocated.first() else { continue };
-            let address = block.address(*free as usize);
+            let net = self.rng.pick(&others).cidr;
+            let Some(block) = self.find::<Block>(Key::Block(net))? else { continue };
+            let Some(free) = block.free().first() else { continue };
+            let address = address_at(net, *free);
             let request = AssignIp {
                 handle: Some(holder.handle()),
                 attributes: holder.attribute().owner,
                 intended_use: Some(PoolUse::Workload),
                 ..AssignIp::new(holder.node.clone(), address)
             };
-            match finish(self.allocator.assign_ip(&request)) {
+            match self.finish(self.allocator.assign_ip(&request)) {
                 Ok(()) => return Ok(Some((address, net))),
                 // Another pod got the address first, or the pool was disabled.
                 Err(Error::AlreadyAssigned(_) | Error::AddressOutsidePools(_)) => {}
@@ -199,14 +220,21 @@ impl<'w> Worker<'w> {
         Ok(None)
     }
 
-    /// The affinities of one node or of all nodes: node and block.
-    fn affinities(&self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
-        let found = self.store(|store| store.others().list(List::Affinities(node)))?;
-        let affinity = |path: &str| match Key::parse(path) {
-            Ok(Some(Key::Affinity(key))) if key.cidr.addr().is_ipv4() => Some((key.node, key.cidr)),
-            _ => None,
+    /// The affinities of one node or of all nodes for IPv4 blocks.
+    fn affinities(&self, node: Option<&str>) -> Result<Vec<AffinityKey>> {
+        let query = match node {
+            Some(node) => {
+                let (kind, holder) = (AffinityType::Host, node.to_owned());
+                Query::Affinities { kind, holder, family: Family::V4 }
+            }
+            None => Query::HostAffinities,
         };
-        Ok(found.iter().filter_map(|(path, _)| affinity(path)).collect())
+        let found = self.finish(self.allocator.store().read(&[query]))?;
+        let keys = found.into_iter().flatten().filter_map(|entry| match entry.record.key() {
+            Key::Affinity(key) if key.cidr.addr().is_ipv4() => Some(key),
+            _ => None,
+        });
+        Ok(keys.collect())
     }
 
     fn holder(&mut self) -> Holder {
@@ -261,25 +289,25 @@ impl<'w> Worker<'w> {
         let handle = holder.handle();
         let tenant = self.log().ledger.tenant(&handle).cloned();
         if let Some(tenant) = tenant {
-            let violations = self.store(|store| inspect(store, &tenant))?;
+            let violations = self.finish(inspect(self.allocator.store(), &tenant))?;
             self.log().ledger.add_violations(violations);
         }
         if ending == Ending::Lost {
             self.log().ledger.leak(&handle);
-            return self.store(|store| store.others().withdraw(holder, ending));
+            return self.runtime.block_on(self.users.withdraw(holder, ending));
         }
         // From here on any client may free the address: no pod uses it.
         self.log().ledger.end(&handle);
-        self.store(|store| store.others().withdraw(holder, ending))?;
+        self.runtime.block_on(self.users.withdraw(holder, ending))?;
         {
             let _plugin = lock(&self.node.plugin);
-            match finish(self.allocator.release_by_handle(&handle)) {
+            match self.finish(self.allocator.release_by_handle(&handle)) {
                 // A repair has freed the address: no pod uses it.
                 Ok(()) | Err(Error::NoHandle(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        self.store(|store| store.others().clean_up(holder, ending))
+        self.users.clean_up(holder, ending)
     }
 
     /// Claims an unused block, as an operator does.
@@ -290,7 +318,7 @@ impl<'w> Worker<'w> {
         }
         let number = self.rng.below(SPARE_BLOCKS) as u32;
         let net = self.shared.spec.spare_block_v4(number);
-        if self.store(|store| look::block(store, net))?.is_none() && self.claim_for(&self.node.name, net)? {
+        if self.find::<Block>(Key::Block(net))?.is_none() && self.claim_for(&self.node.name, net)? {
             self.log().claimed += 1;
         }
         Ok(())
@@ -298,8 +326,7 @@ impl<'w> Worker<'w> {
 
     /// Claims a block for a node, or makes the node's affinity usable again; false if another node has it.
     fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
-        let claimed = finish(self.allocator.claim_affinity(net, AffinityType::Host, node));
-        match claimed {
+        match self.finish(self.allocator.claim_affinity(net, AffinityType::Host, node)) {
             Ok(claimed) => Ok(!claimed.claimed.is_empty()),
             // The pool was disabled, or has larger blocks now.
             Err(partly) if matches!(partly.error, Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
@@ -319,28 +346,28 @@ impl<'w> Worker<'w> {
         }
         let begin = self.rng.below(affinities.len() as u64) as usize;
         affinities.rotate_left(begin);
-        for (owner, net) in affinities {
-            let Some(owner) = self.shared.node(&owner) else { continue };
-            let block = self.store(|store| look::block(store, net))?;
-            if block.is_some_and(|(block, _)| block.attributes.is_empty()) {
-                return self.release_block(owner, net);
+        for key in affinities {
+            let Some(owner) = self.shared.node(&key.node) else { continue };
+            let block: Option<Block> = self.find(Key::Block(key.cidr))?;
+            if block.is_some_and(|block| block.is_empty()) {
+                return self.release_block(owner, key);
             }
         }
         Ok(())
     }
 
-    fn release_block(&mut self, owner: &Node, net: IpNet) -> Result<()> {
+    fn release_block(&mut self, owner: &Node, key: AffinityKey) -> Result<()> {
         let _giving_up = lock(&self.shared.giving_up);
-        match finish(self.allocator.release_affinity(net, &owner.name, InUse::Refuse)) {
+        match self.finish(self.allocator.release_affinity(key.cidr, &owner.name, InUse::Refuse)) {
             Ok(()) => self.log().released += 1,
             Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {
                 // A pod came after the affinity was marked. The node would find the mark at its next assignment, but
                 // there may be no further one: confirm the affinity here.
                 let _plugin = lock(&owner.plugin);
-                let found = self.store(|store| store.get(Place::Affinity(&owner.name, net)))?;
-                if found.is_some_and(|(value, _)| value == wire::affinity("pendingDeletion")) {
-                    self.claim_for(&owner.name, net)?;
+                let found: Option<Affinity> = self.find(Key::Affinity(key.clone()))?;
+                if found.is_some_and(|affinity| affinity.state == AffinityState::PendingDeletion) {
+                    self.claim_for(&owner.name, key.cidr)?;
                 }
             }
             Err(error) => return Err(error.into()),

@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use self::pipe::Pipe;
-use crate::servers::{ServerError, Tool};
+use crate::servers::{ServerError, Tool, folder};
 
 pub use self::page::Page;
 
@@ -55,8 +55,7 @@ pub struct Browser {
 impl Browser {
     pub fn start() -> Result<Self, ServerError> {
         let program = program()?;
-        let home = tempfile::Builder::new().prefix("calipam-browser-").tempdir();
-        let home = home.map_err(ServerError::io("cannot make a temporary folder"))?;
+        let home = folder("calipam-browser-")?;
         let log = home.path().join("browser.log");
         let errors =
             File::create(&log).map_err(ServerError::io(format!("cannot write {}", log.display())))?;

@@ -28,7 +28,7 @@ pub use self::fleet::{Fleet, FleetFault};
 use self::kubernetes_only::KubernetesOnly;
 pub(crate) use self::layout::pod_name;
 pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
-pub use self::output::{KubeCluster, KubeObject, LeftOut, WriteError};
+pub use self::output::{KubeCluster, KubeObject, LeftOut};
 pub use self::truth::{Expected, Form, Found, GroundTruth};
 use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
 

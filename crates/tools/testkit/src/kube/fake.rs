@@ -1,10 +1,12 @@
 //! A fake API server that can misbehave. It speaks HTTP/1.1 without TLS.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use crate::servers::http::Request;
 
 /// The reply to a request.
 #[derive(Clone)]
@@ -58,19 +60,8 @@ fn serve(
     answer: &dyn Fn(&str) -> Reply,
     log: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-    let mut header = String::new();
-    let mut length = 0;
-    while reader.read_line(&mut header)? > 2 {
-        if let Some(text) = header.to_lowercase().strip_prefix("content-length:") {
-            length = text.trim().parse().unwrap_or(0);
-        }
-        header.clear();
-    }
-    std::io::copy(&mut std::io::Read::take(&mut reader, length), &mut std::io::sink())?;
+    let request = Request::read(&mut BufReader::new(stream.try_clone()?))?;
+    let path = request.map(|request| request.path).unwrap_or_default();
     log.lock().unwrap().push(path.clone());
     let head = |status: u16, length: usize| {
         format!(

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use calipam_model::parallel::lock;
 use etcd_client::{Txn, TxnOp};
 use serde_json::Value;
 
@@ -93,7 +94,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let Some(server) = self.0.take() else { return };
         if !thread::panicking() && server.is_empty_again().unwrap_or(false) {
-            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(server);
+            lock(&IDLE).push(server);
         }
     }
 }
@@ -123,7 +124,7 @@ impl Server {
 
     /// Takes an idle server with these kinds. If there is none and many are idle, ends the longest idle one.
     fn idle(kinds: Kinds) -> Option<Self> {
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&IDLE);
         if let Some(place) = idle.iter().position(|server| server.kinds == kinds) {
             return Some(idle.remove(place));
         }

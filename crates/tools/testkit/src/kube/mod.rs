@@ -1,15 +1,14 @@
 //! Calico's custom resources on a test's API server: the kinds, according to the fact sheet, and their objects.
 
-mod connection;
 mod crds;
 pub mod fake;
-pub mod form;
+pub(crate) mod form;
 mod lease;
 mod objects;
 mod seed;
 
-pub use self::connection::Connection;
 pub use self::crds::{Flavour, install, install_kubevirt};
 pub use self::lease::{Kinds, Lease, lease};
 pub use self::objects::{create, create_in_etcd, service_account_token};
 pub use self::seed::{seed, seed_nodes};
+pub use crate::servers::Connection;

@@ -58,6 +58,12 @@ pub enum ServerError {
     /// The allocator refused, or the datastore did not answer it.
     #[error("the allocator: {0}")]
     Allocator(#[from] calipam_assign::Error),
+    /// The datastore of an allocator refused, or did not answer.
+    #[error("the datastore: {0}")]
+    Store(#[from] calipam_assign::StoreError),
+    /// The datastore of an allocator could not be connected to.
+    #[error("the datastore: {0}")]
+    Connection(#[from] calipam_datastore::Error),
     /// A snapshot that does not consist of whole pages and a SHA-256 sum of 32 bytes.
     #[error("the snapshot has {0} bytes: not whole pages and a checksum")]
     Snapshot(u64),

@@ -17,15 +17,12 @@ use super::pki::Pki;
 use super::port;
 use super::process::Process;
 use super::tool::Tool;
-use super::workspace;
+use super::{folder, workspace};
 
 const NAME: &str = "etcd";
 
 /// Time limit of a start; on an idle machine it takes a third of a second.
 const START: Duration = Duration::from_secs(60);
-
-/// Attempts to start, each with another port.
-const ATTEMPTS: usize = 5;
 
 /// Time limit of one health request.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -61,16 +58,13 @@ impl Etcd {
     /// Starts a server; call [`EtcdOptions::start`].
     pub(super) fn start_with(options: EtcdOptions) -> Result<Self, ServerError> {
         let program = locate::find(options.version.program(), &workspace())?;
-        let home = tempfile::Builder::new()
-            .prefix("calipam-etcd-")
-            .tempdir()
-            .map_err(ServerError::io("cannot make a temporary folder"))?;
+        let home = folder("calipam-etcd-")?;
         let pki = match options.tls {
             EtcdTls::Off => None,
             EtcdTls::Server | EtcdTls::ClientCertificates => Some(Pki::create(home.path())?),
         };
         let mut etcd = Self { process: None, home, program, port: 0, options, pki };
-        etcd.launch_on_free_port()?;
+        port::on_free_port(|port| etcd.launch_at(port))?;
         etcd.set_up_login()?;
         Ok(etcd)
     }
@@ -131,21 +125,14 @@ impl Etcd {
         self.launch()
     }
 
-    fn launch_on_free_port(&mut self) -> Result<(), ServerError> {
-        let mut attempt = 1;
-        loop {
-            self.port = port::reserve().map_err(ServerError::io("cannot get a free port"))?;
-            match self.launch() {
-                Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
-                other => return other,
+    fn launch_at(&mut self, port: u16) -> Result<(), ServerError> {
+        self.port = port;
+        // The data of a failed start would contain the address with the port that it did not get.
+        match fs::remove_dir_all(self.data_dir()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ServerError::io("cannot remove the data of a failed start")(error))
             }
-            // The data of a failed start would contain the address with the port that it did not get.
-            match fs::remove_dir_all(self.data_dir()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(ServerError::io("cannot remove the data of a failed start")(error));
-                }
-                _ => {}
-            }
+            _ => self.launch(),
         }
     }
 

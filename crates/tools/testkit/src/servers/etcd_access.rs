@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use etcd_client::{
@@ -16,6 +15,7 @@ use super::error::ServerError;
 use super::etcd::Etcd;
 use super::options::{Login, Reader};
 use super::pki::{Identity, Pki};
+use crate::runtime::on_own_runtime;
 
 /// etcd's administrator, who must exist before authentication is turned on.
 const ROOT: &str = "root";
@@ -136,20 +136,4 @@ async fn connect(
 
 fn identity(files: &Identity) -> Result<TlsIdentity, etcd_client::Error> {
     Ok(TlsIdentity::from_pem(fs::read(&files.certificate)?, fs::read(&files.key)?))
-}
-
-/// Runs async work in a thread of its own, since a runtime cannot be entered from inside another one.
-fn on_own_runtime<T: Send>(
-    work: impl AsyncFnOnce() -> Result<T, ServerError> + Send,
-) -> Result<T, ServerError> {
-    thread::scope(|scope| {
-        let task = scope.spawn(|| {
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(ServerError::io("cannot start an async runtime"))?
-                .block_on(work())
-        });
-        task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }

@@ -75,6 +75,47 @@ fn parse(answer: &str) -> io::Result<Response> {
     Ok(Response { status: status.parse().map_err(|_| invalid())?, body: body.to_owned() })
 }
 
+/// A request to a proxy or a fake server.
+pub(crate) struct Request {
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// Whole lines without their ends, except those about the connection.
+    pub headers: Vec<String>,
+    pub body: Vec<u8>,
+    /// The client wants the connection closed after the answer.
+    pub is_last: bool,
+}
+
+impl Request {
+    /// Reads the next request; `None` if the client has closed the connection.
+    pub(crate) fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let mut is_last = line.trim_end().ends_with("HTTP/1.0");
+        let mut words = line.split(' ').map(str::to_owned);
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (mut headers, mut length) = (Vec::new(), 0);
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header)?;
+            let header = header.trim_end();
+            let Some((name, value)) = header.split_once(':') else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
+                "connection" => is_last |= value.trim().eq_ignore_ascii_case("close"),
+                "accept-encoding" => {}
+                _ => headers.push(header.to_owned()),
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        Ok(Some(Self { method, path, headers, body, is_last }))
+    }
+}
+
 /// An answer from a server that keeps the connection open.
 #[derive(Debug)]
 pub(crate) struct Answer {

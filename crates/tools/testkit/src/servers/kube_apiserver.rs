@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
+use super::connection::Connection;
 use super::error::ServerError;
 use super::etcd::Etcd;
 use super::http::{self, Response};
@@ -19,15 +20,12 @@ use super::locate::{self, Program};
 use super::pki::{self, Pki};
 use super::port;
 use super::process::{Process, processor_seconds};
-use super::workspace;
+use super::{folder, workspace};
 
 const NAME: &str = "kube-apiserver";
 
 /// Time limit of a start; on an idle machine it takes two to four seconds.
 const START: Duration = Duration::from_secs(180);
-
-/// Attempts to start, each with another port.
-const ATTEMPTS: usize = 5;
 
 /// Time limit of an answer.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -55,41 +53,39 @@ pub struct KubeApiserver {
     process: Option<Process>,
     etcd: Etcd,
     home: TempDir,
-    port: u16,
-    pki: Pki,
+    at: Upstream,
 }
 
 impl KubeApiserver {
     /// Starts an etcd and an API server, and waits until it is ready for requests.
     pub fn start() -> Result<Self, ServerError> {
-        let program = locate::find(Program::KubeApiserver, &workspace())?;
         let etcd = Etcd::start()?;
-        let home = tempfile::Builder::new()
-            .prefix("calipam-kube-")
-            .tempdir()
-            .map_err(ServerError::io("cannot make a temporary folder"))?;
+        let home = folder("calipam-kube-")?;
         let pki = Pki::create(home.path())?;
         pki::write(home.path(), TOKENS, &format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
-        let mut attempt = 1;
-        loop {
-            let port = port::reserve().map_err(ServerError::io("cannot get a free port"))?;
-            let arguments = arguments(home.path(), &etcd, &pki, port);
-            let mut process = Process::spawn(NAME, &program, &arguments, home.path())?;
-            match process.wait_until("ready", START, || ready(port, &pki)) {
-                Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    let ca = format!(", certificate-authority: \"{}\"", pki.ca.display());
-                    write_kubeconfig(home.path(), &url(port), &ca)?;
-                    return Ok(Self { process: Some(process), etcd, home, port, pki });
-                }
-            }
-        }
+        let ca = format!(", certificate-authority: \"{}\"", pki.ca.display());
+        let mut server = Self { process: None, etcd, home, at: Upstream { port: 0, pki } };
+        port::on_free_port(|port| {
+            server.at.port = port;
+            server.launch()
+        })?;
+        write_kubeconfig(server.home.path(), &server.url(), &ca)?;
+        Ok(server)
+    }
+
+    /// Starts the server at its port, and waits until it is ready.
+    fn launch(&mut self) -> Result<(), ServerError> {
+        let program = locate::find(Program::KubeApiserver, &workspace())?;
+        let arguments = arguments(self.home.path(), &self.etcd, &self.at);
+        let mut process = Process::spawn(NAME, &program, &arguments, self.home.path())?;
+        process.wait_until("ready", START, || ready(&self.at))?;
+        self.process = Some(process);
+        Ok(())
     }
 
     /// The URL for clients, such as `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
-        url(self.port)
+        self.at.url()
     }
 
     /// The bearer token of an administrator.
@@ -99,7 +95,7 @@ impl KubeApiserver {
 
     /// The certificates; `ca` signed the server's and is trusted for clients.
     pub fn pki(&self) -> &Pki {
-        &self.pki
+        &self.at.pki
     }
 
     /// A kubeconfig file with the server, its authority and the administrator's token.
@@ -120,35 +116,26 @@ impl KubeApiserver {
     ) -> Result<(), ServerError> {
         self.process = None;
         meanwhile(&mut self.etcd)?;
-        let program = locate::find(Program::KubeApiserver, &workspace())?;
-        let arguments = arguments(self.home.path(), &self.etcd, &self.pki, self.port);
-        let process = self.process.insert(Process::spawn(NAME, &program, &arguments, self.home.path())?);
-        process.wait_until("ready", START, || ready(self.port, &self.pki))
+        self.launch()
     }
 
     /// Sends a request as the administrator; `body` is JSON or empty. Any status is a response, not an error.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
-        request(self.port, &self.pki, method, path, body)
+        Connection::open(self)?.request(method, path, body)
     }
 
     /// Sends a merge patch with a token.
     pub fn patch(&self, token: &str, path: &str, patch: &str) -> Result<Response, ServerError> {
-        let failed = || ServerError::io(format!("PATCH {}{path}", self.url()));
-        let stream = connect(self.port, &self.pki, ANSWER).map_err(failed())?;
-        let headers = [
-            format!("Authorization: Bearer {token}"),
-            "Accept: application/json".to_owned(),
-            "Content-Type: application/merge-patch+json".to_owned(),
-        ];
-        http::request(stream, "PATCH", path, &headers, patch).map_err(failed())
+        Connection::to(&self.at, token)?.request("PATCH", path, patch)
     }
 
     /// Gets a path over a connection of its own and discards the answer, to measure the server's part. `accept` is the
     /// media type. Returns the number of bytes.
     pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {
         let failed = || ServerError::io(format!("GET {}{path}", self.url()));
-        let stream = connect(self.port, &self.pki, PULL).map_err(failed())?;
-        http::pull(stream, path, &headers(accept)).map_err(failed())
+        let stream = self.at.connect_for(PULL).map_err(failed())?;
+        let headers = [format!("Authorization: Bearer {TOKEN}"), format!("Accept: {accept}")];
+        http::pull(stream, path, &headers).map_err(failed())
     }
 
     /// The processor time of the server without its etcd, in seconds.
@@ -157,8 +144,8 @@ impl KubeApiserver {
     }
 
     /// The means to connect to this server.
-    pub(crate) fn upstream(&self) -> Upstream {
-        Upstream { port: self.port, pki: self.pki.clone() }
+    pub(super) fn upstream(&self) -> Upstream {
+        self.at.clone()
     }
 
     /// Makes the server hang: it accepts connections but answers nothing.
@@ -172,18 +159,34 @@ impl KubeApiserver {
 }
 
 /// The means to connect to an API server, without the server itself.
-pub(crate) struct Upstream {
+#[derive(Clone, Debug)]
+pub(super) struct Upstream {
     port: u16,
     pki: Pki,
 }
 
 impl Upstream {
-    pub(crate) fn connect(&self) -> io::Result<Stream> {
-        connect(self.port, &self.pki, ANSWER)
+    pub(super) fn url(&self) -> String {
+        format!("https://{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    pub(super) fn connect(&self) -> io::Result<Stream> {
+        self.connect_for(ANSWER)
+    }
+
+    /// Connects; `limit` is the longest pause of the server.
+    fn connect_for(&self, limit: Duration) -> io::Result<Stream> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_read_timeout(Some(limit))?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
+        let config = trust(&self.pki.ca).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+        Ok(Stream(StreamOwned::new(connection, stream)))
     }
 }
 
-fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
+fn arguments(home: &Path, etcd: &Etcd, Upstream { port, pki }: &Upstream) -> Vec<String> {
     let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let fixed = [
         "--bind-address=127.0.0.1",
@@ -211,10 +214,6 @@ fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
     arguments
 }
 
-fn url(port: u16) -> String {
-    format!("https://{}:{port}", Ipv4Addr::LOCALHOST)
-}
-
 /// Writes a kubeconfig with the administrator's token; `ca` is more YAML about the cluster.
 pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<(), ServerError> {
     let text = format!(
@@ -228,35 +227,13 @@ pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<()
 
 /// Asks the server if it is ready. Its certificate is signed by this test's own authority, so another test's server
 /// cannot answer in its place.
-fn ready(port: u16, pki: &Pki) -> Result<(), String> {
-    match request(port, pki, "GET", "/readyz", "") {
+fn ready(at: &Upstream) -> Result<(), String> {
+    let answer = Connection::to(at, TOKEN).and_then(|mut server| server.request("GET", "/readyz", ""));
+    match answer {
         Ok(response) if response.status == 200 => Ok(()),
         Ok(response) => Err(format!("/readyz: {} {}", response.status, response.body.trim())),
         Err(error) => Err(error.to_string()),
     }
-}
-
-fn request(port: u16, pki: &Pki, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
-    let failed = || ServerError::io(format!("{method} {}{path}", url(port)));
-    let stream = connect(port, pki, ANSWER).map_err(failed())?;
-    let mut headers = headers("application/json");
-    headers.push("Content-Type: application/json".to_owned());
-    http::request(stream, method, path, &headers, body).map_err(failed())
-}
-
-fn headers(accept: &str) -> Vec<String> {
-    vec![format!("Authorization: Bearer {TOKEN}"), format!("Accept: {accept}")]
-}
-
-/// Connects; `limit` is the longest pause of the server.
-fn connect(port: u16, pki: &Pki, limit: Duration) -> io::Result<Stream> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(limit))?;
-    stream.set_nodelay(true)?;
-    let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
-    let config = trust(&pki.ca).map_err(io::Error::other)?;
-    let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
-    Ok(Stream(StreamOwned::new(connection, stream)))
 }
 
 /// A TLS configuration that trusts one authority.

@@ -31,46 +31,35 @@ pub enum Program {
 }
 
 impl Program {
+    /// Its variable, its path where `cargo xtask test` installs it, and its name in messages.
+    fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::Etcd => ["CALIPAM_TEST_ETCD", "etcd", "etcd 3.6 or newer"],
+            Self::OldEtcd => ["CALIPAM_TEST_ETCD_34", "etcd-3.4/usr/bin/etcd", "etcd 3.4 or 3.5"],
+            Self::KubeApiserver => ["CALIPAM_TEST_KUBE_APISERVER", "kube-apiserver", "kube-apiserver"],
+            Self::Kubectl => ["CALIPAM_TEST_KUBECTL", "kubectl", "kubectl 1.26 or newer"],
+            Self::Promtool => ["CALIPAM_TEST_PROMTOOL", "prometheus/usr/bin/promtool", "promtool"],
+            Self::Jv => ["CALIPAM_TEST_JV", "jv", "jv"],
+            Self::CniClient => {
+                ["CALIPAM_TEST_CNI_CLIENT", "calipam-cni-client", "the CNI client of tests/cni-client"]
+            }
+            Self::Qemu => ["CALIPAM_TEST_QEMU", "qemu/usr/bin/qemu-aarch64-static", "QEMU for arm64"],
+        }
+    }
+
     /// The environment variable with the path of the program. If it is set, no other place is searched.
     pub fn variable(self) -> &'static str {
-        match self {
-            Self::Etcd => "CALIPAM_TEST_ETCD",
-            Self::OldEtcd => "CALIPAM_TEST_ETCD_34",
-            Self::KubeApiserver => "CALIPAM_TEST_KUBE_APISERVER",
-            Self::Kubectl => "CALIPAM_TEST_KUBECTL",
-            Self::Promtool => "CALIPAM_TEST_PROMTOOL",
-            Self::Jv => "CALIPAM_TEST_JV",
-            Self::CniClient => "CALIPAM_TEST_CNI_CLIENT",
-            Self::Qemu => "CALIPAM_TEST_QEMU",
-        }
+        self.texts()[0]
     }
 
     /// The path at which `cargo xtask test` installs the program if the machine lacks it.
     pub fn brought(self, workspace: &Path) -> PathBuf {
-        let servers = workspace.join("target").join("servers");
-        match self {
-            Self::Etcd => servers.join("etcd"),
-            Self::OldEtcd => servers.join("etcd-3.4").join("usr").join("bin").join("etcd"),
-            Self::KubeApiserver => servers.join("kube-apiserver"),
-            Self::Kubectl => servers.join("kubectl"),
-            Self::Promtool => servers.join("prometheus").join("usr").join("bin").join("promtool"),
-            Self::Jv => servers.join("jv"),
-            Self::CniClient => servers.join("calipam-cni-client"),
-            Self::Qemu => servers.join("qemu").join("usr").join("bin").join("qemu-aarch64-static"),
-        }
+        workspace.join("target/servers").join(self.texts()[1])
     }
 
     /// The name of the executable file.
     fn file_name(self) -> &'static str {
-        match self {
-            Self::Etcd | Self::OldEtcd => "etcd",
-            Self::KubeApiserver => "kube-apiserver",
-            Self::Kubectl => "kubectl",
-            Self::Promtool => "promtool",
-            Self::Jv => "jv",
-            Self::CniClient => "calipam-cni-client",
-            Self::Qemu => "qemu-aarch64-static",
-        }
+        self.texts()[1].rsplit('/').next().unwrap_or_default()
     }
 
     /// True if the tests support the version that `--version` printed.
@@ -87,16 +76,7 @@ impl Program {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Etcd => "etcd 3.6 or newer",
-            Self::OldEtcd => "etcd 3.4 or 3.5",
-            Self::KubeApiserver => "kube-apiserver",
-            Self::Kubectl => "kubectl 1.26 or newer",
-            Self::Promtool => "promtool",
-            Self::Jv => "jv",
-            Self::CniClient => "the CNI client of tests/cni-client",
-            Self::Qemu => "QEMU for arm64",
-        })
+        f.write_str(self.texts()[2])
     }
 }
 

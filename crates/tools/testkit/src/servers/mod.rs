@@ -4,13 +4,14 @@
 //! `cargo xtask test` installs the programs, and [`locate`] finds them. A test without its server fails and names the
 //! program.
 
+mod connection;
 mod error;
 mod etcd;
 mod etcd_access;
 #[cfg(test)]
 mod etcd_tests;
 pub(crate) mod http;
-pub(crate) mod kube_apiserver;
+mod kube_apiserver;
 #[cfg(test)]
 mod kube_apiserver_tests;
 mod left_out;
@@ -26,6 +27,9 @@ pub mod tool;
 
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
+pub use self::connection::Connection;
 pub use self::error::ServerError;
 pub use self::etcd::{Etcd, EtcdVersion};
 pub use self::etcd_access::Entries;
@@ -56,6 +60,12 @@ pub fn jv() -> Result<PathBuf, ServerError> {
 /// The CNI client of `tests/cni-client`.
 pub fn cni_client() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::CniClient, &workspace())?)
+}
+
+/// A temporary folder, with a prefix that names its purpose.
+pub(crate) fn folder(prefix: &str) -> Result<TempDir, ServerError> {
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir();
+    folder.map_err(ServerError::io("cannot make a temporary folder"))
 }
 
 /// The root of the workspace that this crate was built in.

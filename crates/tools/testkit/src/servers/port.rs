@@ -3,13 +3,35 @@
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
+use super::error::ServerError;
+
+/// Attempts to start a server, each with another port.
+const ATTEMPTS: usize = 5;
+
+/// Starts a server on a free port; on another one if a process took the port meanwhile.
+pub(super) fn on_free_port<T>(
+    mut start: impl FnMut(u16) -> Result<T, ServerError>,
+) -> Result<T, ServerError> {
+    for _ in 1..ATTEMPTS {
+        match start(reserve()?) {
+            Err(error) if error.is_port_taken() => {}
+            other => return other,
+        }
+    }
+    start(reserve()?)
+}
+
 /// Reserves a free port on 127.0.0.1 for about a minute.
 ///
 /// A port that was free a moment ago may be given to another test before the server binds it. So this makes a
 /// connection to the port and closes it from the listening side. For the next minute (TIME_WAIT) the kernel gives the
 /// port to no process that asks for any free port and to no outgoing connection. A server that asks for this very port
 /// gets it.
-pub(super) fn reserve() -> io::Result<u16> {
+pub(super) fn reserve() -> Result<u16, ServerError> {
+    reserved().map_err(ServerError::io("cannot get a free port"))
+}
+
+fn reserved() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     let mut client = TcpStream::connect(address)?;

@@ -57,22 +57,27 @@ impl Tool {
         Self::Chromium,
     ];
 
+    /// Its Debian package and its name: of a program in `PATH`, unless `find` looks elsewhere.
+    fn texts(self) -> [&'static str; 2] {
+        match self {
+            Self::BashCompletion => ["bash-completion", "bash-completion"],
+            Self::Chromium => ["chromium-headless-shell", "Chromium"],
+            Self::Dpkg => ["dpkg", "dpkg-deb"],
+            Self::Fish => ["fish", "fish"],
+            Self::Groff => ["groff-base", "groff"],
+            Self::Jq => ["jq", "jq"],
+            Self::OldEtcd => ["etcd-server", "etcd 3.4 or 3.5"],
+            Self::Promtool => ["prometheus", "promtool"],
+            Self::Rpm => ["rpm", "rpm"],
+            Self::Strace => ["strace", "strace"],
+            Self::SystemdAnalyze => ["systemd", "systemd-analyze"],
+            Self::Zsh => ["zsh", "zsh"],
+        }
+    }
+
     /// The tool's Debian package.
     pub fn package(self) -> &'static str {
-        match self {
-            Self::BashCompletion => "bash-completion",
-            Self::Chromium => "chromium-headless-shell",
-            Self::Dpkg => "dpkg",
-            Self::Fish => "fish",
-            Self::Groff => "groff-base",
-            Self::Jq => "jq",
-            Self::OldEtcd => "etcd-server",
-            Self::Promtool => "prometheus",
-            Self::Rpm => "rpm",
-            Self::Strace => "strace",
-            Self::SystemdAnalyze => "systemd",
-            Self::Zsh => "zsh",
-        }
+        self.texts()[0]
     }
 
     /// Finds the tool on this machine, or below `target` of the workspace.
@@ -83,16 +88,9 @@ impl Tool {
                 Some(path) => Some(PathBuf::from(path)).filter(|path| path.is_file()),
                 None => on_path(&CHROMIUMS),
             },
-            Self::Dpkg => on_path(&["dpkg-deb"]),
-            Self::Fish => on_path(&["fish"]),
-            Self::Groff => on_path(&["groff"]),
-            Self::Jq => on_path(&["jq"]),
             Self::OldEtcd => locate::find(Program::OldEtcd, workspace).ok(),
             Self::Promtool => locate::find(Program::Promtool, workspace).ok(),
-            Self::Rpm => on_path(&["rpm"]),
-            Self::Strace => on_path(&["strace"]),
-            Self::SystemdAnalyze => on_path(&["systemd-analyze"]),
-            Self::Zsh => on_path(&["zsh"]),
+            _ => on_path(&[self.texts()[1]]),
         }
     }
 
@@ -104,20 +102,7 @@ impl Tool {
 
 impl fmt::Display for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BashCompletion => "bash-completion",
-            Self::Chromium => "Chromium",
-            Self::Dpkg => "dpkg-deb",
-            Self::Fish => "fish",
-            Self::Groff => "groff",
-            Self::Jq => "jq",
-            Self::OldEtcd => "etcd 3.4 or 3.5",
-            Self::Promtool => "promtool",
-            Self::Rpm => "rpm",
-            Self::Strace => "strace",
-            Self::SystemdAnalyze => "systemd-analyze",
-            Self::Zsh => "zsh",
-        })
+        f.write_str(self.texts()[1])
     }
 }
 

@@ -1,5 +1,7 @@
 //! Features of healthy current clusters that must not be reported.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use jiff::SignedDuration;
 
@@ -85,8 +87,7 @@ impl Cluster {
         let mut later = holder.attribute();
         later
             .set("timestamp", &go_time(holder.since.saturating_add(SignedDuration::from_millis(3)).unwrap()));
-        let second = self.block_mut(block).take(1, later)[0];
-        self.count(&holder.handle(), block, 1);
+        let second = self.take_as(block, later);
         self.put_endpoint(&holder, [first, second]);
         let pod = pod(holder, vec![(first, block), (second, block)]);
         let floating = Nat { internal: first, external: [203, 0, 113, 7].into() };
@@ -99,37 +100,25 @@ impl Cluster {
         let holder = self.holder(&node);
         let attribute =
             Attribute::new(&holder.handle(), [("node", &*node), ("timestamp", &*go_time(holder.since))]);
-        let address = self.block_mut(block).take(1, attribute)[0];
-        self.count(&holder.handle(), block, 1);
-        let spec = EndpointSpec {
-            orchestrator: "cni".to_owned(),
-            node: node.clone(),
-            container_id: holder.container.clone(),
-            endpoint: "eth0".to_owned(),
-            interface_name: "cali0a1b2c3d4e5".to_owned(),
-            mac: "ee:ee:ee:ee:ee:ee".to_owned(),
-            ..EndpointSpec::default()
-        };
-        self.put_foreign(&key::endpoint_name(&node, "cni", &holder.container, "eth0"), spec.clone(), address);
+        let address = self.take_as(block, attribute);
+        let spec = foreign("cni", &node, &holder.container);
+        let name = key::endpoint_name(&node, "cni", &holder.container, "eth0");
+        self.put_foreign(&name, spec, 5, &[address]);
 
-        let address = self.block_mut(block).take(1, Attribute::default())[0];
+        let address = self.take_as(block, Attribute::default());
         let id = holder.container[..40].to_owned();
         let name = key::endpoint_name(&node, "libnetwork", "libnetwork", &id);
-        let spec = EndpointSpec {
-            orchestrator: "libnetwork".to_owned(),
-            workload: "libnetwork".to_owned(),
-            container_id: String::new(),
-            endpoint: id,
-            ..spec
-        };
-        self.put_foreign(&name, spec, address);
+        let workload = "libnetwork".to_owned();
+        let spec = EndpointSpec { workload, endpoint: id, ..foreign("libnetwork", &node, "") };
+        self.put_foreign(&name, spec, 5, &[address]);
     }
 
-    fn put_foreign(&mut self, name: &str, spec: EndpointSpec, address: std::net::IpAddr) {
-        let mut metadata = self.spec.metadata(name, &mut self.spec.rng(5));
+    /// Stores an endpoint of an orchestrator other than Kubernetes. Its metadata follow from `thing`.
+    pub(super) fn put_foreign(&mut self, name: &str, spec: EndpointSpec, thing: u64, addresses: &[IpAddr]) {
+        let mut metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
         "libnetwork".clone_into(&mut metadata.namespace);
         let mut endpoint = Resource::new("WorkloadEndpoint", metadata, spec);
-        endpoint.set_addresses(&[address]);
+        endpoint.set_addresses(addresses);
         self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
     }
 
@@ -220,9 +209,8 @@ impl Cluster {
                 ("type", "LoadBalancer"),
                 ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
             ];
-            let address = self.block_mut(block).take(1, Attribute::new(handle, entries));
-            self.count(handle, block, 1);
-            self.put_service(namespace, service, &address);
+            let address = self.take_as(block, Attribute::new(handle, entries));
+            self.put_service(namespace, service, &[address]);
         }
     }
 
@@ -239,6 +227,19 @@ impl Cluster {
         let stored = self.block_mut(block);
         let free = stored.unallocated[0].to_string();
         stored.sequences.insert(free, stored.sequence - 1);
+    }
+}
+
+/// The `spec` of an endpoint of an orchestrator other than Kubernetes.
+pub(super) fn foreign(orchestrator: &str, node: &str, container: &str) -> EndpointSpec {
+    EndpointSpec {
+        orchestrator: orchestrator.to_owned(),
+        node: node.to_owned(),
+        container_id: container.to_owned(),
+        endpoint: "eth0".to_owned(),
+        interface_name: "cali0a1b2c3d4e5".to_owned(),
+        mac: "ee:ee:ee:ee:ee:ee".to_owned(),
+        ..EndpointSpec::default()
     }
 }
 

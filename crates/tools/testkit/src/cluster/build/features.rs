@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::json;
 
+use super::extras::foreign;
 use crate::cluster::layout::go_time;
-use crate::cluster::wire::{Attribute, EndpointSpec, Resource, Tunnel, key};
-use crate::cluster::{Cluster, ClusterSpec, Object};
+use crate::cluster::wire::{Attribute, Tunnel, key};
+use crate::cluster::{Cluster, ClusterSpec};
 
 impl Cluster {
     /// Number of [features](Self::add_feature).
@@ -51,9 +52,7 @@ impl Cluster {
     /// A stopped machine on a network with a dot in its name.
     fn add_machine_on_dotted_network(&mut self) {
         let block = self.nodes[1].blocks[0];
-        let handle = "prod.net.vmi.vms.vm-dotted";
-        self.count(handle, block, 1);
-        self.block_mut(block).take(1, Attribute::bare(handle));
+        self.take_as(block, Attribute::bare("prod.net.vmi.vms.vm-dotted"));
         self.put_machine("vms", "vm-dotted", false);
     }
 
@@ -62,7 +61,7 @@ impl Cluster {
         let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-migrated", &target);
         let attribute = self.machine_record("vm-migrated", &pod);
-        let take = |block: &IpNet| self.take_for_machine("vm-migrated", *block, attribute.clone());
+        let take = |block: &IpNet| self.take_as(*block, attribute.clone());
         let addresses: Vec<IpAddr> = blocks.iter().map(take).collect();
         self.put_endpoint(&pod, addresses);
         self.put_machine("vms", "vm-migrated", true);
@@ -88,8 +87,7 @@ impl Cluster {
         let since = go_time(self.holder(node).since);
         let handle = format!("{network}.{container}");
         let attribute = Attribute::new(&handle, [("node", node), ("timestamp", since.as_str())]);
-        self.count(&handle, block, 1);
-        let address = self.block_mut(block).take(1, attribute)[0];
+        let address = self.take_as(block, attribute);
         self.put_endpoint_of("cni", node, container, &[address]);
         address
     }
@@ -147,21 +145,8 @@ impl Cluster {
 
     /// An endpoint of an orchestrator other than Kubernetes.
     fn put_endpoint_of(&mut self, orchestrator: &str, node: &str, container: &str, addresses: &[IpAddr]) {
-        let spec = EndpointSpec {
-            orchestrator: orchestrator.to_owned(),
-            node: node.to_owned(),
-            container_id: container.to_owned(),
-            endpoint: "eth0".to_owned(),
-            interface_name: "cali0a1b2c3d4e5".to_owned(),
-            mac: "ee:ee:ee:ee:ee:ee".to_owned(),
-            ..EndpointSpec::default()
-        };
         let name = key::endpoint_name(node, orchestrator, container, "eth0");
-        let mut metadata = self.spec.metadata(&name, &mut self.spec.rng(self.next_pod));
-        "libnetwork".clone_into(&mut metadata.namespace);
-        let mut endpoint = Resource::new("WorkloadEndpoint", metadata, spec);
-        endpoint.set_addresses(addresses);
-        self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
+        self.put_foreign(&name, foreign(orchestrator, node, container), self.next_pod, addresses);
     }
 
     /// A pod that requested an address without IPAM; only its pod object says so.

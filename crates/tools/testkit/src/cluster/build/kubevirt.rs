@@ -16,7 +16,7 @@ impl Cluster {
         let target = self.nodes[2].name.clone();
         let pod = self.machine_pod("vm-1", &node);
         let attribute = self.machine_record("vm-1", &pod);
-        let address = self.take_for_machine("vm-1", block, attribute);
+        let address = self.take_as(block, attribute);
         self.put_endpoint(&pod, [address]);
         self.put_machine("vms", "vm-1", true);
 
@@ -26,14 +26,14 @@ impl Cluster {
         let migration = self.spec.rng(9).uuid();
         other.insert("vmim-uid".to_owned(), migration.clone());
         attribute.alternate = Some(other);
-        let address = self.take_for_machine("vm-2", block, attribute);
+        let address = self.take_as(block, attribute);
         for pod in [&source, &destination] {
             self.put_endpoint(pod, [address]);
         }
         self.mark_migration_target(&destination.endpoint_key(), &migration);
         self.put_machine("vms", "vm-2", true);
 
-        self.take_for_machine("vm-3", block, Attribute::bare(&handle("vm-3")));
+        self.take_as(block, Attribute::bare(&handle("vm-3")));
         self.put_machine("vms", "vm-3", false);
     }
 
@@ -41,7 +41,7 @@ impl Cluster {
     pub(in crate::cluster) fn take_for_lost_machine(&mut self, block: IpNet) -> IpAddr {
         let machine = format!("vm-lost-{}", self.next_pod);
         self.next_pod += 1;
-        self.take_for_machine(&machine, block, Attribute::bare(&handle(&machine)))
+        self.take_as(block, Attribute::bare(&handle(&machine)))
     }
 
     pub(super) fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {
@@ -59,11 +59,6 @@ impl Cluster {
         attribute.set("vm-uid", &rng.uuid());
         attribute.set("vmi-uid", &rng.uuid());
         attribute
-    }
-
-    pub(super) fn take_for_machine(&mut self, machine: &str, block: IpNet, attribute: Attribute) -> IpAddr {
-        self.count(&handle(machine), block, 1);
-        self.block_mut(block).take(1, attribute)[0]
     }
 }
 

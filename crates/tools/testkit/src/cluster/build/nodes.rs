@@ -70,10 +70,8 @@ impl Cluster {
         tunnel: Tunnel,
         block: IpNet,
     ) -> std::net::IpAddr {
-        let handle = tunnel.handle(node);
-        let attribute = Attribute::new(&handle, [("node", node), ("type", tunnel.attribute())]);
-        let address = self.block_mut(block).take(1, attribute)[0];
-        self.count(&handle, block, 1);
+        let entries = [("node", node), ("type", tunnel.attribute())];
+        let address = self.take_as(block, Attribute::new(&tunnel.handle(node), entries));
         let stored = self.node_mut(node);
         *stored.tunnel_mut(tunnel) = address.to_string();
         if matches!(tunnel, Tunnel::Wireguard) {

@@ -31,11 +31,8 @@ impl Cluster {
     pub(in crate::cluster) fn add_legacy_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
         let handle = format!("{}.{}", holder.name.namespace, holder.name.pod);
-        let mut addresses = Vec::new();
-        for block in blocks {
-            self.count(&handle, *block, 1);
-            addresses.push((self.block_mut(*block).take(1, Attribute::bare(&handle))[0], *block));
-        }
+        let take = |block: &IpNet| (self.take_as(*block, Attribute::bare(&handle)), *block);
+        let addresses: Vec<_> = blocks.iter().map(take).collect();
         self.put_endpoint(&holder, addresses.iter().map(|(a, _)| *a));
         Pod { handle, ..pod(holder, addresses) }
     }
@@ -43,16 +40,14 @@ impl Cluster {
     /// A pod whose record is from an upgrade from host-local: no timestamp.
     fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
         let holder = self.holder(node);
-        self.count(&holder.handle(), block, 1);
-        let address = self.block_mut(block).take(1, holder.attribute_without_time())[0];
+        let address = self.take_as(block, holder.attribute_without_time());
         self.put_endpoint(&holder, [address]);
     }
 
     /// A pod whose record has only the sandbox, as from the CNI plugin before 3.6.
     pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
         let holder = self.holder(node);
-        self.count(&holder.handle(), block, 1);
-        let address = self.block_mut(block).take(1, Attribute::bare(&holder.handle()))[0];
+        let address = self.take_as(block, Attribute::bare(&holder.handle()));
         self.put_endpoint(&holder, [address]);
         pod(holder, vec![(address, block)])
     }

@@ -77,10 +77,17 @@ impl Cluster {
         Holder { name: pod_name(serial), node: node.to_owned(), container: rng.hex(64), since }
     }
 
-    /// Takes one address for a pod: counts the handle first, then writes the block.
+    /// Takes one address for a pod.
     pub(in crate::cluster) fn take(&mut self, block: IpNet, holder: &Holder) -> IpAddr {
-        self.count(&holder.handle(), block, 1);
-        self.block_mut(block).take(1, holder.attribute())[0]
+        self.take_as(block, holder.attribute())
+    }
+
+    /// Takes one address with an owner record: counts the handle first, then writes the block.
+    pub(in crate::cluster) fn take_as(&mut self, block: IpNet, attribute: Attribute) -> IpAddr {
+        if let Some(handle) = &attribute.handle {
+            self.count(handle, block, 1);
+        }
+        self.block_mut(block).take(1, attribute)[0]
     }
 
     /// Stores the endpoint of a pod.

@@ -51,7 +51,7 @@ impl Cluster {
         let pod = self.machine_pod("vm-swapped", &target);
         let mut attribute = self.machine_record("vm-swapped", &pod);
         attribute.alternate = attribute.owner.take();
-        let address = self.take_for_machine("vm-swapped", block, attribute);
+        let address = self.take_as(block, attribute);
         self.put_endpoint(&pod, [address]);
         self.put_machine("vms", "vm-swapped", true);
     }
@@ -63,7 +63,7 @@ impl Cluster {
         let mut attribute = self.machine_record("vmi-alone", &pod);
         // Its pod owned the address until it ended.
         attribute.owner = None;
-        self.take_for_machine("vmi-alone", block, attribute);
+        self.take_as(block, attribute);
         let instance = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "spec": {}});
         self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
     }
@@ -95,8 +95,7 @@ impl Cluster {
             self.spec.now.saturating_add(jiff::SignedDuration::from_secs(30)).expect("a time in this era");
         let mut attribute: Attribute = holder.attribute();
         attribute.set("timestamp", &go_time(later));
-        self.block_mut(block).take(1, attribute);
-        self.count(&holder.handle(), block, 1);
+        self.take_as(block, attribute);
     }
 
     /// Services that Calico does not serve, and one with an address of each family.
@@ -116,8 +115,7 @@ impl Cluster {
             let block = cidr.subnets(prefix).expect("a longer prefix").next().expect("it has several");
             self.put_block(block, Some("virtual:load-balancer".to_owned()));
             self.put_affinity("virtual", "load-balancer", block, "confirmed");
-            addresses.extend(self.block_mut(block).take(1, Attribute::new(handle, entries)));
-            self.count(handle, block, 1);
+            addresses.push(self.take_as(block, Attribute::new(handle, entries)));
         }
         self.put_service("default", "both", &addresses);
 

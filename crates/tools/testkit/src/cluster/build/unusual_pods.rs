@@ -42,9 +42,8 @@ impl Cluster {
         let container = pod.handle.rsplit('.').next().unwrap_or_default().to_owned();
         let handle = format!("second-net.{container}");
         let mut record = self.record_mut(pod.address(), pod.block()).clone();
-        record.handle = Some(handle.clone());
-        let second = self.block_mut(pod.block()).take(1, record)[0];
-        self.count(&handle, pod.block(), 1);
+        record.handle = Some(handle);
+        let second = self.take_as(pod.block(), record);
 
         let mut endpoint = self.endpoint_mut(&pod.endpoint).clone();
         endpoint.metadata.name = key::endpoint_name(&pod.node, "k8s", &pod.name.pod, "net1");

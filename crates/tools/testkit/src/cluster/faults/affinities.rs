@@ -5,19 +5,13 @@ use ipnet::IpNet;
 use crate::cluster::Cluster;
 use crate::cluster::wire::key;
 
-/// A healthy node other than the one with the last victim.
-fn other_node(cluster: &mut Cluster) -> String {
-    let node = cluster.add_node();
-    cluster.nodes[node].name.clone()
-}
-
 fn subject(node: &str, block: IpNet) -> String {
     format!("{node}/{block}")
 }
 
 pub(super) fn block_of_other(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
-    let other = other_node(cluster);
+    let other = cluster.victim_node(0).0.name;
     cluster.put_affinity("host", &other, block, "confirmed");
     cluster.expect("affinity-block-mismatch", subject(&other, block));
     cluster.expect("affinity-conflict", block);
@@ -32,7 +26,7 @@ pub(super) fn block_without_owner(cluster: &mut Cluster) {
 
 pub(super) fn block_of_other_only(cluster: &mut Cluster) {
     let (node, block, _) = cluster.victim_block();
-    let other = other_node(cluster);
+    let other = cluster.victim_node(0).0.name;
     cluster.remove(&key::affinity("host", &node, block));
     cluster.put_affinity("host", &other, block, "confirmed");
     cluster.expect("affinity-block-mismatch", subject(&other, block));
@@ -41,7 +35,7 @@ pub(super) fn block_of_other_only(cluster: &mut Cluster) {
 
 pub(super) fn pending_of_other(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
-    let other = other_node(cluster);
+    let other = cluster.victim_node(0).0.name;
     cluster.put_affinity("host", &other, block, "pending");
     cluster.expect("unsettled-affinity", subject(&other, block));
     cluster.expect("affinity-block-mismatch", subject(&other, block));

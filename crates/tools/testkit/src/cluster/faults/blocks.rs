@@ -33,12 +33,10 @@ pub(super) fn outside_pools(cluster: &mut Cluster) {
 }
 
 pub(super) fn size_mismatch(cluster: &mut Cluster) {
-    let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 26));
     let block = sub_block(cidr, 0);
-    cluster.claim(block, &node);
-    cluster.add_pod(&node, &[block]);
+    cluster.victim_in(block);
     cluster.expect("block-size-mismatch", block);
 }
 

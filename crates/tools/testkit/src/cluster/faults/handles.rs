@@ -124,8 +124,7 @@ pub(super) fn shared_legacy(cluster: &mut Cluster) {
 
 /// Takes one more address under the handle of an old pod.
 fn more(cluster: &mut Cluster, pod: &Pod) -> std::net::IpAddr {
-    cluster.count(&pod.handle, pod.block(), 1);
-    cluster.block_mut(pod.block()).take(1, Attribute::bare(&pod.handle))[0]
+    cluster.take_as(pod.block(), Attribute::bare(&pod.handle))
 }
 
 /// A stateful pod keeps its name, so it has the same old handle as its predecessor.

@@ -47,10 +47,8 @@ pub(super) fn duplicate_unrecorded(cluster: &mut Cluster) {
 /// Overlapping blocks as Calico itself makes them after the block size of a pool was reduced (facts 3.4.1).
 pub(super) fn in_several_blocks(cluster: &mut Cluster) {
     let (_, large, _) = cluster.victim_block();
-    let other = cluster.host().name;
     let small = large.subnets(28).expect("a /26").next().expect("it has four parts");
-    cluster.claim(small, &other);
-    let second = cluster.add_pod(&other, &[small]);
+    let (_, second) = cluster.victim_in(small);
     cluster.expect("address-in-several-blocks", second.address());
     cluster.expect("duplicate-address", second.address());
     cluster.expect("overlapping-blocks", large);
@@ -148,10 +146,8 @@ pub(super) fn outside_pools(cluster: &mut Cluster) {
 
 /// The pool was deleted: its blocks remain, without owner, with live pods in them.
 pub(super) fn outside_pools_recorded(cluster: &mut Cluster) {
-    let node = cluster.host().name;
     let block = cluster.foreign_block();
-    cluster.claim(block, &node);
-    let pod = cluster.add_pod(&node, &[block]);
+    let (node, pod) = cluster.victim_in(block);
     cluster.release_affinity(&node, block);
     cluster.expect("block-outside-pools", block);
     cluster.expect_for("in-use-outside-pools", &pod);

@@ -26,8 +26,7 @@ pub(super) fn labels_missing(cluster: &mut Cluster) {
 
 /// None of the node's affinities has labels: its calico-node has not started since the upgrade.
 pub(super) fn labels_of_none(cluster: &mut Cluster) {
-    let node = cluster.add_node();
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(0);
     for block in info.blocks {
         let bare = json!({"metadata": {"labels": null, "annotations": null}});
         cluster.patch_object(&key::affinity("host", &info.name, block), bare);
@@ -83,9 +82,7 @@ fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
 
 fn finish(cluster: &mut Cluster, status: &Value) {
     let pod = change_status(cluster, status);
-    for (address, _) in &pod.addresses {
-        cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "pod-finished");
-    }
+    cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "pod-finished");
     // In etcd, the endpoint still has these addresses.
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
     let forms = [Form::EtcdWithKubernetes];
@@ -130,9 +127,7 @@ pub(super) fn without_address(cluster: &mut Cluster) {
     let none = json!({"metadata": {"annotations": null},
         "status": {"phase": "Pending", "podIP": null, "podIPs": null, "conditions": null}});
     cluster.put_pod_without_endpoint(&pod, none);
-    for (address, _) in &pod.addresses {
-        cluster.expect_detail_in(&[Form::Etcd], "leaked-address", address, "no-owner");
-    }
+    cluster.expect_leaked_in(&[Form::Etcd], &pod, "no-owner");
 }
 
 pub(super) fn pod_gone(cluster: &mut Cluster) {
@@ -140,9 +135,7 @@ pub(super) fn pod_gone(cluster: &mut Cluster) {
     cluster.leave_object_out(&pod.endpoint);
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
     cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", endpoint, "gone");
-    for (address, _) in &pod.addresses {
-        cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "no-owner");
-    }
+    cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "no-owner");
 }
 
 /// The sandbox in handle and annotation identifies the pod as the recorded one.

@@ -62,8 +62,7 @@ pub(super) fn half(cluster: &mut Cluster) {
 
 pub(super) fn moved(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    let other = cluster.add_node();
-    let other = cluster.nodes[other].name.clone();
+    let other = cluster.victim_node(0).0.name;
     cluster.remove(&pod.endpoint);
     succeed(cluster, &pod, &other);
     cluster.expect_leaked(&pod, "pod-moved");
@@ -116,10 +115,7 @@ pub(super) fn container(cluster: &mut Cluster) {
 
 fn unknown(cluster: &mut Cluster, attribute: Attribute) {
     let block = cluster.host().blocks[0];
-    if let Some(handle) = &attribute.handle {
-        cluster.count(handle, block, 1);
-    }
-    let address = cluster.block_mut(block).take(1, attribute)[0];
+    let address = cluster.take_as(block, attribute);
     cluster.expect_detail("leaked-address", address, "unknown-owner");
     cluster.expect_as_in(&Form::ALL, "leaked-address", address, "warning");
 }
@@ -139,12 +135,9 @@ pub(super) fn in_disabled_pool(cluster: &mut Cluster) {
 
 /// A disabled pool with a block and a live pod.
 pub(super) fn disabled_pool(cluster: &mut Cluster) -> Pod {
-    let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { disabled: true, ..Pool::new(cidr, 28) });
-    let block = sub_block(cidr, 2);
-    cluster.claim(block, &node);
-    cluster.add_pod(&node, &[block])
+    cluster.victim_in(sub_block(cidr, 2)).1
 }
 
 pub(super) fn in_unowned_block(cluster: &mut Cluster) {

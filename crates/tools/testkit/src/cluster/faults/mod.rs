@@ -330,8 +330,12 @@ impl Cluster {
 
     /// Expects all addresses of a pod to be reported as leaked for a reason.
     fn expect_leaked(&mut self, pod: &Pod, reason: &'static str) {
+        self.expect_leaked_in(&Form::ALL, pod, reason);
+    }
+
+    fn expect_leaked_in(&mut self, forms: &[Form], pod: &Pod, reason: &'static str) {
         for (address, _) in &pod.addresses {
-            self.expect_detail("leaked-address", address, reason);
+            self.expect_detail_in(forms, "leaked-address", address, reason);
         }
     }
 
@@ -349,6 +353,14 @@ impl Cluster {
         self.claim(block, &node);
         let pod = self.add_pod(&node, &[block]);
         (node, block, pod)
+    }
+
+    /// Claims a block for a healthy node and starts a pod there. Returns the node and the pod.
+    fn victim_in(&mut self, block: IpNet) -> (String, Pod) {
+        let node = self.host().name;
+        self.claim(block, &node);
+        let pod = self.add_pod(&node, &[block]);
+        (node, pod)
     }
 
     /// A block outside all pools, with the usual size.

@@ -52,10 +52,8 @@ pub(super) fn left_behind(cluster: &mut Cluster) {
     }
     for pod in &pods {
         cluster.remove(&pod.endpoint);
-        for (address, _) in &pod.addresses {
-            cluster.expect_detail_in(&[Form::Etcd], "leaked-address", address, "no-owner");
-            cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "node-gone");
-        }
+        cluster.expect_leaked_in(&[Form::Etcd], pod, "no-owner");
+        cluster.expect_leaked_in(&Form::WITH_PODS, pod, "node-gone");
     }
     for address in tunnels_of(cluster, &info) {
         cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "node-gone");
@@ -86,8 +84,7 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
 
 /// WireGuard was switched on and the node has its key, but the node took no address.
 pub(super) fn tunnel_missing(cluster: &mut Cluster) {
-    let node = cluster.add_node();
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(0);
     let tunnel = Tunnel::Wireguard;
     let address = cluster.node_mut(&info.name).tunnel(tunnel).expect("every node has all tunnels");
     cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();

@@ -27,8 +27,7 @@ pub(super) fn other_pod(cluster: &mut Cluster) {
 
 pub(super) fn other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    let other = cluster.add_node();
-    let other = cluster.nodes[other].name.clone();
+    let other = cluster.victim_node(0).0.name;
     let mut past = cluster.holder(&other);
     past.name = pod.name;
     for (address, block) in pod.addresses {

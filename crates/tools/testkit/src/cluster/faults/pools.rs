@@ -1,7 +1,7 @@
 //! Overlapping pools, full pools, and nodes without addresses.
 
 use ipnet::IpNet;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cluster::wire::{self, Pool, key};
 use crate::cluster::{Cluster, Form};
@@ -17,9 +17,8 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
 
 /// The pool has one address, which is a node's.
 pub(super) fn over_nodes(cluster: &mut Cluster) {
-    let node = cluster.add_node();
+    let node = cluster.victim_node(0).0.name;
     let (name, _) = cluster.extra_pool();
-    let node = cluster.nodes[node].name.clone();
     let address = cluster.node_mut(&node).spec.addresses[1].address.parse().expect("an address");
     let cidr = IpNet::new(address, 32).expect("a prefix of IPv4");
     cluster.put_pool(&name, Pool::new(cidr, 32));
@@ -28,40 +27,36 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
 
 /// Calico allows the overlap in the native group.
 pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
+    pool_and_half(cluster, true);
+}
+
+/// Two overlapping pools, which the native group allows for some reason. Returns the name of the second one.
+fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
     cluster.put_pool(&name, Pool::new(cidr, 28));
-    cluster.put_pool(&format!("{name}-half"), Pool { disabled: true, ..Pool::new(inner, 28) });
+    let second = format!("{name}-half");
+    cluster.put_pool(&second, Pool { disabled, ..Pool::new(inner, 28) });
     for pool in [cidr, inner] {
         cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", pool);
     }
+    second
 }
 
 /// The native group also allows the overlap while one of the pools is being deleted.
 pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
         "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
-    overlapping_with(cluster, deleted);
+    let second = pool_and_half(cluster, false);
+    cluster.patch_object(&key::pool(&second), deleted);
 }
 
 /// The native group also allows the overlap if Calico's pool controller has marked one of the pools.
 pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
         "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
-    overlapping_with(cluster, json!({"status": {"conditions": [refused]}}));
-}
-
-/// Two overlapping pools; the patch applies to the second one in Kubernetes.
-fn overlapping_with(cluster: &mut Cluster, patch: Value) {
-    let (name, cidr) = cluster.extra_pool();
-    let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
-    cluster.put_pool(&name, Pool::new(cidr, 28));
-    let second = format!("{name}-half");
-    cluster.put_pool(&second, Pool::new(inner, 28));
-    cluster.patch_object(&key::pool(&second), patch);
-    for pool in [cidr, inner] {
-        cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", pool);
-    }
+    let second = pool_and_half(cluster, false);
+    cluster.patch_object(&key::pool(&second), json!({"status": {"conditions": [refused]}}));
 }
 
 /// Both pools have one CIDR, so their findings have the same subject.

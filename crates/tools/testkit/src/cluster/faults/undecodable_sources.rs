@@ -48,10 +48,8 @@ pub(super) fn information(cluster: &mut Cluster) {
 
 /// While a pool is undecodable, no address is reported as outside all pools.
 pub(super) fn pool(cluster: &mut Cluster) {
-    let node = cluster.host().name;
     let block = cluster.foreign_block();
-    cluster.claim(block, &node);
-    cluster.add_pod(&node, &[block]);
+    cluster.victim_in(block);
     let value = r#"{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"broken"},"spec":{"cidr":"198.18.0.0"#;
     spoil(cluster, key::pool("broken"), format!("{value}/444\"}}}}"));
 }

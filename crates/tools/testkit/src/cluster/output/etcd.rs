@@ -3,11 +3,12 @@
 use std::thread;
 
 use etcd_client::{Client, Txn, TxnOp};
-use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, SizedCluster};
+use crate::runtime::on_own_runtime;
+use crate::servers::ServerError;
 
 /// Maximum number of operations in one transaction, etcd's default.
 const OPERATIONS: usize = 128;
@@ -16,29 +17,18 @@ const BYTES: usize = 512 * 1024;
 /// Number of transactions at a time.
 const IN_FLIGHT: usize = 8;
 
-/// A failed write of a cluster to etcd.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The runtime for the client did not start.
-    #[error("cannot start a runtime for the etcd client: {0}")]
-    Runtime(#[from] std::io::Error),
-    /// etcd refused, or is unreachable.
-    #[error("cannot write the cluster to etcd: {0}")]
-    Etcd(#[from] etcd_client::Error),
-}
-
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Cluster {
     /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
-    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), WriteError> {
+    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), ServerError> {
         write(endpoint, |visit| self.for_each_entry(visit))
     }
 }
 
 impl SizedCluster {
     /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
-    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), WriteError> {
+    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), ServerError> {
         write(endpoint, |visit| self.for_each_entry(visit))
     }
 }
@@ -47,14 +37,11 @@ impl SizedCluster {
 pub(super) fn write(
     endpoint: &str,
     entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + Send,
-) -> Result<(), WriteError> {
+) -> Result<(), ServerError> {
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     thread::scope(|scope| {
         scope.spawn(move || make(entries, &sender));
-        let writer = scope.spawn(move || {
-            Builder::new_current_thread().enable_all().build()?.block_on(send(endpoint, receiver))
-        });
-        writer.join().expect("the writer does not panic")
+        on_own_runtime(async || send(endpoint, receiver).await)
     })
 }
 
@@ -73,7 +60,7 @@ fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sende
     drop(sender.blocking_send(pairs));
 }
 
-async fn send(endpoint: &str, mut receiver: mpsc::Receiver<Pairs>) -> Result<(), WriteError> {
+async fn send(endpoint: &str, mut receiver: mpsc::Receiver<Pairs>) -> Result<(), ServerError> {
     let client = Client::connect([endpoint], None).await?;
     let mut running: JoinSet<Result<(), etcd_client::Error>> = JoinSet::new();
     while let Some(pairs) = receiver.recv().await {

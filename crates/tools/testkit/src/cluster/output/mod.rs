@@ -5,6 +5,5 @@ mod export;
 mod kubernetes;
 mod snapshot;
 
-pub use self::etcd::WriteError;
 pub(super) use self::kubernetes::pod_of;
 pub use self::kubernetes::{KubeCluster, KubeObject, LeftOut};

@@ -1,4 +1,4 @@
-//! Reads blocks, for tests of the allocator.
+//! Reads blocks.
 
 use std::collections::BTreeMap;
 

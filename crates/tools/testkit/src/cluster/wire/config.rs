@@ -32,17 +32,13 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
 /// The value at `/calico/ipam/v2/config`, which omits false and 0.
 pub fn ipam_config(settings: &IpamSettings) -> Vec<u8> {
     #[derive(Serialize)]
     struct Value {
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(skip_serializing_if = "super::is_false")]
         strict_affinity: bool,
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(skip_serializing_if = "super::is_false")]
         auto_allocate_blocks: bool,
         #[serde(rename = "maxBlocksPerHost", skip_serializing_if = "is_zero")]
         max_blocks_per_host: u32,

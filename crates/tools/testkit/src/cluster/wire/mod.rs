@@ -23,6 +23,10 @@ pub use self::resource::{Metadata, Resource};
 
 use serde::Serialize;
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// The bytes that Go's `encoding/json` writes: no spaces, `<`, `>` and `&` escaped.
 pub fn go_json(value: &impl Serialize) -> Vec<u8> {
     let plain = serde_json::to_vec(value).expect("these values have text keys only");

@@ -27,27 +27,25 @@ pub enum Tunnel {
 impl Tunnel {
     pub const ALL: [Self; 5] = [Self::Wireguard, Self::WireguardV6, Self::Ipip, Self::Vxlan, Self::VxlanV6];
 
+    /// The attribute `type` of the tunnel's addresses, and the prefix of their handles.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Wireguard => ("wireguardTunnelAddress", "wireguard-tunnel-addr"),
+            Self::WireguardV6 => ("wireguardV6TunnelAddress", "wireguard-v6-tunnel-addr"),
+            Self::Ipip => ("ipipTunnelAddress", "ipip-tunnel-addr"),
+            Self::Vxlan => ("vxlanTunnelAddress", "vxlan-tunnel-addr"),
+            Self::VxlanV6 => ("vxlanV6TunnelAddress", "vxlan-v6-tunnel-addr"),
+        }
+    }
+
     /// The attribute `type` of the tunnel's addresses.
     pub fn attribute(self) -> &'static str {
-        match self {
-            Self::Wireguard => "wireguardTunnelAddress",
-            Self::WireguardV6 => "wireguardV6TunnelAddress",
-            Self::Ipip => "ipipTunnelAddress",
-            Self::Vxlan => "vxlanTunnelAddress",
-            Self::VxlanV6 => "vxlanV6TunnelAddress",
-        }
+        self.names().0
     }
 
     /// The handle of the tunnel's address on a node.
     pub fn handle(self, node: &str) -> String {
-        let prefix = match self {
-            Self::Wireguard => "wireguard-tunnel-addr",
-            Self::WireguardV6 => "wireguard-v6-tunnel-addr",
-            Self::Ipip => "ipip-tunnel-addr",
-            Self::Vxlan => "vxlan-tunnel-addr",
-            Self::VxlanV6 => "vxlan-v6-tunnel-addr",
-        };
-        format!("{prefix}-{node}")
+        format!("{}-{node}", self.names().1)
     }
 
     pub fn is_v6(self) -> bool {

@@ -15,10 +15,10 @@ pub struct Pool {
     /// IP in IP.
     pub ipip_mode: &'static str,
     /// Addresses are translated on the way out.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub nat_outgoing: bool,
     /// The pool assigns no addresses.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "super::is_false")]
     pub disabled: bool,
     /// The prefix length of the pool's blocks.
     pub block_size: u8,
@@ -30,10 +30,6 @@ pub struct Pool {
     pub allowed_uses: Vec<&'static str>,
     /// `Automatic` or `Manual`.
     pub assignment_mode: &'static str,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl Pool {

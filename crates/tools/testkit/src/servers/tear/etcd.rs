@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use calipam_model::parallel::lock;
 
 use super::{Shared, Tear};
 
@@ -59,7 +61,7 @@ fn requests(
                 Tear::Drop => return Ok(()),
                 Tear::Status(code) => return refuse(&frame, client, code),
                 Tear::Swallow => {
-                    swallowed.lock().unwrap_or_else(PoisonError::into_inner).insert(frame.stream());
+                    lock(swallowed).insert(frame.stream());
                 }
             }
         }
@@ -113,10 +115,7 @@ fn text(fields: &mut Vec<u8>, text: &str) {
 fn answers(server: TcpStream, mut client: TcpStream, swallowed: &Swallowed) -> io::Result<()> {
     loop {
         let frame = Frame::read(&server);
-        let swallow = |frame: &Frame| {
-            let swallowed = swallowed.lock().unwrap_or_else(PoisonError::into_inner);
-            frame.kind() <= HEADERS && swallowed.contains(&frame.stream())
-        };
+        let swallow = |frame: &Frame| frame.kind() <= HEADERS && lock(swallowed).contains(&frame.stream());
         match frame {
             Ok(frame) if !swallow(&frame) => client.write_all(&frame.0)?,
             _ => return client.shutdown(Shutdown::Both).and(server.shutdown(Shutdown::Both)),

@@ -1,10 +1,10 @@
 //! Forwards HTTP/1.1 requests to an API server, one at a time.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 
 use super::{Shared, Tear};
-use crate::servers::http::Answer;
+use crate::servers::http::{Answer, Request};
 use crate::servers::kube_apiserver::{Stream, Upstream};
 
 pub(super) fn relay(mut client: TcpStream, upstream: &Upstream, shared: &Shared) -> io::Result<()> {
@@ -33,45 +33,6 @@ pub(super) fn relay(mut client: TcpStream, upstream: &Upstream, shared: &Shared)
     })();
     client.shutdown(Shutdown::Both).ok();
     end
-}
-
-struct Request {
-    method: String,
-    path: String,
-    /// Whole lines without their ends, except those about the connection.
-    headers: Vec<String>,
-    body: Vec<u8>,
-    /// The client wants the connection closed after the answer.
-    is_last: bool,
-}
-
-impl Request {
-    /// Reads the next request; `None` if the client has closed the connection.
-    fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        let mut is_last = line.trim_end().ends_with("HTTP/1.0");
-        let mut words = line.split(' ').map(str::to_owned);
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let (mut headers, mut length) = (Vec::new(), 0);
-        loop {
-            let mut header = String::new();
-            reader.read_line(&mut header)?;
-            let header = header.trim_end();
-            let Some((name, value)) = header.split_once(':') else { break };
-            match name.to_ascii_lowercase().as_str() {
-                "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-                "connection" => is_last |= value.trim().eq_ignore_ascii_case("close"),
-                "accept-encoding" => {}
-                _ => headers.push(header.to_owned()),
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        Ok(Some(Self { method, path, headers, body, is_last }))
-    }
 }
 
 /// The API server, on one connection while it lasts: the handshake takes most of the time of a short request.

@@ -8,15 +8,16 @@ use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use calipam_model::parallel::lock;
 use tempfile::TempDir;
 
 use super::error::ServerError;
 use super::kube_apiserver::{KUBECONFIG, write_kubeconfig};
-use super::{Etcd, KubeApiserver, port};
+use super::{Etcd, KubeApiserver, folder, port};
 
 /// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +83,7 @@ impl Tearing {
 
     /// Starts a proxy in front of an API server. It speaks plain HTTP to its clients.
     pub fn kubernetes(server: &KubeApiserver) -> Result<Self, ServerError> {
-        let home = tempfile::Builder::new()
-            .prefix("calipam-tear-")
-            .tempdir()
-            .map_err(ServerError::io("cannot make a temporary folder"))?;
+        let home = folder("calipam-tear-")?;
         let (path, upstream) = (home.path().to_owned(), server.upstream());
         let torn =
             Self::start(Some(home), move |stream, shared| kubernetes::relay(stream, &upstream, shared))?;
@@ -97,7 +95,7 @@ impl Tearing {
         home: Option<TempDir>,
         relay: impl Fn(TcpStream, &Shared) -> io::Result<()> + Send + Sync + 'static,
     ) -> Result<Self, ServerError> {
-        let port = port::reserve().map_err(ServerError::io("cannot get a free port"))?;
+        let port = port::reserve()?;
         let shared = Arc::new(Shared {
             plan: Mutex::new(Box::new(|_| Tear::Pass)),
             count: AtomicUsize::new(0),
@@ -122,7 +120,7 @@ impl Tearing {
 
     /// Sets the treatment of requests from now on, and restarts their count at 0.
     pub fn plan(&self, plan: impl FnMut(Seen<'_>) -> Tear + Send + 'static) {
-        let mut current = self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.shared.plan);
         *current = Box::new(plan);
         self.shared.count.store(0, Ordering::SeqCst);
     }
@@ -181,14 +179,14 @@ where
 impl Shared {
     /// Counts a request and returns its treatment.
     fn next(&self, method: &str, path: &str) -> Tear {
-        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = lock(&self.plan);
         let number = self.count.fetch_add(1, Ordering::SeqCst);
         plan(Seen { number, method, path })
     }
 
     /// Remembers a connection, so that it can be closed.
     fn keep(&self, stream: &TcpStream) -> io::Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
+        lock(&self.open).push(stream.try_clone()?);
         if self.closed.load(Ordering::SeqCst) {
             stream.shutdown(Shutdown::Both)?;
         }
@@ -197,7 +195,7 @@ impl Shared {
 
     fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for stream in lock(&self.open).drain(..) {
             stream.shutdown(Shutdown::Both).ok();
         }
     }

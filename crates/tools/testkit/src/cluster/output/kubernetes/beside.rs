@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::KubeCluster;
+use super::names::FOREIGN;
 use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Form, Object};
 use crate::kube::Flavour;
@@ -10,7 +11,6 @@ use crate::kube::Flavour;
 /// Annotations that the CNI plugin writes only if the datastore is Kubernetes.
 const WRITTEN_BY_CNI: [&str; 3] =
     ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs", "cni.projectcalico.org/containerID"];
-const BESIDE: [&str; 5] = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
 
 impl Cluster {
     /// Nodes with their Kubernetes names, pods as the kubelet alone reports them, services and machines. The findings
@@ -26,7 +26,7 @@ impl Cluster {
             .collect();
         made.objects.retain(|object| {
             let path = object.path();
-            BESIDE.contains(&object.plural)
+            FOREIGN.contains(&object.plural)
                 && !foreign.contains(&path)
                 && !self.kubernetes_only.is_not_beside_etcd(&path)
         });

@@ -68,10 +68,13 @@ pub(super) fn is_object_name(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
+/// The plurals of the kinds that are not Calico's.
+pub(super) const FOREIGN: [&str; 5] =
+    ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
+
 /// The plural of services and machines, and of pods and nodes without Calico.
 pub(super) fn known_plural(plural: &str) -> &'static str {
-    let known = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
-    known.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))
+    FOREIGN.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))
 }
 
 #[cfg(test)]

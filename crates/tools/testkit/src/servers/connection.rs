@@ -3,24 +3,28 @@
 
 use std::io::{BufReader, Write};
 
-use crate::servers::http::Answer;
-use crate::servers::kube_apiserver::Stream;
-use crate::servers::{KubeApiserver, Response, ServerError};
+use super::http::{Answer, Response};
+use super::kube_apiserver::{Stream, Upstream};
+use super::{KubeApiserver, ServerError};
 
-/// An administrator's connection, for one request after another.
+/// A connection for one request after another.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Stream>,
     url: String,
-    token: &'static str,
+    token: String,
 }
 
 impl Connection {
+    /// Connects as the administrator.
     pub fn open(server: &KubeApiserver) -> Result<Self, ServerError> {
-        let url = server.url();
-        let stream =
-            server.upstream().connect().map_err(ServerError::io(format!("cannot connect to {url}")))?;
-        Ok(Self { stream: BufReader::new(stream), url, token: server.token() })
+        Self::to(&server.upstream(), server.token())
+    }
+
+    pub(super) fn to(upstream: &Upstream, token: &str) -> Result<Self, ServerError> {
+        let url = upstream.url();
+        let stream = upstream.connect().map_err(ServerError::io(format!("cannot connect to {url}")))?;
+        Ok(Self { stream: BufReader::new(stream), url, token: token.to_owned() })
     }
 
     /// Sends a request and reads its response; `body` is JSON or empty, for PATCH a merge patch. Any status is a
