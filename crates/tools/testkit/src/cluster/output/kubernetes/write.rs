@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{KubeCluster, KubeObject};
 use crate::cluster::SizedCluster;
-use crate::cluster::output::etcd::{self, WriteError};
+use crate::cluster::output::etcd;
 use crate::kube::{Connection, Flavour};
 use crate::servers::{KubeApiserver, Response, ServerError};
 
@@ -52,7 +52,7 @@ impl SizedCluster {
         server: &KubeApiserver,
         flavour: Flavour,
         change: impl Fn(&mut KubeObject) + Send,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), ServerError> {
         etcd::write(&server.etcd().endpoint(), move |visit| {
             self.for_each_part(|part| {
                 for mut object in part.kubernetes(flavour).objects {
