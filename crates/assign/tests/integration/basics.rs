@@ -5,9 +5,10 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, InUse, Release};
-use calipam_model::pool::PoolUse;
 use calipam_testkit::memory::{Change, MemoryStore};
 use jiff::{SignedDuration, Timestamp};
+
+use crate::run;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
@@ -22,18 +23,7 @@ fn cluster() -> MemoryStore {
 }
 
 fn request(handle: &str) -> AutoAssign {
-    AutoAssign {
-        host: "a".into(),
-        v4: 1,
-        handle: Some(handle.into()),
-        intended_use: Some(PoolUse::Workload),
-        ..AutoAssign::default()
-    }
-}
-
-/// Runs an operation that never waits.
-fn run<T>(operation: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(operation)
+    crate::request("a", handle)
 }
 
 #[test]

@@ -3,16 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use calipam_assign::{
-    Allocator, AutoAssign, Entry, MemoryNotes, Notes, Query, Release, Store, StoreError, Swap,
-};
+use calipam_assign::{Allocator, Entry, MemoryNotes, Notes, Query, Release, Store, StoreError, Swap};
 use calipam_model::IpNet;
 use calipam_model::key::Key;
-use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Revision;
 use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+
+use crate::{request, run};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// 256 blocks of four addresses.
@@ -109,21 +108,6 @@ fn block(cidr: IpNet, node: &str, taken: usize) -> serde_json::Value {
 
 fn places() -> impl Iterator<Item = IpNet> {
     POOL.parse::<IpNet>().unwrap().subnets(30).unwrap()
-}
-
-fn request(host: &str, handle: &str) -> AutoAssign {
-    AutoAssign {
-        host: host.into(),
-        v4: 1,
-        handle: Some(handle.into()),
-        intended_use: Some(PoolUse::Workload),
-        ..AutoAssign::default()
-    }
-}
-
-/// Runs an operation that never waits.
-fn run<T>(operation: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(operation)
 }
 
 #[test]

@@ -2,10 +2,32 @@
 
 mod basics;
 mod calico;
-mod clients;
-mod interleaved;
-mod interrupted;
 mod large;
 mod plugin;
-mod scheduler;
-mod world;
+
+use std::task::{Context, Poll, Waker};
+
+use calipam_assign::AutoAssign;
+use calipam_model::pool::PoolUse;
+
+/// An IPv4 address for a pod.
+fn request(host: &str, handle: &str) -> AutoAssign {
+    AutoAssign {
+        host: host.into(),
+        v4: 1,
+        handle: Some(handle.into()),
+        intended_use: Some(PoolUse::Workload),
+        ..AutoAssign::default()
+    }
+}
+
+/// Runs an operation to its end, without others in between.
+fn run<T>(operation: impl Future<Output = T>) -> T {
+    let mut operation = std::pin::pin!(operation);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(result) = operation.as_mut().poll(&mut context) {
+            return result;
+        }
+    }
+}

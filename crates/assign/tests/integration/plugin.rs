@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use calipam_assign::plugin::{Add, Added, Del, Failure, Gc, Host, Lookup, Machine, Plugin, Wanted};
+use calipam_assign::plugin::{
+    Add, Added, Container, Del, Failure, Gc, Host, Lookup, Machine, Plugin, Wanted,
+};
 use calipam_assign::{Allocator, Error, PodName};
 use calipam_model::IpNet;
 use calipam_testkit::memory::MemoryStore;
 use jiff::Timestamp;
 
-use crate::clients::container;
-use crate::world::run;
+use crate::run;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 const BLOCKS: &str = "/calico/ipam/v2/assignment/";
@@ -68,6 +69,10 @@ impl<'n> Host for Recorder<'n> {
     async fn label_affinities(&self) {
         self.calls.borrow_mut().push("label");
     }
+}
+
+fn container(node: &str, handle: &str) -> Container {
+    Container { node: node.to_owned(), handle: handle.to_owned(), machine: None }
 }
 
 fn any(handle: &str, v6: bool) -> Add {

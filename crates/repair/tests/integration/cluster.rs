@@ -26,7 +26,11 @@ pub(crate) async fn start(allocations: u64) -> (Etcd, Datastore) {
 }
 
 pub(crate) async fn open(endpoint: &str) -> Datastore {
-    let overrides = Overrides { etcd_endpoints: Some(endpoint.to_owned()), ..Overrides::default() };
+    open_by(Overrides { etcd_endpoints: Some(endpoint.to_owned()), ..Overrides::default() }).await
+}
+
+/// Opens the datastore that the overrides name.
+pub(crate) async fn open_by(overrides: Overrides) -> Datastore {
     Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
 }
 

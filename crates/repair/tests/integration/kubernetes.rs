@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::settings::Overrides;
 use calipam_datastore::write::Precondition;
 use calipam_model::attributes::Attribute;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Step, Unit};
@@ -17,7 +17,7 @@ use calipam_testkit::kube::{Flavour, Kinds, create, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
-use crate::cluster::{consent, journal_path, observe};
+use crate::cluster::{consent, journal_path, observe, open_by};
 use crate::execute::release;
 
 pub(crate) const GUID: &str = "0f0e1d2c";
@@ -64,7 +64,7 @@ pub(crate) async fn open_at(kubeconfig: &Path) -> Datastore {
         kubeconfig: Some(kubeconfig.display().to_string()),
         ..Overrides::default()
     };
-    Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
+    open_by(overrides).await
 }
 
 async fn run(store: &Datastore, steps: Vec<Step>, path: &Path, lock: bool) -> Execution {

@@ -10,5 +10,4 @@ mod lock;
 mod meanwhile;
 mod rebuild;
 mod torn;
-mod torn_kubernetes;
 mod undo;

@@ -61,12 +61,13 @@ pub(crate) fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entr
     Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
 }
 
-/// Reads the files of a folder, sorted by name.
-pub(crate) fn folder(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+/// Reads the files of a folder whose names are wanted, sorted by name.
+pub(crate) fn folder(path: &Path, wanted: fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot("read", path))? {
         let path = entry?.path();
-        if let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_file()) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(name) = name.filter(|name| wanted(name) && path.is_file()) {
             files.push((name.to_owned(), fs::read(&path).map_err(cannot("read", &path))?));
         }
     }

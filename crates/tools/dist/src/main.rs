@@ -59,39 +59,36 @@ error: calipam-dist packages ROOT PROGRAMS TARGET OUTPUT BASE_URL MANIFEST
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let request = |root: &str, programs: &str, target: &str, output: &str| Request {
-        root: root.into(),
-        programs: programs.into(),
-        target: target.to_owned(),
-        output: output.into(),
-    };
-    let written = match words.as_slice() {
-        ["packages", root, programs, target, output, base_url, manifest] => {
-            let krew =
-                Krew { base_url: base_url.trim_end_matches('/').to_owned(), manifest: manifest.into() };
-            packages(&request(root, programs, target, output), &krew)
-        }
-        ["image", root, programs, target, output] => images(&request(root, programs, target, output)),
-        ["try-programs", root, programs, target, output] => {
-            trial::programs(&request(root, programs, target, output)).map(|()| Vec::new())
-        }
-        ["try-images", root, programs, target, output] => {
-            trial::images(&request(root, programs, target, output)).map(|()| Vec::new())
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match written {
-        Ok(written) => {
+    match run(&words) {
+        Some(Ok(written)) => {
             written.iter().for_each(|path| println!("{}", path.display()));
             ExitCode::SUCCESS
         }
-        Err(error) => {
+        None => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+        Some(Err(error)) => {
             eprintln!("error: {error}");
             ExitCode::from(1)
         }
+    }
+}
+
+/// Returns the written files; `None` if the command line is invalid.
+fn run(words: &[&str]) -> Option<Result<Vec<PathBuf>>> {
+    let [order, root, programs, target, output, rest @ ..] = words else { return None };
+    let target = (*target).to_owned();
+    let request = Request { root: root.into(), programs: programs.into(), target, output: output.into() };
+    match (*order, rest) {
+        ("packages", [base_url, manifest]) => {
+            let base_url = base_url.trim_end_matches('/').to_owned();
+            Some(packages(&request, &Krew { base_url, manifest: manifest.into() }))
+        }
+        ("image", []) => Some(images(&request)),
+        ("try-programs", []) => Some(trial::programs(&request).map(|()| Vec::new())),
+        ("try-images", []) => Some(trial::images(&request).map(|()| Vec::new())),
+        _ => None,
     }
 }
 

@@ -58,30 +58,21 @@ impl Package {
                 entries.push(file(&format!("completions/{name}"), &place, content, mode));
             }
         }
-        for (name, content) in folder(&root.join("docs/man"))? {
+        for (name, content) in folder(&root.join("docs/man"), |_| true)? {
             let place = format!("usr/share/man/man1/{name}.gz");
             // Packages have man pages compressed, archives do not.
             entries.push(file(&format!("man/{name}"), &place, content, 0o644));
         }
-        for (name, place) in [
-            ("calipam-check.service", "usr/lib/systemd/system/calipam-check.service"),
-            ("calipam-check.timer", "usr/lib/systemd/system/calipam-check.timer"),
-            ("calipam.sysusers", "usr/lib/sysusers.d/calipam.conf"),
-            ("crontab", "usr/share/doc/calipam/crontab"),
-        ] {
-            entries.push(project_file(
-                root,
-                &format!("docs/systemd/{name}"),
-                &format!("systemd/{name}"),
-                place,
-            )?);
-        }
-        for (name, place) in [
+        for (path, place) in [
+            ("docs/systemd/calipam-check.service", "usr/lib/systemd/system/calipam-check.service"),
+            ("docs/systemd/calipam-check.timer", "usr/lib/systemd/system/calipam-check.timer"),
+            ("docs/systemd/calipam.sysusers", "usr/lib/sysusers.d/calipam.conf"),
+            ("docs/systemd/crontab", "usr/share/doc/calipam/crontab"),
             ("LICENSE", "usr/share/doc/calipam/copyright"),
             ("README.md", "usr/share/doc/calipam/README.md"),
             ("CHANGELOG.md", "usr/share/doc/calipam/CHANGELOG.md"),
         ] {
-            entries.push(project_file(root, name, name, place)?);
+            entries.push(project_file(root, path, place)?);
         }
         Ok(Self { name: "calipam", summary: SUMMARY, description: DESCRIPTION, entries })
     }
@@ -91,16 +82,12 @@ impl Package {
         let root = &request.root;
         let mut entries =
             vec![file("calipam-cni", "usr/bin/calipam-cni", request.program("calico-ipam")?, 0o755)];
-        for (path, name, place) in [
-            (
-                "docs/systemd/calipam-cni.service",
-                "systemd/calipam-cni.service",
-                "usr/lib/systemd/system/calipam-cni.service",
-            ),
-            ("LICENSE", "LICENSE", "usr/share/doc/calipam-cni/copyright"),
-            ("docs/cni.md", "cni.md", "usr/share/doc/calipam-cni/cni.md"),
+        for (path, place) in [
+            ("docs/systemd/calipam-cni.service", "usr/lib/systemd/system/calipam-cni.service"),
+            ("LICENSE", "usr/share/doc/calipam-cni/copyright"),
+            ("docs/cni.md", "usr/share/doc/calipam-cni/cni.md"),
         ] {
-            entries.push(project_file(root, path, name, place)?);
+            entries.push(project_file(root, path, place)?);
         }
         Ok(Self {
             name: "calipam-cni",
@@ -127,7 +114,8 @@ impl Request {
     }
 }
 
-fn project_file(root: &Path, path: &str, name: &str, place: &str) -> Result<Entry> {
-    let path = root.join(path);
+/// A file of the project. Archives have those of `docs` at the top.
+fn project_file(root: &Path, path: &str, place: &str) -> Result<Entry> {
+    let (name, path) = (path.trim_start_matches("docs/"), root.join(path));
     Ok(file(name, place, fs::read(&path).map_err(cannot("read", &path))?, 0o644))
 }

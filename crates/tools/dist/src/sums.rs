@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::{Result, cannot};
+use crate::{Result, cannot, files};
 
 const NAME: &str = "SHA256SUMS";
 /// The extensions of packages.
@@ -18,16 +18,7 @@ pub(crate) fn of(bytes: &[u8]) -> String {
 
 /// The packages in a folder, by name.
 pub(crate) fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(cannot("read", folder))? {
-        let path = entry?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if PACKAGES.iter().any(|end| name.ends_with(end)) {
-            found.push((name.to_owned(), fs::read(&path).map_err(cannot("read", &path))?));
-        }
-    }
-    found.sort();
-    Ok(found)
+    files::folder(folder, |name| PACKAGES.iter().any(|end| name.ends_with(end)))
 }
 
 /// Writes the sums of all packages in the folder.

@@ -82,6 +82,15 @@ struct RunningActor {
 /// All faults use up the same limit, so the order of two matters.
 const FAULTS: &str = "faults";
 
+fn of_actor(actor: usize) -> Footprint {
+    Footprint::default().write(format!("actor/{actor}"))
+}
+
+/// The footprint of a fault of an actor.
+fn fault(actor: usize) -> Footprint {
+    of_actor(actor).write(FAULTS)
+}
+
 impl<'s> Run<'s> {
     /// Starts a scenario; each actor continues to its first request.
     ///
@@ -106,68 +115,59 @@ impl<'s> Run<'s> {
     /// The possible next choices, in a stable order. Empty at the end.
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
-        let of = |actor: usize| Footprint::default().write(format!("actor/{actor}"));
+        let mut add = |choice, what, footprint| options.push(Possible { choice, what, footprint });
+        let name = |actor: usize| &*self.actors[actor].actor.name;
         let asked = self.in_order(self.world.waiting());
-        for request in &asked {
-            let name = &self.actors[request.id.actor].actor.name;
-            let footprint = of(request.id.actor).and(&request.footprint);
-            let what = format!("{name}: {}", request.what);
-            options.push(Possible { choice: Choice::Go(request.id), what, footprint });
+        for PendingRequest { id, what, footprint, .. } in &asked {
+            let what = format!("{}: {what}", name(id.actor));
+            add(Choice::Go(*id), what, of_actor(id.actor).and(footprint));
         }
         for (id, what, footprint) in self.world.on_the_way() {
-            let what = format!("{what} of {} takes effect late", self.actors[id.actor].actor.name);
-            let footprint = footprint.and(&Footprint::default().write(format!("late/{id:?}")));
-            options.push(Possible { choice: Choice::Land(id), what, footprint });
+            let what = format!("{what} of {} takes effect late", name(id.actor));
+            add(Choice::Land(id), what, footprint.write(format!("late/{id:?}")));
         }
-        if self.faults_left > 0 {
-            let faults = self.scenario.kinds;
-            let fault = |actor| of(actor).write(FAULTS);
-            for request in asked.iter().filter(|request| request.can_fail && faults.answers) {
-                let name = &self.actors[request.id.actor].actor.name;
-                let what = format!("{name}: no answer to: {}", request.what);
-                // A late write can take effect from now on.
-                let footprint = fault(request.id.actor).write(format!("late/{:?}", request.id));
-                options.push(Possible { choice: Choice::Fail(request.id), what, footprint });
-            }
-            for request in asked.iter().filter(|_| faults.answers) {
-                let name = &self.actors[request.id.actor].actor.name;
-                let mut refuse = |choice, why: &str| {
-                    let what = format!("{name}: {why}: {}", request.what);
-                    options.push(Possible { choice, what, footprint: fault(request.id.actor) });
-                };
-                if request.can_be_put_off {
-                    refuse(Choice::PutOff(request.id), "put off");
-                }
-                if request.is_continued {
-                    refuse(Choice::Expire(request.id), "its revision is gone");
+        if self.faults_left == 0 {
+            return options;
+        }
+
+        let faults = self.scenario.kinds;
+        for request in asked.iter().filter(|request| request.can_fail() && faults.answers) {
+            let (id, what) =
+                (request.id, format!("{}: no answer to: {}", name(request.id.actor), request.what));
+            // A late write can take effect from now on.
+            add(Choice::Fail(id), what, fault(id.actor).write(format!("late/{id:?}")));
+        }
+        for request in asked.iter().filter(|_| faults.answers) {
+            let id = request.id;
+            for (is_possible, choice, why) in [
+                (request.can_be_put_off, Choice::PutOff(id), "put off"),
+                (request.is_continued, Choice::Expire(id), "its revision is gone"),
+            ] {
+                if is_possible {
+                    add(choice, format!("{}: {why}: {}", name(id.actor), request.what), fault(id.actor));
                 }
             }
-            for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.kills) {
-                if acting.task.is_some() && self.world.is_waiting(number) {
-                    let what = format!("{} is killed", acting.actor.name);
-                    let footprint = fault(number).and(&self.killed(number));
-                    if self.world.files.can_tear(number) {
-                        let (what, footprint) = (format!("{what} by a power failure"), footprint.clone());
-                        options.push(Possible { choice: Choice::Crash(number), what, footprint });
-                    }
-                    options.push(Possible { choice: Choice::Kill(number), what, footprint });
+        }
+        for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.kills) {
+            if acting.task.is_some() && self.world.is_waiting(number) {
+                let what = format!("{} is killed", name(number));
+                let footprint = fault(number).and(&self.killed(number));
+                if self.world.files.can_tear(number) {
+                    add(Choice::Crash(number), format!("{what} by a power failure"), footprint.clone());
                 }
+                add(Choice::Kill(number), what, footprint);
             }
-            for &seconds in faults.jumps {
-                let footprint = Footprint::default().write_range("").write(FAULTS);
-                let what = format!("the clock jumps by {seconds} s");
-                options.push(Possible { choice: Choice::Jump(seconds), what, footprint });
-            }
-            for (number, node) in NODES.into_iter().enumerate().filter(|_| faults.notes) {
-                if self.world.notes.of(node).is_some() {
-                    let footprint = Footprint::default().write(notes_path(node)).write(FAULTS);
-                    let mut lose = |choice, how: &str| {
-                        let what = format!("what {node} keeps is {how}");
-                        options.push(Possible { choice, what, footprint: footprint.clone() });
-                    };
-                    lose(Choice::TearNotes(number), "torn");
-                    lose(Choice::OldNotes(number), "as it was before it was written last");
-                }
+        }
+        for &seconds in faults.jumps {
+            let footprint = Footprint::default().write_range("").write(FAULTS);
+            add(Choice::Jump(seconds), format!("the clock jumps by {seconds} s"), footprint);
+        }
+        for (number, node) in NODES.into_iter().enumerate().filter(|_| faults.notes) {
+            if self.world.notes.of(node).is_some() {
+                let footprint = Footprint::default().write(notes_path(node)).write(FAULTS);
+                add(Choice::TearNotes(number), format!("what {node} keeps is torn"), footprint.clone());
+                let what = format!("what {node} keeps is as it was before it was written last");
+                add(Choice::OldNotes(number), what, footprint);
             }
         }
         options
@@ -197,7 +197,7 @@ impl<'s> Run<'s> {
     pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
         if choice.is_fault() {
             self.faults_left -= 1;
-            self.world.audit.fault();
+            self.world.audit.fault(matches!(choice, Choice::Fail(_)));
         }
         let mut is_orphan = false;
         match choice {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::guarded::Guarded;
 
 /// A pod, known by the handle of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,9 +16,16 @@ pub struct Pod {
     pub exists: bool,
 }
 
+impl Pod {
+    /// True for a pod with addresses. Others wait for them, or DEL releases what they had.
+    pub(crate) fn is_served(&self) -> bool {
+        self.exists && !self.addresses.is_empty()
+    }
+}
+
 /// The truth about a cluster.
 #[derive(Default)]
-pub struct Truth(Mutex<State>);
+pub struct Truth(Guarded<State>);
 
 #[derive(Default)]
 struct State {
@@ -32,20 +40,16 @@ struct State {
 }
 
 impl Truth {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a pod that wants addresses.
     pub fn begin(&self, handle: &str, node: &str) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let pod = Pod { node: node.to_owned(), addresses: Vec::new(), exists: true };
         state.pods.entry(handle.to_owned()).or_insert(pod);
     }
 
     /// Gives a pod addresses, which it uses from now on.
     pub fn give(&self, handle: &str, addresses: &[IpAddr]) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         for address in addresses {
             if let Some(other) = state.users.insert(*address, handle.to_owned()) {
                 state.violations.push(format!("{address} is given to {handle} while {other} uses it"));
@@ -58,14 +62,14 @@ impl Truth {
 
     /// Revives a pod that was believed to be gone.
     pub fn come_back(&self, handle: &str) {
-        if let Some(pod) = self.state().pods.get_mut(handle) {
+        if let Some(pod) = self.0.lock().pods.get_mut(handle) {
             pod.exists = true;
         }
     }
 
     /// Removes a pod, whose addresses are about to be released.
     pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
         pod.exists = false;
         let addresses = std::mem::take(&mut pod.addresses);
@@ -75,51 +79,51 @@ impl Truth {
 
     /// The addresses of a pod.
     pub fn addresses(&self, handle: &str) -> Vec<IpAddr> {
-        self.state().pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
+        self.0.lock().pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
     }
 
     /// All pods so far.
     pub fn pods(&self) -> BTreeMap<String, Pod> {
-        self.state().pods.clone()
+        self.0.lock().pods.clone()
     }
 
     pub fn users(&self) -> BTreeMap<IpAddr, String> {
-        self.state().users.clone()
+        self.0.lock().users.clone()
     }
 
     /// Marks a handle whose records were damaged before the actors start.
     pub fn damage(&self, handle: &str) {
-        self.state().damaged.insert(handle.to_owned());
+        self.0.lock().damaged.insert(handle.to_owned());
     }
 
     /// Marks a pod as served by Calico's plugin. After a lost answer or a kill, the plugin may leave addresses that the
     /// handle does not count.
     pub fn serve_by_calico(&self, handle: &str) {
-        self.state().of_calico.insert(handle.to_owned());
+        self.0.lock().of_calico.insert(handle.to_owned());
     }
 
     pub(crate) fn is_of_calico(&self, handle: &str) -> bool {
-        self.state().of_calico.contains(handle)
+        self.0.lock().of_calico.contains(handle)
     }
 
     pub(crate) fn is_damaged(&self, handle: &str) -> bool {
-        self.state().damaged.contains(handle)
+        self.0.lock().damaged.contains(handle)
     }
 
     /// Notes a violation.
     pub fn violated(&self, what: String) {
-        self.state().violations.push(what);
+        self.0.lock().violations.push(what);
     }
 
     /// Returns and clears the violations.
     pub fn take_violations(&self) -> Vec<String> {
-        std::mem::take(&mut self.state().violations)
+        std::mem::take(&mut self.0.lock().violations)
     }
 }
 
 impl Hash for Truth {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = self.state();
+        let state = self.0.lock();
         state.pods.hash(hasher);
     }
 }

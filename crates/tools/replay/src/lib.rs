@@ -15,4 +15,4 @@ mod trace;
 pub use differences::{KnownDifference, known};
 pub use environment::{Environment, MemoryEnvironment, Output, Write};
 pub use replay::{Difference, Outcome, replay};
-pub use trace::{Step, Trace, TraceError};
+pub use trace::{Step, Trace, TraceError, traces};

@@ -42,6 +42,15 @@ pub struct Step {
     pub after: BTreeMap<String, Value>,
 }
 
+/// Lists the traces of the project below its root.
+pub fn traces(root: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(root.join("tests/traces"))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    Ok(files)
+}
+
 impl Trace {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, TraceError> {

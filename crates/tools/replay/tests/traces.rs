@@ -2,17 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_replay::{MemoryEnvironment, Trace, known, replay};
+use calipam_replay::{MemoryEnvironment, Trace, known, replay, traces};
 
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/traces");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-        .collect();
-    files.sort();
-    files
+    traces(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")).unwrap()
 }
 
 fn runtime() -> tokio::runtime::Runtime {

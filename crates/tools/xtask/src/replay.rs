@@ -1,15 +1,12 @@
 //! `cargo xtask replay`.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::locate::Program;
 use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
-
-/// The folder of the project's traces.
-const TRACES: &str = "tests/traces";
 
 pub(crate) const TASK: Task = Task {
     name: "replay",
@@ -34,36 +31,12 @@ Needs Rust, a C compiler, and an etcd, which `cargo xtask test` brings.
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let files = match arguments {
-        [] => traces(TRACES.as_ref())?,
-        named => named.iter().map(PathBuf::from).collect(),
-    };
     tools::need_c_compiler()?;
-    let etcd = servers::bring_etcd()?;
+    let etcd = servers::bring(Program::Etcd)?;
     let mut build = workspace::cargo();
     build.args(["build", "--package", "calipam", "--package", "calipam-cni", "--package", "calipam-replay"]);
     step::run("Building calipam, the plugin and the replay", build.envs(protoc::variables()?))?;
     let mut replay = Command::new(workspace::built("replay")?);
-    replay.args(files).envs([etcd]);
+    replay.args(arguments).envs([etcd]);
     step::run("Replaying the traces", &mut replay)
-}
-
-/// Lists the traces of a folder.
-fn traces(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = std::fs::read_dir(folder).map_err(|error| Failure::io("read", folder, &error))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
-    Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_traces_of_the_project_are_found() {
-        let found = traces(&workspace::root().join(TRACES)).map(|files| files.len());
-        assert!(found.is_ok_and(|number| number >= 30));
-    }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::cluster::{Cluster, ip, net, owned_by, wants, wants_as};
 use super::{differs, rows};
-use crate::world::run;
+use crate::run;
 
 fn claim(cluster: &Cluster, cidr: &str, host: &str) -> Result<Claimed, String> {
     let claimed = run(cluster.allocator().claim_affinity(net(cidr), AffinityType::Host, host));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, given, ip, wants, wants_as};
 use super::{differs, rows};
-use crate::world::run;
+use crate::run;
 
 /// Assigns these addresses of 10.0.0.0/26, each with a handle and an attribute.
 fn cluster(assigned: &[(&str, &str, &str)]) -> Cluster {

@@ -14,7 +14,7 @@ use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::world::run;
+use crate::run;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 

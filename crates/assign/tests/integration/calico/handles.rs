@@ -4,7 +4,7 @@ use calipam_assign::{AssignIp, AutoAssign};
 
 use super::cluster::{Cluster, given, ip, wants_as};
 use super::differs;
-use crate::world::run;
+use crate::run;
 
 #[test]
 fn a_handle_has_its_address_until_it_is_released() {

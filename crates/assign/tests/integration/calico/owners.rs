@@ -8,7 +8,7 @@ use calipam_assign::{
 
 use super::cluster::{Cluster, ip, wants, wants_as};
 use super::rows;
-use crate::world::run;
+use crate::run;
 
 const HANDLE: &str = "vmi-handle";
 

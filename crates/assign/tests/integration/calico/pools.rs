@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::cluster::{Cluster, net, wants};
 use super::{differs, rows};
-use crate::world::run;
+use crate::run;
 
 const V4: [&str; 2] = ["10.0.0.1/24", "20.0.0.0/24"];
 const V6: [&str; 2] = ["fe80::11/120", "fe80::2:0/120"];

@@ -6,13 +6,13 @@ use std::task::{Context, Waker};
 use calipam_assign::{Allocator, AutoAssign, InUse, Release};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::memory::{Fault, MemoryStore};
 use calipam_testkit::operator::Operator as _;
 use serde_json::json;
 
 use super::cluster::{Cluster, net, owned_by, wants, wants_as};
 use super::differs;
-use crate::scheduler::Scheduler;
 
 /// A cluster with interleaved requests and a pool of sixteen blocks of four addresses.
 fn sixteen_blocks() -> Cluster {
@@ -30,11 +30,16 @@ fn assert_consistent(cluster: &Cluster) {
     }
 }
 
-/// Lets clients go on in some order until all have ended.
+/// Lets clients go on, each to its next request, in an order by the seed until all have ended.
 fn race<'s>(seed: u64, clients: impl IntoIterator<Item = Pin<Box<dyn Future<Output = ()> + 's>>>) {
-    let mut scheduler = Scheduler::new(seed);
-    clients.into_iter().for_each(|client| scheduler.add(client));
-    while scheduler.step() {}
+    let mut clients: Vec<_> = clients.into_iter().collect();
+    let (mut rng, mut context) = (Rng::new(seed), Context::from_waker(Waker::noop()));
+    while !clients.is_empty() {
+        let chosen = rng.below(clients.len() as u64) as usize;
+        if clients[chosen].as_mut().poll(&mut context).is_ready() {
+            drop(clients.swap_remove(chosen));
+        }
+    }
 }
 
 #[test]
@@ -112,8 +117,8 @@ fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Out
             return false;
         }
     }
-    crate::world::run(other);
-    crate::world::run(first);
+    crate::run(other);
+    crate::run(first);
     true
 }
 
@@ -164,7 +169,7 @@ fn a_block_is_claimed_at_any_moment_while_it_is_given_up() {
     for claimed_by in ["host-a", "host-b"] {
         for steps in 1.. {
             let cluster = sixteen_blocks();
-            crate::world::run(claim(&cluster.store, "host-a"));
+            crate::run(claim(&cluster.store, "host-a"));
             if !between(steps, give_up(&cluster.store, "host-a"), claim(&cluster.store, claimed_by)) {
                 assert!(steps > 4);
                 break;
@@ -178,7 +183,7 @@ fn a_block_is_claimed_at_any_moment_while_it_is_given_up() {
 fn a_block_in_which_an_address_is_assigned_while_it_is_given_up_is_not_deleted() {
     for steps in 1.. {
         let cluster = sixteen_blocks();
-        crate::world::run(claim(&cluster.store, "host-a"));
+        crate::run(claim(&cluster.store, "host-a"));
         let assign = async {
             let assigned = Allocator::new(&cluster.store).auto_assign(&wants_as("host-a", 1, "h")).await;
             assert_eq!(assigned.unwrap().addresses().count(), 1);
@@ -197,7 +202,7 @@ fn a_block_in_which_an_address_is_assigned_while_it_is_given_up_is_not_deleted()
 fn a_host_that_lost_a_block_to_another_takes_the_next_and_cleans_up() {
     let cluster = sixteen_blocks();
     // A lost claim's affinity, which could not be deleted.
-    crate::world::run(claim(&cluster.store, "host-b"));
+    crate::run(claim(&cluster.store, "host-b"));
     cluster.store.put("/calico/ipam/v2/host/host-a/ipv4/block/10.0.0.0-30", r#"{"state":"pending"}"#);
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
     let own = cluster.blocks_of("host-a");

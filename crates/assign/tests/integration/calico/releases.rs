@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::cluster::{Cluster, given, ip, wants, wants_as};
 use super::{differs, rows};
-use crate::world::run;
+use crate::run;
 
 const HANDLE: &str = "testnode-ipip-tunnel-address";
 

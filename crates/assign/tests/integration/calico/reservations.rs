@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use calipam_assign::{Event, Passed};
 
-use crate::world::run;
+use crate::run;
 
 use super::cluster::{Cluster, all_in, given, ip, net, wants};
 use super::{differs, rows};

@@ -4,7 +4,7 @@ use calipam_model::config::IpamConfig;
 use calipam_testkit::operator::Operator as _;
 
 use super::cluster::Cluster;
-use crate::world::run;
+use crate::run;
 
 const PATH: &str = "/calico/ipam/v2/config";
 

@@ -1,10 +1,9 @@
 //! Rebuilds a datastore with faults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use calipam_check::{Code, Finding, Options, Report, Subject, check};
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::Consent;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
@@ -13,12 +12,8 @@ use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
 use calipam_repair::{Options as Running, UndoPlan, execute, journal::Recorded, undo};
 use jiff::SignedDuration;
 
+pub(super) use crate::cluster::open_by as open;
 use crate::cluster::{consent, observe};
-
-/// Opens what the overrides name.
-pub(super) async fn open(overrides: Overrides) -> Datastore {
-    Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
-}
 
 /// Checks addresses of any age.
 pub(super) fn options() -> Options {

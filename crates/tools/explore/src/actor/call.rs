@@ -52,6 +52,12 @@ impl Call {
         Self { node, pod, network, wanted, program, one_by_one, is_watched, keeps_notes }
     }
 
+    /// A pod on a node that wants an address of each family.
+    pub fn of_both(node: &str, pod: &str) -> Self {
+        let wanted = Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 };
+        Self { wanted, ..Self::new(node, pod) }
+    }
+
     /// Sets the plugin.
     #[must_use]
     pub fn by(self, program: Program) -> Self {
@@ -63,7 +69,7 @@ impl Call {
     }
 
     /// Number of addresses that it wants.
-    pub(super) fn wants(&self) -> usize {
+    pub(crate) fn wants(&self) -> usize {
         match self.wanted {
             Wanted::Address(_) => 1,
             Wanted::Any { v4, v6, .. } => usize::from(v4) + usize::from(v6),
@@ -122,15 +128,21 @@ impl Call {
                 .data()
                 .put(&object_path(&self.pod), pod_object(&self.pod, &self.node, addresses).to_string());
         } else if !addresses.is_empty() {
-            let networks: Vec<String> =
-                addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
-            let endpoint = json!({"kind": "WorkloadEndpoint", "metadata": {"namespace": "default"},
-                "spec": {"orchestrator": "k8s", "node": self.node, "containerID": self.pod, "pod": self.pod,
-                    "endpoint": "eth0", "ipNetworks": networks}});
-            world.data().put(&self.endpoint(), endpoint.to_string());
+            world.data().put(&self.endpoint(), self.endpoint_object(addresses).to_string());
         }
         world.touch(&self.touched());
     }
+
+    /// The endpoint of the pod with these addresses.
+    pub(crate) fn endpoint_object(&self, addresses: &[IpAddr]) -> Value {
+        json!({"kind": "WorkloadEndpoint", "metadata": {"namespace": "default"},
+            "spec": {"orchestrator": "k8s", "node": self.node, "containerID": self.pod, "pod": self.pod,
+                "endpoint": "eth0", "ipNetworks": networks(addresses)}})
+    }
+}
+
+fn networks(addresses: &[IpAddr]) -> Vec<String> {
+    addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
 }
 
 /// The path of a pod on an API server.
@@ -140,11 +152,10 @@ pub(super) fn object_path(pod: &str) -> String {
 
 /// A pod in the form of an API server.
 pub(crate) fn pod_object(name: &str, node: &str, addresses: &[IpAddr]) -> Value {
-    let networks: Vec<String> = addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
     let mut metadata = json!({"name": name, "namespace": "default", "uid": name});
     let mut status = json!({"phase": "Pending"});
     if !addresses.is_empty() {
-        metadata["annotations"] = json!({"cni.projectcalico.org/podIP": networks.join(",")});
+        metadata["annotations"] = json!({"cni.projectcalico.org/podIP": networks(addresses).join(",")});
         let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
         status = json!({"phase": "Running", "podIP": addresses.first(), "podIPs": ips});
     }

@@ -1,8 +1,8 @@
-//! Releases of unused addresses and blocks.
+//! Releases of unused addresses and blocks, and other operations of the allocator that no pod asks for.
 
 use std::sync::Arc;
 
-use calipam_assign::{Allocator, InUse};
+use calipam_assign::{Allocator, Error, InUse};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_testkit::operator::Operator as _;
@@ -19,40 +19,56 @@ pub fn collect() -> Actor {
     })
 }
 
-/// Releases an empty block of a node.
-pub fn release_empty(block: IpNet, node: &str) -> Actor {
-    release(block, node, InUse::Refuse)
-}
-
-/// Takes a block from a node, even if it is in use.
-pub fn disown(block: IpNet, node: &str) -> Actor {
-    release(block, node, InUse::Release)
-}
-
-/// A node releases its empty block and claims it again.
-pub fn claim_again(block: IpNet, node: &str) -> Actor {
-    let node = node.to_owned();
-    Actor::new(format!("{node} gives up {block} and claims it"), move |world: Arc<World>, actor| {
-        let node = node.clone();
+/// Runs an operation of the allocator, which succeeds if nothing disturbs it.
+pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
+    name: impl Into<String>,
+    operation: impl Fn(Arc<World>, Allocator<Client>) -> F + 'static,
+) -> Actor {
+    let name = name.into();
+    Actor::new(name.clone(), move |world: Arc<World>, actor| {
+        let done = operation(Arc::clone(&world), Allocator::new(Client::new(&world, actor)));
+        let name = name.clone();
         async move {
-            let allocator = Allocator::new(Client::new(&world, actor));
-            if allocator.release_affinity(block, &node, InUse::Refuse).await.is_ok() {
-                drop(allocator.claim_affinity(block, AffinityType::Host, &node).await);
+            if let Err(error) = done.await
+                && world.audit.is_undisturbed()
+            {
+                world.truth.violated(format!("{name}, with nothing in its way, fails: {error}"));
             }
         }
     })
 }
 
-fn release(block: IpNet, node: &str, in_use: InUse) -> Actor {
-    let node = node.to_owned();
-    Actor::new(format!("gives up {block} of {node}"), move |world: Arc<World>, actor| {
-        let node = node.clone();
-        async move {
-            let allocator = Allocator::new(Client::new(&world, actor));
-            let released = allocator.release_affinity(block, &node, in_use).await;
-            if released.is_ok() && in_use == InUse::Refuse && invariants::is_ownerless(&world, block) {
-                world.truth.violated(format!("{block}, which is in use, is given up as empty"));
-            }
+/// Releases an empty block of a node.
+pub fn release_empty(block: IpNet, node: &'static str) -> Actor {
+    operate(format!("gives up {block} of {node} if it is empty"), move |world, allocator| async move {
+        let released = allocator.release_affinity(block, node, InUse::Refuse).await;
+        if released.is_ok() && invariants::is_ownerless(&world, block) {
+            world.truth.violated(format!("{block}, which is in use, is given up as empty"));
         }
+        released
+    })
+}
+
+/// Takes a block from a node, even if it is in use.
+pub fn disown(block: IpNet, node: &'static str) -> Actor {
+    operate(format!("gives up {block} of {node}"), move |_, allocator| async move {
+        allocator.release_affinity(block, node, InUse::Release).await
+    })
+}
+
+/// Claims all blocks of a network for a node.
+pub fn claim(network: IpNet, node: &'static str) -> Actor {
+    operate(format!("{node} claims {network}"), move |_, allocator| async move {
+        let claimed = allocator.claim_affinity(network, AffinityType::Host, node).await;
+        claimed.map(drop).map_err(|partly| partly.error)
+    })
+}
+
+/// A node releases its empty block and claims it again.
+pub fn claim_again(block: IpNet, node: &'static str) -> Actor {
+    operate(format!("{node} gives up {block} and claims it"), move |_, allocator| async move {
+        allocator.release_affinity(block, node, InUse::Refuse).await?;
+        let claimed = allocator.claim_affinity(block, AffinityType::Host, node).await;
+        claimed.map(drop).map_err(|partly| partly.error)
     })
 }

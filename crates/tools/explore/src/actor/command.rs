@@ -125,7 +125,7 @@ impl Session {
     async fn others(&self, (key, value): (&'static str, &'static str), delete: Option<&'static str>) {
         let Self { world, actor, .. } = self;
         let footprint = delete.into_iter().fold(Footprint::default().write(key), Footprint::write);
-        let verdict = world.turn(*actor, format!("others create {key}"), footprint, None, None).await;
+        let verdict = world.turn(*actor, format!("others create {key}"), footprint).await;
         if verdict == Verdict::Go && delete.is_none_or(|other| world.data().remove(other)) {
             world.data().put(key, value);
             world.audit.others(delete.into_iter().chain([key]));

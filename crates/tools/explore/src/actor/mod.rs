@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 pub(crate) use self::call::pod_object;
 pub use self::call::{Call, Program};
-pub use self::collector::{claim_again, collect, disown, release_empty};
+pub use self::collector::{claim, claim_again, collect, disown, operate, release_empty};
 pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, calipam};
 pub use self::others::{Edit, edits};
-pub(crate) use self::plugin::give;
-pub use self::plugin::{add, clean_up, comes_back, del, gc};
+pub use self::plugin::{add, clean_up, comes_back, del, del_by_address, gc};
+pub(crate) use self::plugin::{give, served};
 pub use self::task::Task;
 pub(crate) use self::trial::would_assign;
 use crate::world::World;
@@ -55,6 +55,12 @@ impl Actor {
             begin: Box::new(move |world, actor| Task::process(begin(world, actor))),
             after_kill: Some(Box::new(move |world, actor| Task::process(after_kill(world, actor)))),
         }
+    }
+
+    /// Leaves everything as it is after a kill.
+    #[must_use]
+    pub fn abandoned(self) -> Self {
+        Self { after_kill: None, ..self }
     }
 
     /// Sets the work after a kill.

@@ -10,30 +10,26 @@ use crate::world::{Footprint, Verdict, World, Write};
 /// Changes a value; `None` stands for a missing one.
 pub type Edit = fn(Option<&str>) -> Option<String>;
 
-/// Reads keys and writes each of them at the version that was read, like `calicoctl apply` and `delete`.
-pub fn edits<const N: usize>(name: &'static str, keys: [(&'static str, Edit); N]) -> Actor {
+/// Reads a key and writes it at the version that was read, like `calicoctl apply` and `delete`.
+pub fn edits(name: &'static str, path: &'static str, edit: Edit) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
-        for (path, edit) in keys {
-            let read = Footprint::default().read(path);
-            if world.turn(actor, format!("read {path}"), read, None, None).await == Verdict::Fail {
-                return;
+        let read = Footprint::default().read(path);
+        if world.turn(actor, format!("read {path}"), read).await == Verdict::Fail {
+            return;
+        }
+        let found = world.data().value_at(path);
+        world.tell(actor, &found);
+        let after = edit(found.as_ref().and_then(|(raw, _)| std::str::from_utf8(raw).ok()));
+        let expected = found.map_or(0, |(_, revision)| revision);
+        let change = (path.to_string(), after.map(String::into_bytes));
+        let write: Write = Arc::new(move |store: &MemoryStore| {
+            if store.value_at(&change.0).map_or(0, |(_, revision)| revision) == expected {
+                store.change_together(std::slice::from_ref(&change));
             }
-            let found = world.data().value_at(path);
-            world.tell(actor, &found);
-            let after = edit(found.as_ref().and_then(|(raw, _)| std::str::from_utf8(raw).ok()));
-            let expected = found.map_or(0, |(_, revision)| revision);
-            let change = (path.to_string(), after.map(String::into_bytes));
-            let write: Write = Arc::new(move |store: &MemoryStore| {
-                if store.value_at(&change.0).map_or(0, |(_, revision)| revision) == expected {
-                    store.change_together(std::slice::from_ref(&change));
-                }
-            });
-            let footprint = Footprint::default().write(path);
-            let what = format!("write {path}");
-            match world.turn(actor, what, footprint, Some(Arc::clone(&write)), None).await {
-                Verdict::Go => write(world.data()),
-                _ => return,
-            }
+        });
+        let turn = world.turn(actor, format!("write {path}"), Footprint::default().write(path));
+        if turn.writing(Arc::clone(&write)).await == Verdict::Go {
+            write(world.data());
         }
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, Entry, Error, Query, Store, StoreError, Swap};
+use calipam_assign::{Allocator, Entry, Error, Query, Release, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
 use calipam_model::IpNet;
@@ -57,7 +57,7 @@ pub fn del(call: Call) -> Actor {
         let call = call.clone();
         async move {
             if call.is_watched {
-                world.turn(actor, "delete the pod".into(), call.touched(), None, None).await;
+                world.turn(actor, "delete the pod".into(), call.touched()).await;
                 world.tell(actor, "deleted");
             }
             stop(world, actor, call).await;
@@ -104,7 +104,7 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
                 world.truth.violated(format!("ADD of {} gives {addresses:?}", call.pod));
             }
             if call.is_watched {
-                world.turn(actor, "write the endpoint".into(), call.touched(), None, None).await;
+                world.turn(actor, "write the endpoint".into(), call.touched()).await;
                 world.tell(actor, "endpoint");
             }
             give(&world, &call, &addresses);
@@ -150,6 +150,17 @@ async fn calico_add(
     }
 }
 
+/// The addresses that an ADD gets on a datastore without other users.
+pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
+    let allocator = Allocator::new(store);
+    let attributes = call.attributes(store.now());
+    let add = Add { container: call.container(), attributes, wanted: call.wanted.clone() };
+    match crate::world::at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)) {
+        Some(Ok(added)) => added.addresses.iter().map(IpNet::addr).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Gives a pod more addresses and writes its endpoint.
 pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     let handle = call.handle();
@@ -163,7 +174,7 @@ pub fn comes_back(call: Call, address: IpAddr) -> Actor {
         let call = call.clone();
         async move {
             let footprint = call.touched().read_range(crate::world::ALL);
-            world.turn(actor, "write the endpoint".into(), footprint, None, None).await;
+            world.turn(actor, "write the endpoint".into(), footprint).await;
             if invariants::is_recorded(&world, address, &call.handle()) {
                 world.truth.come_back(&call.handle());
                 give(&world, &call, &[address]);
@@ -180,14 +191,37 @@ enum Deleted {
     Failed(String),
 }
 
-/// The kubelet stops the pod and repeats DEL until it succeeds.
-pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
-    let handle = call.handle();
+/// Stops a pod, whose addresses are about to be released; returns them.
+fn withdraw(world: &World, actor: usize, call: &Call) -> Vec<IpAddr> {
     world.begin_phase(actor, Phase::Releases);
     world.data().remove(&call.endpoint());
     world.data().remove(&object_path(&call.pod));
     world.touch(&call.touched());
-    let previous = world.truth.withdraw(&handle);
+    world.truth.withdraw(&call.handle())
+}
+
+/// Releases the addresses of a pod that stops one by one, under its handle. DEL comes later.
+pub fn del_by_address(call: Call) -> Actor {
+    Actor::new(format!("releases the addresses of {}", call.pod), move |world: Arc<World>, actor| {
+        let call = call.clone();
+        async move {
+            let release = |address| Release { address, handle: Some(call.handle()), sequence: None };
+            let requests: Vec<Release> = withdraw(&world, actor, &call).into_iter().map(release).collect();
+            let allocator = Allocator::new(call.client(&world, actor));
+            let released = allocator.release_ips(&requests).await;
+            if let Err(partly) = released
+                && world.audit.is_undisturbed()
+            {
+                world.truth.violated(format!("{requests:?} fail: {}", partly.error));
+            }
+        }
+    })
+}
+
+/// The kubelet stops the pod and repeats DEL until it succeeds.
+pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
+    let handle = call.handle();
+    let previous = withdraw(&world, actor, &call);
     if call.program == Program::Calico {
         world.truth.serve_by_calico(&handle);
     }

@@ -9,15 +9,7 @@ use calipam_model::block::Block;
 use calipam_model::config::IpamConfig;
 use calipam_model::snapshot::Versioned;
 
-use super::{Calico, RETRIES, Result, Stop, key_of};
-
-/// Conditions that keep a block from being released.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unless {
-    pub in_use: bool,
-    /// Its sequence number differs from this one.
-    pub other_than: Option<u64>,
-}
+use super::{Calico, RETRIES, Result, Stop, found, key_of};
 
 impl Calico {
     /// Returns an affinity in the state pending, or a confirmed one.
@@ -54,13 +46,9 @@ impl Calico {
     /// Returns the block of an affinity. Creates it if it is missing, and confirms the affinity if necessary.
     pub(super) async fn block_of(&self, affinity: Versioned<Affinity>) -> Result<Versioned<Block>> {
         let key = affinity.value.key.clone();
-        let mut block = match self.block(key.cidr).await {
-            Ok(block) => block,
-            Err(Stop::Gone) => {
-                let pending = self.set_state(affinity, AffinityState::Pending).await?;
-                return self.claim(pending).await;
-            }
-            Err(stop) => return Err(stop),
+        let Some(mut block) = found(self.block(key.cidr).await)? else {
+            let pending = self.set_state(affinity, AffinityState::Pending).await?;
+            return self.claim(pending).await;
         };
         if block.value.owner() != Some(&key.owner()) {
             self.delete_affinity(affinity).await?;
@@ -107,41 +95,29 @@ impl Calico {
         }
     }
 
-    /// Releases a block: deletes it if it is empty, and removes its owner otherwise.
-    pub(super) async fn release(&self, key: &AffinityKey, config: &IpamConfig, unless: Unless) -> Result<()> {
+    /// Deletes an empty block, which may have to have this sequence number.
+    pub(super) async fn release(
+        &self,
+        key: &AffinityKey,
+        config: &IpamConfig,
+        sequence: Option<u64>,
+    ) -> Result<()> {
         let affinity = self.affinity(key).await?;
-        let mut block = self.block(key.cidr).await?;
-        if unless.other_than.is_some_and(|sequence| sequence != block.value.sequence()) {
+        let block = self.block(key.cidr).await?;
+        if sequence.is_some_and(|sequence| sequence != block.value.sequence()) {
             return Err(Stop::Conflict);
         }
         if block.value.owner().is_some_and(|owner| *owner != key.owner()) {
             let _ = self.delete_affinity(affinity).await;
             return Err(Stop::NotOurs);
         }
-        let now = self.store.now();
-        let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
-        if unless.in_use && !is_empty {
+        if !block.value.without_cooled(self.store.now(), config.cooldown()).is_empty() {
             return Err(Stop::NotEmpty);
         }
 
         let marked = self.set_state(affinity, AffinityState::PendingDeletion).await?;
-        let written = if is_empty {
-            self.delete_block(block).await
-        } else {
-            block.value.update(|update| {
-                update.collect_cooled(now, config.cooldown());
-                update.clear_owner();
-            });
-            self.update_block(block).await.map(drop)
-        };
-        match written {
-            Err(Stop::Gone) if is_empty => {}
-            written => written?,
-        }
-        match self.delete_affinity(marked).await {
-            Err(Stop::Gone) => Ok(()),
-            deleted => deleted,
-        }
+        found(self.delete_block(block).await)?;
+        found(self.delete_affinity(marked).await).map(drop)
     }
 
     /// Releases the empty blocks of a host that is gone.
@@ -150,8 +126,7 @@ impl Calico {
         let mut result = Ok(());
         for cidr in self.affinities(host).await? {
             for _ in 0..RETRIES {
-                let unless = Unless { in_use: true, other_than: None };
-                match self.release(&key_of(host, cidr), &config, unless).await {
+                match self.release(&key_of(host, cidr), &config, None).await {
                     Err(Stop::Conflict) => continue,
                     Ok(()) | Err(Stop::NotOurs | Stop::Gone) => {}
                     Err(stop) => result = Err(stop),
@@ -165,8 +140,7 @@ impl Calico {
     /// Releases an empty block, as the collector does.
     pub(super) async fn release_empty(&self, block: IpNet, host: &str) -> Result<()> {
         let config = self.config().await?;
-        let unless = Unless { in_use: true, other_than: None };
-        match self.release(&key_of(host, block), &config, unless).await {
+        match self.release(&key_of(host, block), &config, None).await {
             Err(Stop::NotOurs | Stop::Gone) => Ok(()),
             other => other,
         }

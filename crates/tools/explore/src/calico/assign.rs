@@ -13,8 +13,7 @@ use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
-use super::affinity::Unless;
-use super::{Calico, RETRIES, Result, Stop, key_of};
+use super::{Calico, RETRIES, Result, Stop, found, key_of};
 
 /// Time for which an empty block stays with its owner.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
@@ -126,8 +125,8 @@ impl Calico {
             let Some(owner) = block.owner().and_then(BlockOwner::host).filter(|_| !is_young) else {
                 continue;
             };
-            let unless = Unless { in_use: true, other_than: Some(block.sequence()) };
-            if self.release(&key_of(owner, block.cidr()), config, unless).await.is_ok() {
+            let key = key_of(owner, block.cidr());
+            if self.release(&key, config, Some(block.sequence())).await.is_ok() {
                 return Ok(block.cidr());
             }
         }
@@ -200,13 +199,12 @@ impl Calico {
         let ordinal = cidr::ordinal_of(cidr, address).ok_or(Stop::Refused)?;
         let config = self.config().await?;
         for _ in 0..RETRIES {
-            let block = match self.block(cidr).await {
-                Ok(block) => Ok(block),
-                Err(Stop::Gone) => match self.pending_affinity(&key_of(&wanted.host, cidr)).await {
+            let block = match found(self.block(cidr).await)? {
+                Some(block) => Ok(block),
+                None => match self.pending_affinity(&key_of(&wanted.host, cidr)).await {
                     Ok(pending) => self.claim(pending).await,
                     Err(stop) => Err(stop),
                 },
-                Err(stop) => return Err(stop),
             };
             let block = match block {
                 Ok(block) => block,

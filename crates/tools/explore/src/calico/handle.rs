@@ -4,17 +4,13 @@ use calipam_assign::{Entry, Record, Store};
 use calipam_model::IpNet;
 use calipam_model::handle::Handle;
 
-use super::{Calico, RETRIES, Result, Stop};
+use super::{Calico, RETRIES, Result, Stop, found};
 
 impl Calico {
     /// Counts one more address. The write is retried after any error.
     pub(super) async fn increment(&self, id: &str, block: IpNet) -> Result<()> {
         for _ in 0..RETRIES {
-            let stored = match self.handle(id).await {
-                Ok(stored) => Some(stored),
-                Err(Stop::Gone) => None,
-                Err(stop) => return Err(stop),
-            };
+            let stored = found(self.handle(id).await)?;
             let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
             handle.set_count(block, handle.count(block) + 1);
             let written = match &stored {
@@ -40,10 +36,7 @@ impl Calico {
             handle.set_count(block, count - by);
             let written = if handle.blocks().next().is_none() {
                 let entry = Entry { record: Record::Handle(stored.value), revision: stored.revision };
-                match self.store.delete(&entry).await.map_err(Stop::from) {
-                    Err(Stop::Gone) => Ok(()),
-                    deleted => deleted,
-                }
+                found(self.store.delete(&entry).await.map_err(Stop::from)).map(drop)
             } else {
                 let updated = self.store.update(&Record::Handle(handle), &stored.revision).await;
                 updated.map(drop).map_err(Stop::from)

@@ -77,66 +77,39 @@ impl Calico {
     }
 
     /// Reads a record; [`Stop::Gone`] if there is none.
-    async fn get<T>(&self, key: Key, take: impl FnOnce(Record) -> Option<T>) -> Result<Versioned<T>> {
-        let Entry { record, revision } =
-            self.read(Query::Get(key)).await?.into_iter().next().ok_or(Stop::Gone)?;
-        take(record).map(|value| Versioned { value, revision }).ok_or(Stop::Refused)
+    async fn get<T>(&self, key: Key) -> Result<Versioned<T>>
+    where
+        Option<T>: From<Record>,
+    {
+        let found = self.read(Query::Get(key)).await?.into_iter().next().ok_or(Stop::Gone)?;
+        taken(found).ok_or(Stop::Refused)
     }
 
     async fn block(&self, cidr: IpNet) -> Result<Versioned<Block>> {
-        self.get(Key::Block(cidr), |record| match record {
-            Record::Block(block) => Some(Arc::unwrap_or_clone(block)),
-            _ => None,
-        })
-        .await
+        self.get(Key::Block(cidr)).await
     }
 
     async fn affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
-        self.get(Key::Affinity(key.clone()), |record| match record {
-            Record::Affinity(affinity) => Some(affinity),
-            _ => None,
-        })
-        .await
+        self.get(Key::Affinity(key.clone())).await
     }
 
     async fn handle(&self, id: &str) -> Result<Versioned<Handle>> {
-        self.get(Key::Handle(id.to_owned()), |record| match record {
-            Record::Handle(handle) => Some(handle),
-            _ => None,
-        })
-        .await
+        self.get(Key::Handle(id.to_owned())).await
     }
 
     async fn config(&self) -> Result<IpamConfig> {
-        let found = self.get(Key::IpamConfig, |record| match record {
-            Record::Config(config) => Some(config),
-            _ => None,
-        });
-        match found.await {
-            Ok(config) => Ok(config.value),
-            Err(Stop::Gone) => Ok(IpamConfig::default()),
-            Err(stop) => Err(stop),
-        }
+        let stored: Option<Versioned<IpamConfig>> = found(self.get(Key::IpamConfig).await)?;
+        Ok(stored.map_or_else(IpamConfig::default, |config| config.value))
     }
 
     async fn pools(&self) -> Result<Vec<Pool>> {
         let found = self.read(Query::Pools).await?.into_iter();
-        let pool = |entry: Entry| match entry.record {
-            Record::Pool(pool) => Some(pool),
-            _ => None,
-        };
-        Ok(found.filter_map(pool).collect())
+        Ok(found.filter_map(|entry| entry.record.into()).collect())
     }
 
     async fn blocks(&self) -> Result<Vec<Versioned<Block>>> {
         let found = self.read(Query::Blocks(Family::V4)).await?.into_iter();
-        let block = |entry: Entry| match entry.record {
-            Record::Block(block) => {
-                Some(Versioned { value: Arc::unwrap_or_clone(block), revision: entry.revision })
-            }
-            _ => None,
-        };
-        Ok(found.filter_map(block).collect())
+        Ok(found.filter_map(taken).collect())
     }
 
     async fn affinities(&self, host: &str) -> Result<Vec<IpNet>> {
@@ -160,6 +133,23 @@ impl Calico {
         let record = Record::Block(Arc::new(block.value));
         Ok(self.store.delete(&Entry { record, revision: block.revision }).await?)
     }
+}
+
+/// The result of an operation; `None` if its object is gone.
+fn found<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Stop::Gone) => Ok(None),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// The value of a record; `None` if it is of another kind.
+fn taken<T>(entry: Entry) -> Option<Versioned<T>>
+where
+    Option<T>: From<Record>,
+{
+    Option::from(entry.record).map(|value| Versioned { value, revision: entry.revision })
 }
 
 /// The affinity of a host for a block.

@@ -10,7 +10,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
-use super::{Calico, RETRIES, Result, Stop};
+use super::{Calico, RETRIES, Result, Stop, found};
 
 impl Calico {
     /// Releases all addresses of a handle; [`Stop::Gone`] if it does not exist. A surplus count stays.
@@ -25,11 +25,7 @@ impl Calico {
 
     async fn release_handle_in(&self, id: &str, cidr: IpNet, config: &IpamConfig) -> Result<()> {
         for _ in 0..RETRIES {
-            let block = match self.block(cidr).await {
-                Ok(block) => block,
-                Err(Stop::Gone) => return Ok(()),
-                Err(stop) => return Err(stop),
-            };
+            let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
             let handles = block.value.handles();
             let own = handles.filter(|(_, handle)| *handle == *id);
             let ordinals: Vec<u32> = own.map(|(ordinal, _)| ordinal).collect();
@@ -38,9 +34,8 @@ impl Calico {
             }
             let cool = |update: &mut BlockUpdate<'_>, now| update.cool_by_handle(&ordinals, now);
             match self.write_without(block, &ordinals, config, cool).await {
-                Ok(()) => {}
+                Ok(()) | Err(Stop::Gone) => {}
                 Err(Stop::Conflict) => continue,
-                Err(Stop::Gone) => {}
                 Err(stop) => return Err(stop),
             }
             let _ = self.decrement(id, cidr, ordinals.len() as i64).await;
@@ -90,11 +85,7 @@ impl Calico {
 
     async fn release_in(&self, cidr: IpNet, requests: &[&Release], config: &IpamConfig) -> Result<()> {
         for _ in 0..RETRIES {
-            let block = match self.block(cidr).await {
-                Ok(block) => block,
-                Err(Stop::Gone) => return Ok(()),
-                Err(stop) => return Err(stop),
-            };
+            let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
             let losses = losses(&block.value.without_cooled(self.store.now(), config.cooldown()), requests)?;
             if losses.is_empty() {
                 return Ok(());

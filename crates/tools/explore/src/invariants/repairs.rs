@@ -9,11 +9,11 @@ use calipam_model::cidr::overlap;
 use calipam_model::handle::Handle;
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
-use calipam_testkit::memory::{Change, MemoryStore};
+use calipam_testkit::memory::Change;
 use jiff::SignedDuration;
 
 use super::{OF_CRASHES, Objects, explained};
-use crate::actor::{clean_up, rebuild_all};
+use crate::actor::rebuild_all;
 use crate::world::{NotedWrite, Phase, RequestId, World, is_same};
 
 /// The handle of addresses assigned by a person.
@@ -37,19 +37,19 @@ pub(super) fn written(
     is_orphan: bool,
     changes: Vec<Change>,
 ) -> Result<(), String> {
-    for NotedWrite { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
+    for write in world.audit.note(by, is_orphan, changes) {
+        let (path, phase) = (&*write.path, write.phase);
         let is_of_command = phase.is_some_and(Phase::is_of_command);
         let is_lock = path.contains("/clusterinformations/");
         if !is_of_command {
-            keeps_strict_affinity(world, &path, before.as_deref(), after.as_deref())?;
+            keeps_strict_affinity(world, &write)?;
             if let Some(node) = by.and_then(|id| world.audit.adds_for(id)) {
-                let [before, after] = [&before, &after].map(|value| blocks(&path, value.as_deref()).pop());
-                before.map_or(Ok(()), |before| takes_no_block(world, &before, after.as_ref(), &node))?;
+                takes_no_block(world, &write, &node)?;
             }
         }
         // On Kubernetes pools are written one by one: until the last is written, each address is in one.
         if is_of_command && !world.is_kubernetes() {
-            overlaps_no_pool(world, &path, after.as_deref())?;
+            overlaps_no_pool(world, &write)?;
         }
         // A run whose answer was lost may take another's lock for its own: both write the same value.
         let is_locking = by.is_some_and(|id| world.audit.is_locking(id.actor)) && !world.audit.has_faults();
@@ -57,23 +57,22 @@ pub(super) fn written(
             return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
         }
         match (phase, by) {
-            (Some(Phase::Releases), _) if before.is_none() => {
+            (Some(Phase::Releases), _) if write.before.is_none() => {
                 return Err(format!("what gives addresses back creates {path}"));
             }
             (Some(Phase::Repairs), _) => {
-                released_was_leaked(world, &path, before.as_deref(), after.as_deref())?;
-                takes_no_count(world, &path, before.as_deref(), after.as_deref())?;
-                keeps_other_settings(&path, before.as_deref(), after.as_deref())?;
+                released_was_leaked(world, &write)?;
+                takes_no_count(world, &write)?;
+                keeps_other_settings(&write)?;
             }
             (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
-                let [was, is] = [before.as_deref(), after.as_deref()];
-                let is_as_before = match world.audit.replaced(actor, &path) {
-                    Some(replaced) => is_same(&path, replaced.as_deref(), is),
-                    None => world.audit.takes_back_of_others(actor, &path, was, is),
+                let [was, is] = [write.before(), write.after()];
+                let is_as_before = match world.audit.replaced(actor, path) {
+                    Some(replaced) => is_same(path, replaced.as_deref(), is),
+                    None => world.audit.takes_back_of_others(actor, path, was, is),
                 };
                 // An object is marked before it is deleted, and a marked one is deleted before it comes back.
-                let is_marked =
-                    is_marked(after.as_deref()) || (after.is_none() && is_marked(before.as_deref()));
+                let is_marked = is_marked(is) || (is.is_none() && is_marked(was));
                 if !is_as_before && !is_marked && !is_lock {
                     return Err(format!("an undo writes {path}, which was not so before the run"));
                 }
@@ -91,10 +90,11 @@ fn is_marked(value: Option<&[u8]>) -> bool {
 }
 
 /// Checks that pools do not overlap.
-fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result<(), String> {
+fn overlaps_no_pool(world: &World, write: &NotedWrite) -> Result<(), String> {
     let cidr = |path: &str, value: &[u8]| Some(Pool::parse(path, value).ok()?.value.cidr);
     const POOLS: &str = "/ippools/";
-    let Some(own) = written.filter(|_| path.contains(POOLS)).and_then(|value| cidr(path, value)) else {
+    let path = &write.path;
+    let Some(own) = write.after().filter(|_| path.contains(POOLS)).and_then(|value| cidr(path, value)) else {
         return Ok(());
     };
     let others = world.values().into_iter().filter(|(other, ..)| other.contains(POOLS) && other != path);
@@ -105,27 +105,19 @@ fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result
 }
 
 /// Checks that a node takes addresses only from its own blocks if affinity is strict.
-fn keeps_strict_affinity(
-    world: &World,
-    path: &str,
-    before: Option<&[u8]>,
-    after: Option<&[u8]>,
-) -> Result<(), String> {
+fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String> {
     let config: serde_json::Value =
         serde_json::from_slice(&world.data().value(CONFIG).unwrap_or_default()).unwrap_or_default();
     if config["strict_affinity"] != true {
         return Ok(());
     }
-    let was = recorded(path, before);
-    for block in blocks(path, after) {
-        for held in
-            block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address))
-        {
-            let owner = held.attribute.to_attribute().owner.unwrap_or_default();
-            let (node, host) = (owner.get("node"), block.owner().and_then(BlockOwner::host));
-            if node.is_some_and(|node| host != Some(node.as_str())) {
-                return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
-            }
+    let was = recorded(&write.path, write.before());
+    let Some(block) = block(&write.path, write.after()) else { return Ok(()) };
+    for held in block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address)) {
+        let owner = held.attribute.to_attribute().owner.unwrap_or_default();
+        let (node, host) = (owner.get("node"), block.owner().and_then(BlockOwner::host));
+        if node.is_some_and(|node| host != Some(node.as_str())) {
+            return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
         }
     }
     Ok(())
@@ -133,8 +125,9 @@ fn keeps_strict_affinity(
 
 /// Checks that an ADD takes no block from another node that is in use or was claimed less than a minute ago. Otherwise
 /// two nodes would take it from each other again and again.
-fn takes_no_block(world: &World, before: &Block, after: Option<&Block>, node: &str) -> Result<(), String> {
-    let is_taken = after.is_none_or(|after| after.owner() != before.owner());
+fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), String> {
+    let Some(before) = block(&write.path, write.before()) else { return Ok(()) };
+    let is_taken = block(&write.path, write.after()).is_none_or(|after| after.owner() != before.owner());
     let owner = before.owner().and_then(BlockOwner::host).filter(|owner| *owner != node && is_taken);
     let age = before.claimed_at().map(|claimed| world.now().duration_since(claimed));
     let is_young = age.is_some_and(|age| age < SignedDuration::from_mins(1));
@@ -145,20 +138,15 @@ fn takes_no_block(world: &World, before: &Block, after: Option<&Block>, node: &s
 }
 
 /// The block in a value, if it is one.
-fn blocks(path: &str, value: Option<&[u8]>) -> Vec<Block> {
-    objects(path, value).map(|objects| objects.blocks).unwrap_or_default()
+fn block(path: &str, value: Option<&[u8]>) -> Option<Block> {
+    objects(path, value)?.blocks.pop()
 }
 
 /// Checks that no existing pod loses an address by a command, not even one that it is just getting.
-fn released_was_leaked(
-    world: &World,
-    path: &str,
-    before: Option<&[u8]>,
-    after: Option<&[u8]>,
-) -> Result<(), String> {
+fn released_was_leaked(world: &World, write: &NotedWrite) -> Result<(), String> {
     let pods = world.truth.pods();
-    let kept = recorded(path, after);
-    for (address, handle) in recorded(path, before) {
+    let kept = recorded(&write.path, write.after());
+    for (address, handle) in recorded(&write.path, write.before()) {
         let is_released = !kept.iter().any(|(other, _)| *other == address);
         if is_released && pods.get(&handle).is_some_and(|pod| pod.exists) {
             return Err(format!("{address} is released, and {handle} is alive"));
@@ -168,14 +156,9 @@ fn released_was_leaked(
 }
 
 /// Checks that no command makes a handle count fewer addresses than it has: DEL would leave them behind.
-fn takes_no_count(
-    world: &World,
-    path: &str,
-    before: Option<&[u8]>,
-    after: Option<&[u8]>,
-) -> Result<(), String> {
-    let Some(before) = handle(path, before) else { return Ok(()) };
-    let (id, after) = (before.id().to_string(), handle(path, after));
+fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
+    let Some(before) = handle(&write.path, write.before()) else { return Ok(()) };
+    let (id, after) = (before.id().to_string(), handle(&write.path, write.after()));
     let recorded = Objects::of(&world.values())?.counts();
     for (block, counted) in before.blocks() {
         let left = after.as_ref().map_or(0, |after| after.count(block));
@@ -193,13 +176,14 @@ fn handle(path: &str, value: Option<&[u8]>) -> Option<Handle> {
 }
 
 /// Checks that commands change only strict affinity in the configuration.
-fn keeps_other_settings(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Result<(), String> {
+fn keeps_other_settings(write: &NotedWrite) -> Result<(), String> {
     let others = |value: Option<&[u8]>| {
         let mut value: serde_json::Value = serde_json::from_slice(value?).ok()?;
         value.as_object_mut()?.remove("strict_affinity");
         Some(value)
     };
-    if path == CONFIG && before.is_some() && others(before) != others(after) {
+    let [before, after] = [write.before(), write.after()];
+    if write.path == CONFIG && before.is_some() && others(before) != others(after) {
         return Err("a setting is changed that was not named".to_owned());
     }
     Ok(())
@@ -231,14 +215,17 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
     }
     let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
-    Objects::of(&world.values())?.handles_count_exactly(world)?;
+    if !world.audit.has_faults() {
+        Objects::of(&world.values())?.handles_count_exactly(world)?;
+    }
     // The leftovers of a split go with its undo, not with a rebuild; objects that others have made stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
-    explained(&copy.values(""), world.now(), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
+    explained(world, &copy.values(""), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
 
     if !world.is_kubernetes() {
-        collected(world, &copy)?;
+        // The kubelet repeats DEL for pods that are gone, and the collector releases unused addresses.
+        super::stop(world, &copy, |pod| !pod.exists)?;
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
@@ -252,7 +239,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
-    explained(&copy.values(""), world.now(), &[OF_REBUILT, half_split, locked, second].concat())
+    explained(world, &copy.values(""), &[OF_REBUILT, half_split, locked, second].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
     match Objects::of(&copy.values(""))?
         .recorded()?
@@ -275,11 +262,3 @@ const DAMAGED: &[Code] =
 
 /// Findings where objects are written one by one.
 const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];
-
-/// The kubelet repeats DEL for pods that are gone, and the collector releases unused addresses.
-fn collected(world: &World, copy: &MemoryStore) -> Result<(), String> {
-    for (handle, pod) in world.truth.pods().iter().filter(|(_, pod)| !pod.exists) {
-        clean_up(copy, &pod.node, handle).map_err(|error| format!("DEL of {handle} fails: {error}"))?;
-    }
-    Ok(())
-}

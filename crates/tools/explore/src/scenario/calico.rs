@@ -3,7 +3,7 @@
 use calipam_assign::plugin::Wanted;
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
-use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
+use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, large, plain};
 use crate::actor::{Call, Command, Program, add, calipam, collect, del, release_empty};
 use crate::invariants::repairs::BY_HAND;
 
@@ -62,30 +62,27 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod_in_unowned("a", "p"),
             || vec![add(Call::new("b", "q")), del(calico(Call::new("a", "p")))],
         ),
-        plain(
+        large(
             "calico-reclaim-beside-add",
             "Calico's plugin takes over an empty block whose owner wants an address from it",
             ONE_BLOCK,
             |before| before.block(FIRST, "a"),
             || vec![add(Call::new("a", "p")), add(calico(Call::new("b", "q")))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "reclaim-beside-calico-add",
             "a node takes over an empty block whose owner wants an address from it by Calico's plugin",
             ONE_BLOCK,
             |before| before.block(FIRST, "a"),
             || vec![add(calico(Call::new("a", "p"))), add(Call::new("b", "q"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "calico-add-beside-give-up",
             "a pod of Calico's plugin starts while the empty block of its node is given up",
             TWO_BLOCKS,
             |before| before.block(FIRST, "a"),
             || vec![add(calico(Call::new("a", "p"))), release_empty(cidr(FIRST), "a")],
-        )
-        .large(),
+        ),
         plain(
             "calico-del-twice",
             "both plugins stop one pod",
@@ -93,15 +90,14 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod("a", "p"),
             || vec![del(calico(Call::new("a", "p"))), del(Call::new("a", "p"))],
         ),
-        plain(
+        large(
             "collector-of-a-gone-node",
             "a node is gone: the collector takes its blocks while a pod of another node wants an address",
             ONE_BLOCK,
             |before| before.gone("b", "gone"),
             || vec![collect(), add(Call::new("a", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "collector-of-an-empty-block",
             "the collector takes the second, empty block of a node that wants an address",
             TWO_BLOCKS,
@@ -110,9 +106,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.block("10.0.0.4/30", "a");
             },
             || vec![collect(), add(Call::new("a", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "collector-beside-cooldown",
             "the collector releases what a gone pod had while another pod stops, and addresses cool down",
             Cluster { cooldown: 30, ..ONE_BLOCK },
@@ -121,8 +116,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.leak("a", "gone");
             },
             || vec![collect(), del(Call::new("a", "p"))],
-        )
-        .large(),
+        ),
         plain(
             "calico-add-beside-release",
             "a leaked address is released while a pod of Calico's plugin asks for it",
@@ -143,14 +137,13 @@ pub(super) fn all() -> Vec<Scenario> {
                 vec![calipam("release", false, &commands, &commands), del(calico(any("a", "p")))]
             },
         ),
-        plain(
+        large(
             "calico-add-beside-rebuild",
             "a block without its handle is repaired while a pod of Calico's plugin wants an address",
             ONE_BLOCK,
             |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(calico(any("a", "p")))],
-        )
-        .large(),
+        ),
         plain(
             "calico-del-beside-rebuild",
             "a handle is repaired while Calico's plugin, which needs it, stops the pod",
@@ -174,7 +167,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 vec![calipam("assign", false, &assign, &[Undo]), add(calico(the_leaked("a", "p")))]
             },
         ),
-        plain(
+        large(
             "calico-add-beside-split",
             "a pool is split and made whole while a pod of Calico's plugin wants an address",
             TWO_BLOCKS,
@@ -183,8 +176,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 let split = calipam("split and undo", false, &[Split("pool"), Undo], &[Undo]);
                 vec![split, add(calico(any("a", "p")))]
             },
-        )
-        .large(),
+        ),
         plain(
             "collector-beside-rebuild",
             "a leaked address without its handle is released by the collector and by a rebuild",
@@ -195,13 +187,12 @@ pub(super) fn all() -> Vec<Scenario> {
             },
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), collect()],
         ),
-        plain(
+        large(
             "collector-beside-undo",
             "a release is undone while the collector looks",
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || vec![calipam("release and undo", true, &[Release, Undo], &[Undo]), collect()],
-        )
-        .large(),
+        ),
     ]
 }

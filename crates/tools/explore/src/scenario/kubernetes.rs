@@ -1,7 +1,7 @@
 //! Worlds on Kubernetes, with a request for each object.
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
-use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
+use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large};
 use crate::actor::{Call, Command, Program, add, calipam, del};
 use crate::invariants::repairs::BY_HAND;
 
@@ -17,7 +17,7 @@ fn on_kubernetes(call: Call) -> Call {
 pub(super) fn all() -> Vec<Scenario> {
     use Command::{Assign, Rebuild, Release, ReleaseAddress, Split, Undo};
     vec![
-        plain(
+        large(
             "kubernetes-release-and-undo",
             "a leaked address is released on Kubernetes, object by object, and that is undone",
             KUBERNETES,
@@ -26,9 +26,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.leak("a", "gone");
             },
             || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-two-releases",
             "two people release the same on Kubernetes, one of them with the datastore locked",
             KUBERNETES,
@@ -37,19 +36,17 @@ pub(super) fn all() -> Vec<Scenario> {
                 let release = |name, locks| calipam(name, locks, &[Release], &[Release]);
                 vec![release("release", false), release("another release", true)]
             },
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-split-and-undo",
             "a pool is split on Kubernetes, pool by pool, and that is undone",
             KUBERNETES,
             |before| before.pod("a", "p"),
             || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
         )
-        .large()
         // A killed split may be deleted between the comparison and the write of its undo.
         .up_to(0),
-        plain(
+        large(
             "kubernetes-rebuild",
             "a handle is gone, and an address is leaked",
             KUBERNETES,
@@ -59,9 +56,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.damage("p", &handle_path("p"));
             },
             || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild])],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-assign-and-undo",
             "an address is assigned and taken back on Kubernetes",
             KUBERNETES,
@@ -70,9 +66,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 let assign = Assign(LEAK.into(), "a", BY_HAND);
                 vec![calipam("assign and undo", false, &[assign, Undo], &[Undo])]
             },
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-add-beside-add",
             "pods of two nodes want an address of one block, by calipam's own client of Kubernetes",
             KUBERNETES,
@@ -81,33 +76,29 @@ pub(super) fn all() -> Vec<Scenario> {
                 let wants = |node, pod| add(on_kubernetes(the_leaked(node, pod)));
                 vec![wants("a", "p"), wants("b", "q")]
             },
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-add-beside-del",
             "a pod starts while the other one of its node stops",
             KUBERNETES,
             |before| before.pod("a", "p"),
             || vec![add(on_kubernetes(any("a", "q"))), del(on_kubernetes(any("a", "p")))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-claim-beside-del",
             "the last pod of a block without owner stops while a pod of another node claims the block anew",
             Cluster { is_kubernetes: true, ..ONE_BLOCK },
             |before| before.pod_in_unowned("a", "p"),
             || vec![add(on_kubernetes(any("b", "q"))), del(on_kubernetes(any("a", "p")))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-release-beside-add",
             "a leaked address is released while a pod wants one",
             KUBERNETES,
             |before| before.leak("a", "gone"),
             || vec![calipam("release", false, &[Release], &[Release]), add(on_kubernetes(any("a", "p")))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-release-beside-del",
             "an address is released by its name while its pod stops",
             KUBERNETES,
@@ -116,17 +107,15 @@ pub(super) fn all() -> Vec<Scenario> {
                 let commands = [ReleaseAddress(LEAK.into())];
                 vec![calipam("release", false, &commands, &commands), del(on_kubernetes(any("a", "p")))]
             },
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-rebuild-beside-add",
             "a block without its handle is repaired while a pod wants an address",
             KUBERNETES,
             |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(on_kubernetes(any("a", "p")))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "kubernetes-pages",
             "a leaked address is released where each list comes in pages, whose revision may be gone",
             PAGES,
@@ -135,7 +124,6 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.leak("a", "gone");
             },
             || vec![calipam("release", false, &[Release], &[Release])],
-        )
-        .large(),
+        ),
     ]
 }

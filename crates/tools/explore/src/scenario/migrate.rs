@@ -1,7 +1,7 @@
 //! Worlds in which a pool is migrated, phase by phase, beside pods and the collector.
 
 use super::repairs::any;
-use super::{FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
+use super::{FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large, plain};
 use crate::actor::{Command, add, calipam, collect, del};
 use crate::invariants;
 use crate::world::World;
@@ -37,23 +37,21 @@ pub(super) fn all() -> Vec<Scenario> {
                 || vec![calipam("migrate", false, &THERE_AND_BACK, &THERE_AND_BACK)],
             )
         },
-        plain(
+        large(
             "migrate-beside-add",
             "a pool is left while a pod wants an address",
             ONE_BLOCK,
             |_| {},
             || vec![calipam("migrate", false, &PHASES, &PHASES), add(any("a", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "migrate-beside-add-in-block",
             "the same where the node has an empty block",
             ONE_BLOCK,
             |before| before.block(FIRST, "a"),
             || vec![calipam("migrate", false, &PHASES, &PHASES), add(any("a", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "migrate-beside-del-and-collector",
             "a pool is left while its last pod stops and the collector works",
             TWO_BLOCKS,
@@ -62,17 +60,15 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.pod("b", "p");
             },
             || vec![calipam("migrate", false, &PHASES, &PHASES), del(any("b", "p")), collect()],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "migrate-there-and-back-beside-add",
             "a pool gets blocks of another size while a pod wants an address",
             ONE_BLOCK,
             |_| {},
             || vec![calipam("migrate", false, &THERE_AND_BACK, &THERE_AND_BACK), add(any("a", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "migrate-and-undo",
             "a pool is created and disabled, and each of that undone before it is done again",
             ONE_BLOCK,
@@ -81,8 +77,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 let phases = [TO, Undo, TO, TO, Undo];
                 vec![calipam("migrate and undo", false, &phases, &[Undo])]
             },
-        )
-        .large(),
+        ),
     ];
     scenarios.into_iter().map(|scenario| Scenario { longest: 160, ..scenario }).collect()
 }

@@ -5,22 +5,23 @@ mod calico;
 mod kubernetes;
 mod migrate;
 mod notes;
+mod operations;
 mod plugin;
 mod repairs;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use calipam_assign::{Allocator, AutoAssign, InUse, Record};
+use calipam_assign::{Allocator, InUse, Record};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
-use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::actor::{Actor, Call, give, pod_object};
+use crate::actor::{Actor, Call, give, pod_object, served};
+use crate::guarded::Guarded;
 use crate::invariants::{self, repairs::CLUSTER};
 use crate::world::{World, at_once, kubernetes as api_server};
 
@@ -66,6 +67,8 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug)]
 struct Cluster {
     pool: &'static str,
+    /// The pool of IPv6, with blocks of four addresses.
+    pool_v6: Option<&'static str>,
     strict_affinity: bool,
     /// The cooldown in seconds.
     cooldown: i64,
@@ -76,8 +79,14 @@ struct Cluster {
 }
 
 /// Two blocks of four addresses.
-const TWO_BLOCKS: Cluster =
-    Cluster { pool: "10.0.0.0/29", strict_affinity: false, cooldown: 0, is_kubernetes: false, page: 0 };
+const TWO_BLOCKS: Cluster = Cluster {
+    pool: "10.0.0.0/29",
+    pool_v6: None,
+    strict_affinity: false,
+    cooldown: 0,
+    is_kubernetes: false,
+    page: 0,
+};
 const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
 const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
 /// Lost answers, late writes and kills.
@@ -97,18 +106,8 @@ impl Before<'_> {
 
     /// Answers a pod's call.
     fn served(&self, call: &Call) {
-        let allocator = Allocator::new(self.0.data());
-        let request = AutoAssign {
-            host: call.node.clone(),
-            v4: 1,
-            handle: Some(call.handle()),
-            attributes: Some(call.attributes(self.0.now())),
-            intended_use: Some(PoolUse::Workload),
-            ..AutoAssign::default()
-        };
-        let assigned = at_once(allocator.auto_assign(&request)).and_then(Result::ok).unwrap_or_default();
         self.0.truth.begin(&call.handle(), &call.node);
-        give(self.0, call, &assigned.addresses().collect::<Vec<_>>());
+        give(self.0, call, &served(self.0.data(), call));
     }
 
     /// Claims a block for a node.
@@ -161,15 +160,22 @@ fn plain(
     }
 }
 
+/// A world with more schedules than fit in a few seconds.
+fn large(
+    name: &'static str,
+    about: &'static str,
+    cluster: Cluster,
+    before: fn(&Before<'_>),
+    actors: fn() -> Vec<Actor>,
+) -> Scenario {
+    Scenario { is_small: false, ..plain(name, about, cluster, before, actors) }
+}
+
 fn cidr(text: &str) -> IpNet {
     text.parse().expect("the text of a CIDR")
 }
 
 impl Scenario {
-    fn large(self) -> Self {
-        Self { is_small: false, ..self }
-    }
-
     /// Adds jumps of the clock: ahead by more than all waits (the cooldown, and the time for which an empty block stays
     /// with its owner), and back by less than clocks may differ. Commands and nodes have different clocks, so a new
     /// record may look old.
@@ -211,6 +217,10 @@ impl Scenario {
             &format!("{RESOURCE_PREFIX}ippools/pool"),
             json!({"spec": {"cidr": self.cluster.pool, "blockSize": 30, "nodeSelector": "all()"}}),
         );
+        if let Some(cidr) = self.cluster.pool_v6 {
+            let spec = json!({"cidr": cidr, "blockSize": 126, "nodeSelector": "all()"});
+            put(&format!("{RESOURCE_PREFIX}ippools/pool-v6"), json!({"spec": spec}));
+        }
         for node in NODES {
             put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"name": node}, "spec": {}}));
         }
@@ -238,8 +248,8 @@ impl Scenario {
 impl Scenario {
     /// The initial objects on Kubernetes, created once for all runs.
     fn objects(&self, world: &World) -> Objects {
-        static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
-        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        static MADE: Guarded<BTreeMap<&str, Objects>> = Guarded::new(BTreeMap::new());
+        let mut made = MADE.lock();
         let make =
             || api_server::objects_of(&world.values(), &pods(world)).expect("objects of a healthy cluster");
         made.entry(self.name).or_insert_with(make).clone()
@@ -263,7 +273,8 @@ pub fn all() -> Vec<Scenario> {
         .concat()
         .into_iter()
         .map(|scenario| Scenario { end: invariants::at_the_end, ..scenario })
-        .chain(notes::all());
+        .chain(notes::all())
+        .chain(operations::all());
     let others = [calico::all(), repairs::all(), migrate::all(), kubernetes::all()].concat();
     of_plugin.chain(others).collect()
 }

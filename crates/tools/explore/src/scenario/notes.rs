@@ -1,6 +1,6 @@
 //! Worlds in which nodes keep notes about full blocks, and lose them or find them out of date.
 
-use super::{Before, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
+use super::{Before, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, large, plain};
 use crate::actor::{Call, add, del, release_empty};
 use crate::invariants;
 
@@ -16,14 +16,13 @@ fn full(before: &Before<'_>) {
 
 pub(super) fn all() -> Vec<Scenario> {
     let scenarios = vec![
-        plain(
+        large(
             "notes-of-a-full-block",
             "pods want an address of the only block, which is full until one of another node stops",
             ONE_BLOCK,
             full,
             || vec![add(call("b", "p")), del(Call::new("a", "w")), add(call("b", "q"))],
-        )
-        .large(),
+        ),
         plain(
             "notes-of-the-own-node",
             "a pod wants an address of the only block, which is full until one of its own node stops",
@@ -31,7 +30,7 @@ pub(super) fn all() -> Vec<Scenario> {
             full,
             || vec![add(call("a", "p")), del(call("a", "w"))],
         ),
-        plain(
+        large(
             "notes-beside-give-up",
             "pods want an address where one block is full and the other one is given up",
             TWO_BLOCKS,
@@ -40,8 +39,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.block("10.0.0.4/30", "c");
             },
             || vec![add(call("b", "p")), release_empty(cidr("10.0.0.4/30"), "c"), del(Call::new("a", "w"))],
-        )
-        .large(),
+        ),
     ];
     let with_notes = |scenario: Scenario| Scenario {
         end: invariants::notes_hide_nothing,

@@ -2,7 +2,7 @@
 
 use calipam_assign::plugin::Wanted;
 
-use super::{Cluster, FIRST, FOUR_BLOCKS, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain, repairs};
+use super::{Cluster, FIRST, FOUR_BLOCKS, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, large, plain, repairs};
 use crate::actor::{Call, add, collect, del, disown, gc, release_empty};
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -19,10 +19,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "a pod wants an address of each family, and there is no IPv6 pool",
             ONE_BLOCK,
             |_| {},
-            || {
-                let wanted = Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 };
-                vec![add(Call { wanted, ..Call::new("a", "p") })]
-            },
+            || vec![add(Call::of_both("a", "p"))],
         ),
         plain(
             "two-adds-one-node",
@@ -49,7 +46,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 vec![add(call("a", "p")), add(call("b", "q"))]
             },
         ),
-        plain(
+        large(
             "two-addresses",
             "two pods ask for two addresses of a block",
             ONE_BLOCK,
@@ -61,8 +58,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 };
                 vec![add(call("a", "p", 1)), add(call("b", "q", 2))]
             },
-        )
-        .large(),
+        ),
         plain(
             "add-beside-del",
             "a pod starts while the only other one of its node stops",
@@ -77,14 +73,13 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod_in_unowned("a", "p"),
             || vec![add(Call::new("b", "q")), del(Call::new("a", "p"))],
         ),
-        plain(
+        large(
             "add-beside-give-up",
             "a pod starts while the empty block of its node is given up",
             TWO_BLOCKS,
             |before| before.block(FIRST, "a"),
             || vec![add(Call::new("a", "p")), release_empty(cidr(FIRST), "a")],
-        )
-        .large(),
+        ),
         plain(
             "claim-beside-give-up",
             "a pod of another node claims the block that is given up",
@@ -131,7 +126,7 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod("a", "gone"),
             || vec![del(Call::new("a", "gone")), gc("a", &["p"]), add(Call::new("a", "p"))],
         ),
-        plain(
+        large(
             "gc-of-a-leak",
             "GC frees what a gone pod had beside one that runs, while a third starts on another node",
             ONE_BLOCK,
@@ -140,16 +135,14 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.leak("a", "gone");
             },
             || vec![gc("a", &["w"]), add(Call::new("b", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "collector-beside-add",
             "the collector releases what a gone pod had while another starts",
             ONE_BLOCK,
             |before| before.pod("a", "gone"),
             || vec![del(Call::new("a", "gone")), collect(), add(Call::new("a", "p"))],
-        )
-        .large(),
+        ),
         plain(
             "stale-affinity",
             "a node has begun to claim a block that is another's by now",
@@ -186,38 +179,34 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![add(Call::new("a", "p")), add(Call::new("b", "p"))],
         )
         .without_faults(),
-        plain(
+        large(
             "del-twice-of-two",
             "two DELs of a handle that has addresses in two blocks",
             TWO_BLOCKS,
             |before| ["a", "b"].into_iter().for_each(|node| before.pod(node, "p")),
             || vec![del(Call::new("a", "p")), del(Call::new("b", "p"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "three-adds",
             "pods of three nodes want an address, and two blocks can be had",
             TWO_BLOCKS,
             |_| {},
             || vec![add(Call::new("a", "p")), add(Call::new("b", "q")), add(Call::new("c", "r"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "strict-affinity",
             "pods of three nodes want an address, and blocks are not shared",
             Cluster { strict_affinity: true, ..TWO_BLOCKS },
             |_| {},
             || vec![add(Call::new("a", "p")), add(Call::new("b", "q")), add(Call::new("c", "r"))],
-        )
-        .large(),
-        plain(
+        ),
+        large(
             "strict-affinity-beside-give-up",
             "a pod starts while the block of its node, in which others run, is given up, and blocks are not shared",
             Cluster { strict_affinity: true, ..ONE_BLOCK },
             |before| before.pod("a", "w"),
             || vec![add(Call::new("a", "p")), disown(cidr(FIRST), "a")],
-        )
-        .large(),
+        ),
         plain(
             "cooldown",
             "an address cools down while another pod wants one",
@@ -226,15 +215,14 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![del(Call::new("a", "p")), add(Call::new("a", "q"))],
         )
         .with_jumps(),
-        plain(
+        large(
             "reclaim-in-time",
             "a block was claimed a moment ago by a node that has not used it yet, and clocks jump",
             ONE_BLOCK,
             |_| {},
             || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
         )
-        .with_jumps()
-        .large(),
+        .with_jumps(),
         plain(
             "one-by-one",
             "pods of two nodes on Kubernetes, which answers each read at its own time",
@@ -245,7 +233,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 vec![add(call("a", "p")), add(call("b", "q"))]
             },
         ),
-        plain(
+        large(
             "large",
             "pods of three nodes come and go, a collector and a node that loses its blocks",
             FOUR_BLOCKS,
@@ -265,7 +253,6 @@ pub(super) fn all() -> Vec<Scenario> {
                     collect(),
                 ]
             },
-        )
-        .large(),
+        ),
     ]
 }

@@ -3,7 +3,7 @@
 use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
 
-use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
+use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large, plain};
 use crate::actor::{Call, Command, add, calipam, collect, comes_back, del, edits};
 use crate::invariants::repairs::{BY_HAND, CONFIG};
 
@@ -98,14 +98,13 @@ pub(super) fn all() -> Vec<Scenario> {
                 vec![calipam("release", false, &commands, &commands), del(any("a", "p"))]
             },
         ),
-        plain(
+        large(
             "release-beside-collector",
             "a leaked address is released by two at once while a pod wants it",
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || vec![calipam("release", false, &[Release], &[Release]), collect(), add(the_leaked("a", "p"))],
-        )
-        .large(),
+        ),
         plain(
             "release-beside-endpoint",
             "an address is released that turns out to be in use",
@@ -126,7 +125,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 vec![release("release"), release("another release")]
             },
         ),
-        plain(
+        large(
             "two-releases-of-two",
             "two people release an address each, with the datastore locked",
             ONE_BLOCK,
@@ -138,8 +137,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 };
                 vec![release("release", LEAK), release("another release", [10, 0, 0, 1])]
             },
-        )
-        .large(),
+        ),
         plain(
             "undo-beside-add",
             "a release is undone while a pod gets the address",
@@ -154,14 +152,13 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod("a", "p"),
             || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
         ),
-        plain(
+        large(
             "split-beside-add",
             "a pool is split and made whole while a pod wants an address",
             SPLITTABLE,
             |_| {},
             || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo]), add(any("a", "p"))],
-        )
-        .large(),
+        ),
         plain(
             "split-replaced-and-undo",
             "a pool is split, someone replaces one of its parts, and the split is undone",
@@ -189,16 +186,10 @@ pub(super) fn all() -> Vec<Scenario> {
             |_| {},
             || {
                 let setting = Configure(IpamSetting::StrictAffinity(true));
-                let other = edits(
-                    "changes a setting",
-                    [(CONFIG, |found| {
-                        Some(
-                            found
-                                .unwrap_or("{}")
-                                .replace("\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"),
-                        )
-                    })],
-                );
+                let other = edits("changes a setting", CONFIG, |found| {
+                    let [was, is] = ["\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"];
+                    Some(found.unwrap_or("{}").replace(was, is))
+                });
                 vec![calipam("configure and undo", false, &[setting, Undo], &[Undo]), other]
             },
         ),
@@ -220,7 +211,7 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
         )
         .with_jumps(),
-        plain(
+        large(
             "rebuild-beside-second-add",
             "the handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod",
             TWO_BLOCKS,
@@ -231,8 +222,7 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
         )
         // After a kill the DEL leaves the first address, which the handle does not count yet.
-        .without_faults()
-        .large(),
+        .without_faults(),
         plain(
             "rebuild-missing-block",
             "a block that a pod uses is gone while another pod of its node wants an address",
@@ -257,7 +247,7 @@ pub(super) fn all() -> Vec<Scenario> {
             },
         )
         .with_jumps(),
-        plain(
+        large(
             "assign-and-undo",
             "an address is assigned and taken back while a pod wants any",
             TWO_BLOCKS,
@@ -266,8 +256,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 let assign = Assign(LEAK.into(), "a", BY_HAND);
                 vec![calipam("assign and undo", false, &[assign, Undo], &[Undo]), add(any("a", "p"))]
             },
-        )
-        .large(),
+        ),
     ]
 }
 

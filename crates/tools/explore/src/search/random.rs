@@ -1,29 +1,15 @@
 //! Random schedules by a seed, for worlds that are too large to explore completely.
 
+use calipam_testkit::cluster::rng::Rng;
+
 use super::Violation;
 use crate::run::{Choice, Possible, Run};
 use crate::scenario::Scenario;
 
-/// Random numbers (SplitMix64).
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((number ^ (number >> 31)) % end.max(1) as u64) as usize
-    }
-}
-
 /// Number of steps within which priorities may change.
-const LENGTH: usize = 120;
+const LENGTH: u64 = 120;
 /// One of so many steps is a fault, while faults are left.
-const FAULTS: usize = 12;
+const FAULTS: u64 = 12;
 
 /// Follows one schedule by a seed; returns its number of steps. An even seed chooses at each step. An odd one gives
 /// actors priorities that change a few times, which finds violations that need a certain order of few events
@@ -47,7 +33,7 @@ fn follow(
 ) -> Result<(), String> {
     let mut run = Run::new(scenario)?;
     let mut priorities: Vec<usize> = Vec::new();
-    let changes: Vec<usize> = (0..3).map(|_| rng.below(LENGTH)).collect();
+    let changes: Vec<u64> = (0..3).map(|_| rng.below(LENGTH)).collect();
     loop {
         let options = run.options();
         if run.is_stuck() {
@@ -60,16 +46,16 @@ fn follow(
             options.iter().partition(|option| option.choice.is_fault());
         let is_fault = steps.is_empty() || (!faults.is_empty() && rng.below(FAULTS) == 0);
         let among = if is_fault { &faults } else { &steps };
-        let choice = match (by_priority && !is_fault, among.len()) {
-            (_, 0) => return Err("nothing can happen".to_owned()),
-            (false, count) => among[rng.below(count)].choice,
-            (true, _) => {
-                if changes.contains(&schedule.len()) && !priorities.is_empty() {
-                    let highest = priorities.remove(0);
-                    priorities.push(highest);
-                }
-                first(among, &mut priorities, rng)
+        if among.is_empty() {
+            return Err("nothing can happen".to_owned());
+        }
+        let choice = if by_priority && !is_fault {
+            if changes.contains(&(schedule.len() as u64)) && !priorities.is_empty() {
+                priorities.rotate_left(1);
             }
+            first(among, &mut priorities, rng)
+        } else {
+            rng.pick(among).choice
         };
         schedule.push(choice);
         run.step(choice)?;
@@ -86,8 +72,8 @@ fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Cho
     };
     for option in among {
         if !priorities.contains(&who(option.choice)) {
-            let place = rng.below(priorities.len() + 1);
-            priorities.insert(place, who(option.choice));
+            let place = rng.below(priorities.len() as u64 + 1);
+            priorities.insert(place as usize, who(option.choice));
         }
     }
     let place = |option: &&&Possible| priorities.iter().position(|known| *known == who(option.choice));

@@ -71,7 +71,7 @@ impl Client {
 
     /// Waits for the turn to read, and notes the values.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
-        let verdict = self.world.turn(self.actor, what, footprint.clone(), None, None).await;
+        let verdict = self.world.turn(self.actor, what, footprint.clone()).await;
         if verdict == Verdict::Fail {
             self.world.tell(self.actor, verdict);
             return Err(no_answer());
@@ -122,7 +122,7 @@ impl Store for Client {
         let (footprint, later) = (Footprint::default().write(path.clone()), swap.clone());
         let write: Write = Arc::new(move |store| drop(at_once(store.swap(&later))));
         let what = format!("{verb} {}", short(&path));
-        let verdict = self.world.turn(self.actor, what, footprint, Some(write), None).await;
+        let verdict = self.world.turn(self.actor, what, footprint).writing(write).await;
         let result = match verdict {
             Verdict::Go => self.world.memory.swap(swap).await,
             _ => Err(no_answer()),

@@ -5,17 +5,18 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use calipam_datastore::Pending;
 use calipam_repair::journal::Disk;
 use tempfile::TempDir;
 
 use super::{Footprint, Verdict, World};
+use crate::guarded::Guarded;
 
 /// The folders of all journals, and their durable parts.
 #[derive(Default)]
-pub(crate) struct Files(Mutex<State>);
+pub(crate) struct Files(Guarded<State>);
 
 #[derive(Default)]
 struct State {
@@ -36,13 +37,9 @@ struct Folder {
 }
 
 impl Files {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The path of the next journal of an actor, and the folder of all its journals.
     pub(crate) fn next_journal(&self, actor: usize) -> Option<(PathBuf, PathBuf)> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let folder = match state.folders.entry(actor) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Folder::new()?),
@@ -55,12 +52,12 @@ impl Files {
 
     /// The folders of all actors.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        self.state().folders.values().map(|folder| folder.folder.path().to_owned()).collect()
+        self.0.lock().folders.values().map(|folder| folder.folder.path().to_owned()).collect()
     }
 
     /// Ends a step of an actor.
     pub(crate) fn end_step(&self, actor: usize) {
-        if let Some(folder) = self.state().folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
+        if let Some(folder) = self.0.lock().folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
             folder.is_admitted = false;
             folder.durable = folder.length();
         }
@@ -68,12 +65,12 @@ impl Files {
 
     /// True if a power failure would truncate the last journal of an actor.
     pub(crate) fn can_tear(&self, actor: usize) -> bool {
-        self.state().folders.get(&actor).is_some_and(|folder| folder.durable < folder.length())
+        self.0.lock().folders.get(&actor).is_some_and(|folder| folder.durable < folder.length())
     }
 
     /// Simulates a power failure: half of the bytes that are not durable are lost.
     pub(crate) fn tear(&self, actor: usize) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(folder) = state.folders.get_mut(&actor) else { return };
         folder.torn += 1;
         let left = folder.durable + (folder.length() - folder.durable) / 2;
@@ -102,7 +99,7 @@ impl Folder {
 
 impl Hash for Files {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = self.state();
+        let state = self.0.lock();
         // The contents follow from the answers to the actors.
         state
             .folders
@@ -124,13 +121,12 @@ impl Disk for OneDisk {
     fn admit(&self, bytes: usize) -> Pending<'_, usize> {
         Box::pin(async move {
             let Self(world, actor) = self;
-            let verdict =
-                world.turn(*actor, "write the journal".into(), Footprint::default(), None, None).await;
+            let verdict = world.turn(*actor, "write the journal".into(), Footprint::default()).await;
             world.tell(*actor, verdict);
             if verdict == Verdict::Fail {
                 return bytes / 2;
             }
-            if let Some(folder) = world.files.state().folders.get_mut(actor) {
+            if let Some(folder) = world.files.0.lock().folders.get_mut(actor) {
                 folder.is_admitted = true;
             }
             bytes

@@ -85,7 +85,7 @@ impl Place {
                 false => Footprint::default().read(path),
             };
             let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
-            let turn = world.turn(*actor, what, footprint, None, None).for_api_server();
+            let turn = world.turn(*actor, what, footprint).for_api_server();
             let turn = if page.of.is_some() { turn.continued() } else { turn };
             if let Some(refused) = self.refused(turn.await)? {
                 return Ok(refused);
@@ -138,7 +138,7 @@ impl Place {
                 Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
             let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
             let footprint = Footprint::default().write(target.clone());
-            let turn = world.turn(*actor, what, footprint, Some(write), None).for_api_server();
+            let turn = world.turn(*actor, what, footprint).writing(write).for_api_server();
             let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
             if let Some(refused) = self.refused(turn.intends([(&*target, after)].into_iter()).await)? {
                 return Ok(refused);
@@ -345,15 +345,8 @@ pub(crate) fn objects_of(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         let many = usize::MAX / 8;
-        let question = Question {
-            cluster: String::new(),
-            location: String::new(),
-            addresses: many,
-            blocks: many,
-            handles: many,
-            others: many,
-            pods: 0,
-        };
+        let question =
+            Question { addresses: many, blocks: many, handles: many, others: many, ..Question::default() };
         let writer = open_memory(&memory).writer(Consent::from_option(question, true)?).ok()?;
         for (path, value, _) in values {
             let Ok(Some(key)) = Key::parse(path) else { continue };

@@ -23,7 +23,7 @@ impl NodeLock {
     pub async fn take(&self) -> LockGuard {
         let Self { world, actor, name } = self;
         let footprint = Footprint::default().write(name.clone());
-        world.turn(*actor, format!("take {name}"), footprint, None, Some(name.clone())).await;
+        world.turn(*actor, format!("take {name}"), footprint).locking(name).await;
         world.state().locks.insert(name.clone(), *actor);
         world.tell(*actor, "locked");
         LockGuard(Self { world: Arc::clone(world), actor: *actor, name: name.clone() })

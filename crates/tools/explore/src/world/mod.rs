@@ -9,13 +9,15 @@ pub(crate) mod kubernetes;
 mod late;
 mod lock;
 mod notes;
+#[cfg(test)]
+mod servers_tests;
 mod turn;
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use calipam_testkit::memory::MemoryStore;
@@ -32,6 +34,7 @@ pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
 pub(crate) use self::turn::PendingRequest;
+use crate::guarded::Guarded;
 use crate::truth::Truth;
 
 /// The prefix of all values.
@@ -89,7 +92,7 @@ impl Place {
 /// The datastore, its pending requests, and the truth about the cluster.
 pub struct World {
     memory: MemoryStore,
-    state: Mutex<State>,
+    state: Guarded<State>,
     /// The users of addresses.
     pub truth: Truth,
     /// All writes.
@@ -137,7 +140,7 @@ impl World {
         let before = now - SignedDuration::from_hours(1);
         Self {
             memory: MemoryStore::new(before),
-            state: Mutex::new(state),
+            state: Guarded::new(state),
             truth: Truth::default(),
             audit: audit::Audit::default(),
             files: Files::default(),
@@ -148,7 +151,7 @@ impl World {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub fn data(&self) -> &MemoryStore {

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use calipam_assign::{Family, FullBlocks, Notes};
 
 use super::{Footprint, World};
+use crate::guarded::Guarded;
 
 /// The files of all nodes.
 #[derive(Default)]
-pub(crate) struct AllNotes(Mutex<BTreeMap<String, NodeFile>>);
+pub(crate) struct AllNotes(Guarded<BTreeMap<String, NodeFile>>);
 
 /// The file of a node, for IPv4 only.
 #[derive(Clone, Debug, Default)]
@@ -22,27 +23,23 @@ struct NodeFile {
 }
 
 impl AllNotes {
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, NodeFile>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The notes of a node.
     pub(crate) fn of(&self, node: &str) -> Option<FullBlocks> {
-        self.kept().get(node).and_then(|kept| kept.now.clone())
+        self.0.lock().get(node).and_then(|kept| kept.now.clone())
     }
 
     /// Tears the file, which is the same as removing it (tested in the plugin).
     pub(crate) fn tear(&self, node: &str) {
-        self.kept().remove(node);
+        self.0.lock().remove(node);
     }
 
     /// Takes back the last write, which was not durable at a power failure.
     pub(crate) fn take_back(&self, node: &str) {
-        self.kept().entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
+        self.0.lock().entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
     }
 
     fn write(&self, node: &str, change: impl FnOnce(&mut Option<FullBlocks>)) {
-        let mut all = self.kept();
+        let mut all = self.0.lock();
         let kept = all.entry(node.to_owned()).or_default();
         kept.before = kept.now.clone();
         change(&mut kept.now);
@@ -56,7 +53,7 @@ impl Hash for AllNotes {
                 full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
             (full.question, full.nothing_at, blocks)
         };
-        for (node, kept) in &*self.kept() {
+        for (node, kept) in &*self.0.lock() {
             (node, kept.now.as_ref().map(of), kept.before.as_ref().map(of)).hash(hasher);
         }
     }

@@ -19,8 +19,13 @@ pub(crate) struct PendingRequest {
     pub can_be_put_off: bool,
     /// It continues a list, whose revision may be compacted.
     pub is_continued: bool,
+}
+
+impl PendingRequest {
     /// False for a lock, which is a file of the node and always works.
-    pub can_fail: bool,
+    pub(crate) fn can_fail(&self) -> bool {
+        self.lock.is_none()
+    }
 }
 
 pub(super) struct Pending {
@@ -38,15 +43,8 @@ pub(crate) struct Turn<'w> {
 }
 
 impl World {
-    /// Sends a request and waits for the decision.
-    pub(crate) fn turn(
-        &self,
-        actor: usize,
-        what: String,
-        footprint: Footprint,
-        write: Option<Write>,
-        lock: Option<String>,
-    ) -> Turn<'_> {
+    /// Sends a read and waits for the decision.
+    pub(crate) fn turn(&self, actor: usize, what: String, footprint: Footprint) -> Turn<'_> {
         let number = {
             let mut state = self.state();
             let number = state.numbers.entry(actor).or_default();
@@ -54,12 +52,9 @@ impl World {
             *number
         };
         let id = RequestId { actor, number };
-        let is_read = write.is_none() && lock.is_none();
-        let can_fail = lock.is_none();
-        let (can_be_put_off, is_continued) = (false, false);
-        let asked =
-            PendingRequest { id, what, footprint, is_read, can_be_put_off, is_continued, can_fail, lock };
-        Turn { world: self, id, begun: Some((asked, write)) }
+        let (lock, is_read, can_be_put_off, is_continued) = (None, true, false, false);
+        let asked = PendingRequest { id, what, footprint, lock, is_read, can_be_put_off, is_continued };
+        Turn { world: self, id, begun: Some((asked, None)) }
     }
 }
 
@@ -72,20 +67,37 @@ impl Turn<'_> {
         self
     }
 
-    /// Marks a request to an API server.
-    pub(crate) fn for_api_server(mut self) -> Self {
-        if let Some((asked, _)) = &mut self.begun {
-            asked.can_be_put_off = true;
+    fn with(mut self, change: impl FnOnce(&mut PendingRequest, &mut Option<Write>)) -> Self {
+        if let Some((asked, write)) = &mut self.begun {
+            change(asked, write);
         }
         self
     }
 
+    /// Makes the request a write.
+    pub(crate) fn writing(self, write: Write) -> Self {
+        self.with(|asked, later| {
+            asked.is_read = false;
+            *later = Some(write);
+        })
+    }
+
+    /// Makes the request wait for a lock, and take it.
+    pub(crate) fn locking(self, name: &str) -> Self {
+        self.with(|asked, _| {
+            asked.is_read = false;
+            asked.lock = Some(name.to_owned());
+        })
+    }
+
+    /// Marks a request to an API server.
+    pub(crate) fn for_api_server(self) -> Self {
+        self.with(|asked, _| asked.can_be_put_off = true)
+    }
+
     /// Marks a request that continues a list.
-    pub(crate) fn continued(mut self) -> Self {
-        if let Some((asked, _)) = &mut self.begun {
-            asked.is_continued = true;
-        }
-        self
+    pub(crate) fn continued(self) -> Self {
+        self.with(|asked, _| asked.is_continued = true)
     }
 }
 

@@ -1,5 +1,5 @@
-//! `replay [--programs FOLDER] FILE...`: replays traces on a real etcd, with the plugin and the drop-in for calicoctl.
-//! Prints each difference by step and field, and exits with 1 if there is one.
+//! `replay [--programs FOLDER] [FILE...]`: replays these traces, or all of the project, on a real etcd, with the plugin
+//! and the drop-in for calicoctl. Prints each difference by step and field, and exits with 1 if there is one.
 
 // The future of all operations is deeper than the compiler looks by default.
 #![recursion_limit = "256"]
@@ -7,10 +7,10 @@
 #[path = "replay/etcd.rs"]
 mod etcd;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use calipam_replay::{Outcome, Trace, known, replay};
+use calipam_replay::{Outcome, Trace, known, replay, traces};
 
 use self::etcd::EtcdEnvironment;
 
@@ -21,7 +21,7 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let Some((programs, files)) = arguments() else {
-        eprintln!("usage: replay [--programs FOLDER] FILE...");
+        eprintln!("usage: replay [--programs FOLDER] [FILE...]");
         return ExitCode::from(USAGE);
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -46,16 +46,19 @@ fn arguments() -> Option<(PathBuf, Vec<PathBuf>)> {
         Some(_) => arguments.next()?.into(),
         None => std::env::current_exe().ok()?.parent()?.to_owned(),
     };
-    let files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
-    (!files.is_empty()).then_some((programs, files))
+    Some((programs, arguments.map(PathBuf::from).collect()))
 }
 
 /// Replays all files. Returns the number of differences; a trace that cannot be replayed counts as one.
 async fn run(programs: PathBuf, files: &[PathBuf]) -> Result<usize, String> {
+    let files = match files {
+        [] => traces(Path::new(".")).map_err(|error| format!("tests/traces: {error}"))?,
+        named => named.to_vec(),
+    };
     let environment = EtcdEnvironment::start(programs).await?;
     let known = known();
     let (mut differences, mut steps) = (0, 0);
-    for file in files {
+    for file in &files {
         let outcome = match Trace::read(file) {
             Ok(trace) => {
                 steps += trace.steps.len();
@@ -79,7 +82,7 @@ async fn run(programs: PathBuf, files: &[PathBuf]) -> Result<usize, String> {
     Ok(differences)
 }
 
-fn print(file: &std::path::Path, outcome: &Outcome) {
+fn print(file: &Path, outcome: &Outcome) {
     for (step, reason) in &outcome.on_purpose {
         println!("{} step {step} differs on purpose: {reason}", file.display());
     }

@@ -5,6 +5,7 @@ mod build;
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::locate::Program;
 use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
@@ -15,39 +16,40 @@ struct Part {
     name: &'static str,
     /// The sizes that are measured unless the call names others.
     sizes: &'static [&'static str],
-    needs_kubernetes: bool,
-    /// It measures the CNI plugin, not calipam.
-    of_plugin: bool,
 }
 
+impl Part {
+    fn needs_kubernetes(&self) -> bool {
+        self.name.ends_with("kubernetes")
+    }
+
+    /// True if it measures the CNI plugin, not calipam.
+    fn is_of_plugin(&self) -> bool {
+        self.name.starts_with("cni") || self.name.starts_with("simulate")
+    }
+}
+
+/// Numbers of nodes, alone and among so many blocks of others.
+const NODES: &[&str] = &["10", "50", "100", "50+1000", "50+5000"];
+
 const PARTS: [Part; 17] = [
-    Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
-    Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "release-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
-    Part { name: "reports", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "history", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "fleet", sizes: &["200"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "live", sizes: &["100000", "1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "live-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
-    Part { name: "record", sizes: &["100000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "completion", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "cni", sizes: &["200"], needs_kubernetes: false, of_plugin: true },
-    Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
-    Part { name: "cni-large", sizes: &["100", "10000"], needs_kubernetes: false, of_plugin: true },
-    Part { name: "cni-large-kubernetes", sizes: &["100", "10000"], needs_kubernetes: true, of_plugin: true },
-    Part {
-        name: "simulate",
-        sizes: &["10", "50", "100", "50+1000", "50+5000"],
-        needs_kubernetes: false,
-        of_plugin: true,
-    },
-    Part {
-        name: "simulate-kubernetes",
-        sizes: &["10", "50", "100", "50+1000", "50+5000"],
-        needs_kubernetes: true,
-        of_plugin: true,
-    },
+    Part { name: "etcd", sizes: &["10000", "100000", "1000000"] },
+    Part { name: "kubernetes", sizes: &["100000"] },
+    Part { name: "release-etcd", sizes: &["1000000"] },
+    Part { name: "release-kubernetes", sizes: &["100000"] },
+    Part { name: "reports", sizes: &["1000000"] },
+    Part { name: "history", sizes: &["1000000"] },
+    Part { name: "fleet", sizes: &["200"] },
+    Part { name: "live", sizes: &["100000", "1000000"] },
+    Part { name: "live-kubernetes", sizes: &["100000"] },
+    Part { name: "record", sizes: &["100000"] },
+    Part { name: "completion", sizes: &["1000000"] },
+    Part { name: "cni", sizes: &["200"] },
+    Part { name: "cni-kubernetes", sizes: &["200"] },
+    Part { name: "cni-large", sizes: &["100", "10000"] },
+    Part { name: "cni-large-kubernetes", sizes: &["100", "10000"] },
+    Part { name: "simulate", sizes: NODES },
+    Part { name: "simulate-kubernetes", sizes: NODES },
 ];
 
 pub(crate) const TASK: Task = Task {
@@ -135,24 +137,23 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         return build::run(rows);
     }
     let (parts, sizes) = chosen(arguments)?;
-    let mut servers = vec![servers::bring_etcd()?];
-    if parts.iter().any(|part| part.needs_kubernetes) {
-        servers.push(servers::bring_kube_apiserver()?);
+    let mut servers = vec![servers::bring(Program::Etcd)?];
+    if parts.iter().any(Part::needs_kubernetes) {
+        servers.push(servers::bring(Program::KubeApiserver)?);
     }
     let protoc = protoc::variables()?;
-    if !parts.iter().all(|part| part.of_plugin) {
-        let mut program = workspace::cargo();
-        program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
-        step::run("Building calipam", &mut program)?;
+    let build = |title: &str, package: &str| {
+        let mut build = workspace::cargo();
+        build.args(["build", "--release", "--package", package]).envs(protoc.clone());
+        step::run(title, &mut build)
+    };
+    if !parts.iter().all(Part::is_of_plugin) {
+        build("Building calipam", "calipam")?;
     }
-    if parts.iter().any(|part| part.of_plugin) {
-        let mut plugin = workspace::cargo();
-        plugin.args(["build", "--release", "--package", "calipam-cni"]).envs(protoc.clone());
-        step::run("Building the CNI plugin", &mut plugin)?;
+    if parts.iter().any(Part::is_of_plugin) {
+        build("Building the CNI plugin", "calipam-cni")?;
     }
-    let mut bench = workspace::cargo();
-    bench.args(["build", "--release", "--package", "calipam-bench"]).envs(protoc);
-    step::run("Building the benchmark", &mut bench)?;
+    build("Building the benchmark", "calipam-bench")?;
     let release = workspace::target()?.join("release");
     for part in parts {
         let mut measure = Command::new(release.join("calipam-bench"));

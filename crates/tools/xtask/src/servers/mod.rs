@@ -59,16 +59,6 @@ impl Servers {
     }
 }
 
-/// Brings the current etcd alone. Returns its path, and the variable by which tests find it.
-pub(crate) fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
-    bring_one(Program::Etcd)
-}
-
-/// Brings the API server alone, as [`bring_etcd`] does.
-pub(crate) fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure> {
-    bring_one(Program::KubeApiserver)
-}
-
 /// Brings the emulator of arm64, and returns its path.
 pub(crate) fn bring_qemu() -> Result<PathBuf, Failure> {
     if let Some(path) = installed(Program::Qemu)? {
@@ -79,7 +69,8 @@ pub(crate) fn bring_qemu() -> Result<PathBuf, Failure> {
     Ok(Program::Qemu.brought(&root))
 }
 
-fn bring_one(program: Program) -> Result<(&'static str, PathBuf), Failure> {
+/// Brings one program from a Go module. Returns its path, and the variable by which tests find it.
+pub(crate) fn bring(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     let root = workspace::root();
     if let Some(path) = installed(program)? {
         return Ok((program.variable(), path));

@@ -7,7 +7,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_datastore::settings::Timeouts;
@@ -20,13 +20,14 @@ use tower::BoxError;
 
 use self::message::{Answer, Expected, Operation, Range, Transaction};
 use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
+use crate::guarded::Guarded;
 
 /// The first revision of a read, different from those of all keys.
 const READINGS: i64 = 1_000_000;
 struct Etcd {
     place: Place,
     /// The values that reads have seen: a read at the same revision sees the same, as etcd promises.
-    seen: Mutex<Vec<Arc<Values>>>,
+    seen: Guarded<Vec<Arc<Values>>>,
 }
 
 /// Opens the datastore for an actor's process.
@@ -40,7 +41,7 @@ pub(crate) async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> 
 }
 
 async fn open_place(place: Place) -> Option<Datastore> {
-    let etcd = Arc::new(Etcd { place, seen: Mutex::default() });
+    let etcd = Arc::new(Etcd { place, seen: Guarded::default() });
     let answer = tower::service_fn(move |request: Request<Body>| {
         let etcd = Arc::clone(&etcd);
         async move { etcd.answer(request).await.map_err(NotCarried) }
@@ -89,7 +90,7 @@ impl Etcd {
 
     /// The values that were read at a revision.
     fn seen(&self, revision: i64) -> Option<Arc<Values>> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         usize::try_from(revision - READINGS).ok().and_then(|number| seen.get(number).cloned())
     }
 
@@ -101,7 +102,7 @@ impl Etcd {
             None => {
                 self.wait_to_read(&ranges).await?;
                 let values = Arc::new(self.place.memory().values(ALL));
-                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seen = self.seen.lock();
                 seen.push(Arc::clone(&values));
                 (values, READINGS + seen.len() as i64 - 1)
             }
@@ -117,7 +118,7 @@ impl Etcd {
         let Place::World(world, actor) = &self.place else { return Ok(()) };
         let footprint = ranges.iter().fold(Footprint::default(), Range::footprint);
         let what: Vec<String> = ranges.iter().map(Range::to_string).collect();
-        let verdict = world.turn(*actor, format!("read {}", what.join(", ")), footprint, None, None).await;
+        let verdict = world.turn(*actor, format!("read {}", what.join(", ")), footprint).await;
         if verdict == Verdict::Fail {
             world.tell(*actor, verdict);
             return Err(no_answer());
@@ -138,7 +139,7 @@ impl Etcd {
         let transaction = Arc::new(transaction);
         let later = Arc::clone(&transaction);
         let write: super::Write = Arc::new(move |store| drop(later.apply(store)));
-        let turn = world.turn(*actor, transaction.to_string(), transaction.footprint(), Some(write), None);
+        let turn = world.turn(*actor, transaction.to_string(), transaction.footprint()).writing(write);
         let verdict = turn.intends(transaction.writes()).await;
         if verdict == Verdict::Fail {
             world.tell(*actor, verdict);

@@ -1,0 +1,177 @@
+//! Servers behind a proxy that fails at every request in turn: no live address is freed, no handle of one is lost, the
+//! lock is restored or reported, and running again converges.
+
+mod etcd;
+mod kubernetes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use calipam_datastore::Datastore;
+use calipam_model::block::Block;
+use calipam_model::edit::Step;
+use calipam_model::snapshot::Snapshot;
+use calipam_repair::journal::{Recorded, resolve};
+use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
+use calipam_testkit::rounds;
+use calipam_testkit::servers::{Tear, Tearing};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cluster::{consent, guid, journal_path, observe};
+
+/// A datastore behind the proxy, and runs that lock it.
+struct Site {
+    torn: Tearing,
+    /// Opened at the proxy.
+    store: Datastore,
+    /// Opened past the proxy.
+    sound: Datastore,
+    cluster: String,
+    folder: TempDir,
+    runs: usize,
+}
+
+impl Site {
+    async fn new(torn: Tearing, store: Datastore, sound: Datastore) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { torn, store, cluster: guid(&sound).await, sound, folder, runs: 0 }
+    }
+
+    async fn snapshot(&self) -> Snapshot {
+        observe(&self.sound).await
+    }
+
+    fn options(&mut self) -> Options {
+        self.runs += 1;
+        let journal = journal_path(self.folder.path(), &self.runs.to_string());
+        Options { lock: true, ..Options::new("a test", journal) }
+    }
+
+    /// The result of a run, which is `None` if it could not begin, and its journal.
+    async fn run(&mut self, steps: Vec<Step>) -> (Option<Execution>, PathBuf) {
+        let options = self.options();
+        let run = execute(&self.store, &self.cluster, steps, consent(&self.cluster), &options).await;
+        (run.ok(), options.journal)
+    }
+
+    async fn undo(&mut self, journal: &Path) -> Option<Execution> {
+        let options = self.options();
+        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound).await.unwrap().0;
+        let plan = UndoPlan::new(&recorded).unwrap();
+        undo(&self.store, &plan, consent(&self.cluster), &options).await.ok()
+    }
+}
+
+/// A cluster whose requests are torn.
+trait Cluster {
+    /// The answers of the proxy, one after the other.
+    const TEARS: &'static [Tear];
+
+    fn site(&mut self) -> &mut Site;
+
+    /// All values, without sequence numbers and versions.
+    async fn values(&mut self) -> BTreeMap<String, Value>;
+
+    /// Restores the first state.
+    async fn reset(&mut self);
+
+    /// True if a run or an undo copes with one such answer.
+    fn copes(tear: Tear, execution: Option<&Execution>) -> bool;
+}
+
+/// Tears every request of a run and of its undo in turn. Addresses but the targets stay recorded under their handles.
+async fn tear_every_request<C: Cluster>(
+    cluster: &mut C,
+    targets: &BTreeSet<IpAddr>,
+    plan: impl Fn(&Snapshot) -> Vec<Step>,
+) {
+    let (base, before) = (cluster.values().await, cluster.site().snapshot().await);
+    // The number of requests of an undisturbed run, and the state after it.
+    cluster.site().torn.plan(|_| Tear::Pass);
+    let (execution, journal) = cluster.site().run(plan(&before)).await;
+    assert!(execution.unwrap().is_complete());
+    let (requests, wanted) = (cluster.site().torn.count(), cluster.values().await);
+    assert_ne!(wanted, base);
+    assert!(cluster.site().undo(&journal).await.unwrap().is_complete());
+    assert_eq!(cluster.values().await, base);
+
+    let tears = C::TEARS;
+    for (number, round) in
+        (0..requests).flat_map(|number| (0..rounds(1).min(tears.len())).map(move |r| (number, r)))
+    {
+        let tear = tears[(number + round) % tears.len()];
+        let what = format!("{tear:?} at {number} of {requests}");
+        cluster.site().torn.tear_at(number, tear);
+        let steps = plan(&cluster.site().snapshot().await);
+        let (torn, journal) = cluster.site().run(steps).await;
+        is_settled(cluster.site(), torn.as_ref(), &before, targets, &what).await;
+        assert!(C::copes(tear, torn.as_ref()), "{what}: {torn:?}");
+
+        // The finished part is undone, or running again converges.
+        cluster.site().torn.plan(|_| Tear::Pass);
+        if number % 3 < 2 && torn.is_some() {
+            let undone = cluster.site().undo(&journal).await.unwrap();
+            assert!(undone.is_complete(), "{what}: {torn:?}\n{undone:?}");
+            assert_eq!(cluster.values().await, base, "{what}: {torn:?}");
+        } else {
+            let steps = plan(&cluster.site().snapshot().await);
+            let again = cluster.site().run(steps).await.0.unwrap();
+            assert!(again.is_complete(), "{what}: {torn:?}\n{again:?}");
+            assert_eq!(cluster.values().await, wanted, "{what}: {torn:?}\n{again:?}");
+            cluster.reset().await;
+        }
+
+        // So does an undo.
+        let steps = plan(&cluster.site().snapshot().await);
+        let (whole, journal) = cluster.site().run(steps).await;
+        assert!(whole.as_ref().is_some_and(Execution::is_complete), "{what}: {whole:?}");
+        assert_eq!(cluster.values().await, wanted, "{what}: {torn:?}\n{whole:?}");
+        cluster.site().torn.tear_at(number, tear);
+        let torn = cluster.site().undo(&journal).await;
+        is_settled(cluster.site(), torn.as_ref(), &before, targets, &what).await;
+        assert!(C::copes(tear, torn.as_ref()), "undo, {what}: {torn:?}");
+        cluster.site().torn.plan(|_| Tear::Pass);
+        let undone = cluster.site().undo(&journal).await.unwrap();
+        assert!(undone.is_complete(), "undo, {what}: {torn:?}\n{undone:?}");
+        assert_eq!(cluster.values().await, base, "undo, {what}: {torn:?}");
+    }
+}
+
+/// The lock is removed, or the run has reported it. Every recorded address has its handle, and all but the targets are
+/// recorded as they were.
+async fn is_settled(
+    site: &Site,
+    execution: Option<&Execution>,
+    before: &Snapshot,
+    targets: &BTreeSet<IpAddr>,
+    what: &str,
+) {
+    let now = site.snapshot().await;
+    let is_locked = now.cluster.as_ref().unwrap().datastore_ready == Some(false);
+    let is_named = execution.is_some_and(|execution| execution.lock_left.is_some());
+    assert!(!is_locked || is_named, "{what}: {execution:?}");
+
+    let (before, recorded) = (recorded(before), recorded(&now));
+    for (address, handle) in before.iter().filter(|(address, _)| !targets.contains(address)) {
+        assert_eq!(recorded.get(address), Some(handle), "{what}: {address} {execution:?}");
+    }
+    let handles: BTreeSet<String> = now.handles.iter().map(|handle| handle.value.id().to_string()).collect();
+    for (address, handle) in recorded {
+        assert!(
+            handle.is_none_or(|id| handles.contains(&id)),
+            "{what}: the handle of {address} {execution:?}"
+        );
+    }
+}
+
+/// The handles of all recorded addresses.
+fn recorded(snapshot: &Snapshot) -> BTreeMap<IpAddr, Option<String>> {
+    let all = sound(snapshot).flat_map(Block::allocations);
+    all.map(|a| (a.address, a.attribute.clean_handle().map(|id| id.to_string()))).collect()
+}
+
+fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
+    snapshot.blocks.iter().filter_map(|block| block.value.content.sound())
+}
