@@ -36,7 +36,7 @@ pub(crate) fn open(world: &Arc<World>, actor: usize) -> Datastore {
 }
 
 /// Opens a datastore that answers at once.
-pub(crate) fn open_memory(memory: &Arc<MemoryStore>) -> Datastore {
+pub fn open_memory(memory: &Arc<MemoryStore>) -> Datastore {
     open_place(Place::Memory(Arc::clone(memory)))
 }
 

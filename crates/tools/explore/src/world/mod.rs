@@ -3,14 +3,12 @@
 mod audit;
 mod client;
 mod disk;
-pub(crate) mod etcd;
+pub mod etcd;
 mod footprint;
-pub(crate) mod kubernetes;
+pub mod kubernetes;
 mod late;
 mod lock;
 mod notes;
-#[cfg(test)]
-mod servers_tests;
 mod turn;
 
 use std::collections::hash_map::DefaultHasher;

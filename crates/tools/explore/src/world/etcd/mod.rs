@@ -36,7 +36,7 @@ pub(crate) async fn open(world: &Arc<World>, actor: usize) -> Option<Datastore> 
 }
 
 /// Opens a datastore that answers at once.
-pub(crate) async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
+pub async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
     open_place(Place::Memory(Arc::clone(memory))).await
 }
 

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Batch, Change, Consent, Precondition, Question, Swap};
+use calipam_explore::world::{etcd, kubernetes};
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
 use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::memory::MemoryStore;
 use calipam_testkit::servers::Etcd;
-
-use super::{etcd, kubernetes};
 
 /// True for a batch that took place, and the handle after it.
 type Answer = (bool, Option<Object>);
