@@ -57,6 +57,7 @@ fn every_example_is_run_or_listed() {
 fn every_example_ends_and_prints_as_documented() {
     let all = examples();
     assert!(all.iter().any(|example| is_run(example) && needs_jq(example)));
+    // Without jq, only the examples that need it are left out.
     let has_jq = !left_out(&[Tool::Jq]);
     let can_run = |example: &&Example| is_run(example) && (has_jq || !needs_jq(example));
     let (writing, reading): (Vec<&Example>, Vec<&Example>) =

@@ -6,7 +6,6 @@
 
 pub mod actor;
 mod calico;
-mod guarded;
 mod invariants;
 pub mod run;
 pub mod scenario;

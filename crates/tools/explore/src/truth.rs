@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::Mutex;
 
-use crate::guarded::Guarded;
+use calipam_model::parallel::lock;
 
 /// A pod, known by the handle of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +26,7 @@ impl Pod {
 
 /// The truth about a cluster.
 #[derive(Default)]
-pub struct Truth(Guarded<State>);
+pub struct Truth(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -42,14 +43,14 @@ struct State {
 impl Truth {
     /// Adds a pod that wants addresses.
     pub fn begin(&self, handle: &str, node: &str) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         let pod = Pod { node: node.to_owned(), addresses: Vec::new(), exists: true };
         state.pods.entry(handle.to_owned()).or_insert(pod);
     }
 
     /// Gives a pod addresses, which it uses from now on.
     pub fn give(&self, handle: &str, addresses: &[IpAddr]) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         for address in addresses {
             if let Some(other) = state.users.insert(*address, handle.to_owned()) {
                 state.violations.push(format!("{address} is given to {handle} while {other} uses it"));
@@ -62,14 +63,14 @@ impl Truth {
 
     /// Revives a pod that was believed to be gone.
     pub fn come_back(&self, handle: &str) {
-        if let Some(pod) = self.0.lock().pods.get_mut(handle) {
+        if let Some(pod) = lock(&self.0).pods.get_mut(handle) {
             pod.exists = true;
         }
     }
 
     /// Removes a pod, whose addresses are about to be released.
     pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
         pod.exists = false;
         let addresses = std::mem::take(&mut pod.addresses);
@@ -79,51 +80,51 @@ impl Truth {
 
     /// The addresses of a pod.
     pub fn addresses(&self, handle: &str) -> Vec<IpAddr> {
-        self.0.lock().pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
+        lock(&self.0).pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
     }
 
     /// All pods so far.
     pub fn pods(&self) -> BTreeMap<String, Pod> {
-        self.0.lock().pods.clone()
+        lock(&self.0).pods.clone()
     }
 
     pub fn users(&self) -> BTreeMap<IpAddr, String> {
-        self.0.lock().users.clone()
+        lock(&self.0).users.clone()
     }
 
     /// Marks a handle whose records were damaged before the actors start.
     pub fn damage(&self, handle: &str) {
-        self.0.lock().damaged.insert(handle.to_owned());
+        lock(&self.0).damaged.insert(handle.to_owned());
     }
 
     /// Marks a pod as served by Calico's plugin. After a lost answer or a kill, the plugin may leave addresses that the
     /// handle does not count.
     pub fn serve_by_calico(&self, handle: &str) {
-        self.0.lock().of_calico.insert(handle.to_owned());
+        lock(&self.0).of_calico.insert(handle.to_owned());
     }
 
     pub(crate) fn is_of_calico(&self, handle: &str) -> bool {
-        self.0.lock().of_calico.contains(handle)
+        lock(&self.0).of_calico.contains(handle)
     }
 
     pub(crate) fn is_damaged(&self, handle: &str) -> bool {
-        self.0.lock().damaged.contains(handle)
+        lock(&self.0).damaged.contains(handle)
     }
 
     /// Notes a violation.
     pub fn violated(&self, what: String) {
-        self.0.lock().violations.push(what);
+        lock(&self.0).violations.push(what);
     }
 
     /// Returns and clears the violations.
     pub fn take_violations(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().violations)
+        std::mem::take(&mut lock(&self.0).violations)
     }
 }
 
 impl Hash for Truth {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         state.pods.hash(hasher);
     }
 }

@@ -10,18 +10,18 @@ mod plugin;
 mod repairs;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use calipam_assign::{Allocator, InUse, Record};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::parallel::lock;
 use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::actor::{Actor, Call, give, pod_object, served};
-use crate::guarded::Guarded;
 use crate::invariants::{self, repairs::CLUSTER};
 use crate::world::{World, at_once, kubernetes as api_server};
 
@@ -248,8 +248,8 @@ impl Scenario {
 impl Scenario {
     /// The initial objects on Kubernetes, created once for all runs.
     fn objects(&self, world: &World) -> Objects {
-        static MADE: Guarded<BTreeMap<&str, Objects>> = Guarded::new(BTreeMap::new());
-        let mut made = MADE.lock();
+        static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
+        let mut made = lock(&MADE);
         let make =
             || api_server::objects_of(&world.values(), &pods(world)).expect("objects of a healthy cluster");
         made.entry(self.name).or_insert_with(make).clone()

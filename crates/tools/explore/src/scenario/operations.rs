@@ -1,5 +1,5 @@
-//! Worlds of eight blocks of each family: operations of the allocator that are killed before each of their requests, and
-//! pods that come and go while blocks are claimed and given up.
+//! Worlds of eight blocks of each family: operations of the allocator that are killed before each of their requests,
+//! and pods that come and go while blocks are claimed and given up.
 
 use calipam_assign::plugin::Wanted;
 use calipam_assign::{AssignIp, AutoAssign, Error, InUse, NewOwner, OwnerConditions, OwnerUpdates};

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use calipam_model::block::Block;
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::memory::Change;
 use serde_json::Value;
 
 use super::{RequestId, kubernetes};
-use crate::guarded::Guarded;
 
 /// The kind of work of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Phase {
 
 /// The writes so far.
 #[derive(Default)]
-pub(crate) struct Audit(Guarded<State>);
+pub(crate) struct Audit(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -87,7 +88,7 @@ impl NotedWrite {
 impl Audit {
     /// Starts a phase of an actor after a number of requests.
     pub(super) fn begin(&self, actor: usize, requests: usize, phase: Phase) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         if phase == Phase::Repairs {
             state.replaced.retain(|(other, _), _| *other != actor);
             state.intended.retain(|(other, _), _| *other != actor);
@@ -96,77 +97,77 @@ impl Audit {
     }
 
     pub(crate) fn kill(&self) {
-        self.0.lock().has_killed = true;
+        lock(&self.0).has_killed = true;
     }
 
     /// Notes that an actor wants an address on a node.
     pub(crate) fn adds(&self, actor: usize, node: &str) {
-        self.0.lock().adds.insert(actor, node.to_owned());
+        lock(&self.0).adds.insert(actor, node.to_owned());
     }
 
     /// The node for whose pod a request wants an address.
     pub(crate) fn adds_for(&self, id: RequestId) -> Option<String> {
-        self.0.lock().adds.get(&id.actor).cloned()
+        lock(&self.0).adds.get(&id.actor).cloned()
     }
 
     /// Notes that an actor locks the datastore while it writes.
     pub(crate) fn locks(&self, actor: usize) {
-        self.0.lock().locking.insert(actor);
+        lock(&self.0).locking.insert(actor);
     }
 
     pub(crate) fn is_locking(&self, actor: usize) -> bool {
-        self.0.lock().locking.contains(&actor)
+        lock(&self.0).locking.contains(&actor)
     }
 
     /// Notes that there is only one actor.
     pub(crate) fn alone(&self) {
-        self.0.lock().is_alone = true;
+        lock(&self.0).is_alone = true;
     }
 
     /// True if neither faults nor others keep an actor from its work.
     pub(crate) fn is_undisturbed(&self) -> bool {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         state.is_alone && !state.has_faults
     }
 
     /// Notes a fault, which may be a lost answer.
     pub(crate) fn fault(&self, loses_answer: bool) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         state.has_faults = true;
         state.has_lost_answers |= loses_answer;
     }
 
     /// True after a fault.
     pub(crate) fn has_faults(&self) -> bool {
-        self.0.lock().has_faults
+        lock(&self.0).has_faults
     }
 
     pub(crate) fn has_lost_answers(&self) -> bool {
-        self.0.lock().has_lost_answers
+        lock(&self.0).has_lost_answers
     }
 
     pub(crate) fn has_killed(&self) -> bool {
-        self.0.lock().has_killed
+        lock(&self.0).has_killed
     }
 
     /// Marks keys that the current step writes on behalf of someone else.
     pub(crate) fn others<'k>(&self, keys: impl Iterator<Item = &'k str>) {
-        self.0.lock().of_others.extend(keys.map(str::to_owned));
+        lock(&self.0).of_others.extend(keys.map(str::to_owned));
     }
 
     /// Sets the journal of an actor's current command.
     pub(crate) fn to_undo(&self, actor: usize, journal: &Path) {
-        self.0.lock().journals.insert(actor, journal.to_owned());
+        lock(&self.0).journals.insert(actor, journal.to_owned());
     }
 
     /// The journal of the command that an actor would undo.
     pub(crate) fn undoes(&self, actor: usize) -> Option<PathBuf> {
-        self.0.lock().journals.get(&actor).cloned()
+        lock(&self.0).journals.get(&actor).cloned()
     }
 
     /// The phase of a request; `None` if it is not one of calipam's runs.
     pub(crate) fn phase(&self, id: RequestId) -> Option<Phase> {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         let phases = state.phases.get(&id.actor)?;
         phases.iter().rev().find(|(first, _)| *first <= id.number).map(|(_, phase)| *phase)
     }
@@ -179,7 +180,7 @@ impl Audit {
         changes: Vec<Change>,
     ) -> Vec<NotedWrite> {
         let phase_of_request = by.and_then(|id| self.phase(id));
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         let others = std::mem::take(&mut state.of_others);
         let mut written = Vec::with_capacity(changes.len());
         for Change { path, value, .. } in changes {
@@ -200,12 +201,12 @@ impl Audit {
 
     /// The value of a key before an actor's run wrote it; `None` if the run has not written it.
     pub(crate) fn replaced(&self, actor: usize, path: &str) -> Option<Option<Vec<u8>>> {
-        self.0.lock().replaced.get(&(actor, path.to_owned())).cloned()
+        lock(&self.0).replaced.get(&(actor, path.to_owned())).cloned()
     }
 
     /// True if a key has its value from before a run, so an undo has restored it.
     pub(crate) fn is_brought_back(&self, path: &str, now: &[u8]) -> bool {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         let mut before = state.replaced.iter().filter(|((_, replaced), _)| replaced == path);
         before.any(|(_, before)| is_same(path, before.as_deref(), Some(now)))
     }
@@ -213,7 +214,7 @@ impl Audit {
     /// Notes the intention of a write.
     pub(super) fn intend(&self, by: RequestId, path: &str, after: Option<Vec<u8>>) {
         if self.phase(by) == Some(Phase::Repairs) {
-            self.0.lock().intended.insert((by.actor, path.to_owned()), after);
+            lock(&self.0).intended.insert((by.actor, path.to_owned()), after);
         }
     }
 
@@ -226,7 +227,7 @@ impl Audit {
         now: Option<&[u8]>,
         after: Option<&[u8]>,
     ) -> bool {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         let intended = state.intended.get(&(actor, path.to_owned()));
         let mut former = state.former.get(path).into_iter().flatten();
         intended.is_some_and(|intended| is_same(path, intended.as_deref(), now))
@@ -235,7 +236,7 @@ impl Audit {
 
     /// The first key that an undo has not restored although nobody else has written it since.
     pub(crate) fn not_brought_back(&self, actor: usize) -> Option<String> {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         // The lock of the datastore is checked elsewhere.
         let is_counted = |path: &str| !path.contains("/clusterinformations/");
         let of_actor = state.replaced.iter().filter(|((other, path), _)| *other == actor && is_counted(path));
@@ -250,7 +251,7 @@ impl Audit {
 impl Hash for Audit {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         // Replaced values follow from the answers to the actors.
-        self.0.lock().last.hash(hasher);
+        lock(&self.0).last.hash(hasher);
     }
 }
 

@@ -5,18 +5,18 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use calipam_datastore::Pending;
+use calipam_model::parallel::lock;
 use calipam_repair::journal::Disk;
 use tempfile::TempDir;
 
 use super::{Footprint, Verdict, World};
-use crate::guarded::Guarded;
 
 /// The folders of all journals, and their durable parts.
 #[derive(Default)]
-pub(crate) struct Files(Guarded<State>);
+pub(crate) struct Files(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -39,7 +39,7 @@ struct Folder {
 impl Files {
     /// The path of the next journal of an actor, and the folder of all its journals.
     pub(crate) fn next_journal(&self, actor: usize) -> Option<(PathBuf, PathBuf)> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         let folder = match state.folders.entry(actor) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Folder::new()?),
@@ -52,12 +52,12 @@ impl Files {
 
     /// The folders of all actors.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        self.0.lock().folders.values().map(|folder| folder.folder.path().to_owned()).collect()
+        lock(&self.0).folders.values().map(|folder| folder.folder.path().to_owned()).collect()
     }
 
     /// Ends a step of an actor.
     pub(crate) fn end_step(&self, actor: usize) {
-        if let Some(folder) = self.0.lock().folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
+        if let Some(folder) = lock(&self.0).folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
             folder.is_admitted = false;
             folder.durable = folder.length();
         }
@@ -65,12 +65,12 @@ impl Files {
 
     /// True if a power failure would truncate the last journal of an actor.
     pub(crate) fn can_tear(&self, actor: usize) -> bool {
-        self.0.lock().folders.get(&actor).is_some_and(|folder| folder.durable < folder.length())
+        lock(&self.0).folders.get(&actor).is_some_and(|folder| folder.durable < folder.length())
     }
 
     /// Simulates a power failure: half of the bytes that are not durable are lost.
     pub(crate) fn tear(&self, actor: usize) {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0);
         let Some(folder) = state.folders.get_mut(&actor) else { return };
         folder.torn += 1;
         let left = folder.durable + (folder.length() - folder.durable) / 2;
@@ -99,7 +99,7 @@ impl Folder {
 
 impl Hash for Files {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = self.0.lock();
+        let state = lock(&self.0);
         // The contents follow from the answers to the actors.
         state
             .folders
@@ -126,7 +126,7 @@ impl Disk for OneDisk {
             if verdict == Verdict::Fail {
                 return bytes / 2;
             }
-            if let Some(folder) = world.files.0.lock().folders.get_mut(actor) {
+            if let Some(folder) = lock(&world.files.0).folders.get_mut(actor) {
                 folder.is_admitted = true;
             }
             bytes

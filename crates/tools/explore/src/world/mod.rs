@@ -15,9 +15,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
@@ -32,7 +33,6 @@ pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
 pub(crate) use self::turn::PendingRequest;
-use crate::guarded::Guarded;
 use crate::truth::Truth;
 
 /// The prefix of all values.
@@ -90,7 +90,7 @@ impl Place {
 /// The datastore, its pending requests, and the truth about the cluster.
 pub struct World {
     memory: MemoryStore,
-    state: Guarded<State>,
+    state: Mutex<State>,
     /// The users of addresses.
     pub truth: Truth,
     /// All writes.
@@ -138,7 +138,7 @@ impl World {
         let before = now - SignedDuration::from_hours(1);
         Self {
             memory: MemoryStore::new(before),
-            state: Guarded::new(state),
+            state: Mutex::new(state),
             truth: Truth::default(),
             audit: audit::Audit::default(),
             files: Files::default(),
@@ -149,7 +149,7 @@ impl World {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        lock(&self.state)
     }
 
     pub fn data(&self) -> &MemoryStore {

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use calipam_assign::{Family, FullBlocks, Notes};
+use calipam_model::parallel::lock;
 
 use super::{Footprint, World};
-use crate::guarded::Guarded;
 
 /// The files of all nodes.
 #[derive(Default)]
-pub(crate) struct AllNotes(Guarded<BTreeMap<String, NodeFile>>);
+pub(crate) struct AllNotes(Mutex<BTreeMap<String, NodeFile>>);
 
 /// The file of a node, for IPv4 only.
 #[derive(Clone, Debug, Default)]
@@ -25,21 +25,21 @@ struct NodeFile {
 impl AllNotes {
     /// The notes of a node.
     pub(crate) fn of(&self, node: &str) -> Option<FullBlocks> {
-        self.0.lock().get(node).and_then(|kept| kept.now.clone())
+        lock(&self.0).get(node).and_then(|kept| kept.now.clone())
     }
 
     /// Tears the file, which is the same as removing it (tested in the plugin).
     pub(crate) fn tear(&self, node: &str) {
-        self.0.lock().remove(node);
+        lock(&self.0).remove(node);
     }
 
     /// Takes back the last write, which was not durable at a power failure.
     pub(crate) fn take_back(&self, node: &str) {
-        self.0.lock().entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
+        lock(&self.0).entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
     }
 
     fn write(&self, node: &str, change: impl FnOnce(&mut Option<FullBlocks>)) {
-        let mut all = self.0.lock();
+        let mut all = lock(&self.0);
         let kept = all.entry(node.to_owned()).or_default();
         kept.before = kept.now.clone();
         change(&mut kept.now);
@@ -53,7 +53,7 @@ impl Hash for AllNotes {
                 full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
             (full.question, full.nothing_at, blocks)
         };
-        for (node, kept) in &*self.0.lock() {
+        for (node, kept) in &*lock(&self.0) {
             (node, kept.now.as_ref().map(of), kept.before.as_ref().map(of)).hash(hasher);
         }
     }

@@ -14,7 +14,7 @@ pub(super) const CHURN: i64 = 40;
 
 /// The changes that were made.
 pub(super) struct Changed {
-    pub given_back: usize,
+    pub released: usize,
     /// An address with a history.
     pub address: String,
     /// The block of the address, as it was before.
@@ -33,19 +33,19 @@ pub(super) async fn make(etcd: &Etcd) -> Result<Changed, Failed> {
     let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
     let names = GetOptions::new().with_prefix().with_keys_only();
     let all: Vec<KeyValue> = kv.get(BLOCKS, Some(names)).await?.kvs().to_vec();
-    let mut given_back = 0;
+    let mut released = 0;
     for name in all.iter().skip(1).step_by(EMPTIED) {
         let found = kv.get(name.key(), None).await?;
         let Some(stored) = found.kvs().first() else { continue };
         let (block, count) = emptied(stored.value());
-        given_back += count;
+        released += count;
         kv.put(name.key(), block, None).await?;
     }
     let first = all.first().map(KeyValue::key).unwrap_or_default().to_vec();
     let block = kv.get(first, None).await?.kvs().first().cloned().ok_or("there is no block")?;
     let cidr = block.key_str().unwrap_or_default().trim_start_matches(BLOCKS);
     let address = cidr.split('-').next().unwrap_or_default().to_owned();
-    Ok(Changed { given_back, address, block })
+    Ok(Changed { released, address, block })
 }
 
 /// A block without its allocations, and their number.

@@ -38,7 +38,7 @@ fn measure(program: &str, allocations: u64, [questions, comparisons]: &mut [Tabl
     let past = runtime.block_on(changes::revision(&etcd))?;
 
     let changed = runtime.block_on(changes::make(&etcd))?;
-    eprintln!("{} addresses were given back", changed.given_back);
+    eprintln!("released {} addresses", changed.released);
     leak::every_tenth(&etcd, form::ETCD.pods)?;
     let after = export(program, &etcd, folder.path(), "after")?;
 

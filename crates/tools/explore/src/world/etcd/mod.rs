@@ -7,11 +7,12 @@ use std::collections::hash_map::DefaultHasher;
 use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use calipam_datastore::settings::Timeouts;
 use calipam_datastore::{Carrier, Datastore, EtcdClient, NotCarried};
+use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -20,14 +21,13 @@ use tower::BoxError;
 
 use self::message::{Answer, Expected, Operation, Range, Transaction};
 use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
-use crate::guarded::Guarded;
 
 /// The first revision of a read, different from those of all keys.
 const READINGS: i64 = 1_000_000;
 struct Etcd {
     place: Place,
     /// The values that reads have seen: a read at the same revision sees the same, as etcd promises.
-    seen: Guarded<Vec<Arc<Values>>>,
+    seen: Mutex<Vec<Arc<Values>>>,
 }
 
 /// Opens the datastore for an actor's process.
@@ -41,7 +41,7 @@ pub async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
 }
 
 async fn open_place(place: Place) -> Option<Datastore> {
-    let etcd = Arc::new(Etcd { place, seen: Guarded::default() });
+    let etcd = Arc::new(Etcd { place, seen: Mutex::default() });
     let answer = tower::service_fn(move |request: Request<Body>| {
         let etcd = Arc::clone(&etcd);
         async move { etcd.answer(request).await.map_err(NotCarried) }
@@ -90,7 +90,7 @@ impl Etcd {
 
     /// The values that were read at a revision.
     fn seen(&self, revision: i64) -> Option<Arc<Values>> {
-        let seen = self.seen.lock();
+        let seen = lock(&self.seen);
         usize::try_from(revision - READINGS).ok().and_then(|number| seen.get(number).cloned())
     }
 
@@ -102,7 +102,7 @@ impl Etcd {
             None => {
                 self.wait_to_read(&ranges).await?;
                 let values = Arc::new(self.place.memory().values(ALL));
-                let mut seen = self.seen.lock();
+                let mut seen = lock(&self.seen);
                 seen.push(Arc::clone(&values));
                 (values, READINGS + seen.len() as i64 - 1)
             }
