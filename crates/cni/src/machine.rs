@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_datastore::lookup::{LauncherPod, Lookup};
+use calipam_datastore::plugin::{LauncherPod, PluginQueries};
 use calipam_model::digest::sha256;
 use tokio::time::timeout;
 
@@ -102,12 +102,12 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner
         };
         CniError::new(code, format!("failed to get VMI info: {msg}"))
     };
-    let lookup = call.lookup(allocator).await.map_err(failed)?;
-    let Some(pod) = lookup.launcher(namespace, name).await.map_err(failed)? else {
+    let queries = call.lookup(allocator).await.map_err(failed)?;
+    let Some(pod) = queries.launcher(namespace, name).await.map_err(failed)? else {
         return Ok(Ownership { owner: Owner::PodIsGone, refusal: Some(no_machine("pod not found")) });
     };
     let Some(pod) = pod else { return Ok(Owner::Container.into()) };
-    let (machine, refusal) = machine(&lookup, namespace, &pod).await.map_err(failed)?;
+    let (machine, refusal) = machine(&queries, namespace, &pod).await.map_err(failed)?;
     if keeps_addresses(allocator).await {
         return Ok(Ownership { owner: Owner::Machine(machine), refusal });
     }
@@ -126,17 +126,17 @@ fn no_machine(reason: &str) -> CniError {
 /// of a deleted instance stay if a machine with its name could start it again. A pod whose instance is gone or was
 /// replaced must not share the addresses with the next instance's pod.
 async fn machine(
-    lookup: &Lookup,
+    queries: &PluginQueries,
     namespace: &str,
     pod: &LauncherPod,
 ) -> calipam_datastore::Result<(Machine, Option<CniError>)> {
-    let instance = lookup.instance(namespace, &pod.instance_name).await?;
+    let instance = queries.instance(namespace, &pod.instance_name).await?;
     let name = match &instance {
         Some(instance) => instance.machine.clone(),
         None => Some(pod.instance_name.clone()),
     };
     let machine = match &name {
-        Some(name) => lookup.machine(namespace, name).await?,
+        Some(name) => queries.machine(namespace, name).await?,
         None => None,
     };
     let is_being_deleted = match (&machine, &instance) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use calipam_assign::{AssignIp, Error};
 use calipam_datastore::allocation::Selecting;
-use calipam_datastore::lookup::{Lookup, PodAddress};
+use calipam_datastore::plugin::{PluginQueries, PodAddress};
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
 use calipam_files::regular;
 use ipnet::Ipv4Net;
@@ -132,22 +132,22 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     let allocator = connect(settings, Selecting::All).await?;
     // The first answer shows which API group the cluster uses.
     allocator.config().await?;
-    let lookup = match allocator.store().kubernetes() {
-        Some(client) => Lookup::through(client),
+    let queries = match allocator.store().kubernetes() {
+        Some(client) => PluginQueries::through(client),
         None => return Err(UpgradeError::NotKubernetes),
     };
 
-    check_pools(&allocator, &lookup, node, files).await?;
-    migrate_tunnel(&allocator, &lookup, node).await?;
+    check_pools(&allocator, &queries, node, files).await?;
+    migrate_tunnel(&allocator, &queries, node).await?;
     if list(&files.addresses)?.is_empty() {
         return remove_folder(&files.addresses);
     }
-    let done = match set_ready(&lookup, false).await {
-        Ok(()) => take_over(&allocator, &lookup, node, files).await,
+    let done = match set_ready(&queries, false).await {
+        Ok(()) => take_over(&allocator, &queries, node, files).await,
         Err(reason) => Err(reason),
     };
     // Also after an error: while `datastoreReady` is false, no node of the cluster can start a pod.
-    let ready = set_ready(&lookup, true).await;
+    let ready = set_ready(&queries, true).await;
     if let Err(reason) = &ready {
         tracing::error!("cannot restore datastoreReady in the cluster information: {reason}");
     }
@@ -158,7 +158,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
 /// Takes over each address while nothing else assigns any.
 async fn take_over(
     allocator: &CallAllocator,
-    lookup: &Lookup,
+    queries: &PluginQueries,
     node: &str,
     files: &NodeFiles,
 ) -> Result<(), UpgradeError> {
@@ -167,25 +167,25 @@ async fn take_over(
     }
     sleep(files.wait).await;
     let _lock = lock(&files.addresses)?;
-    let pods = pods_on(lookup, node).await?;
+    let pods = pods_on(queries, node).await?;
     for file in list(&files.addresses)? {
         migrate_file(allocator, node, &file, &pods).await?;
     }
     Ok(())
 }
 
-async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, UpgradeError> {
-    lookup.pods_on(node).await.map_err(UpgradeError::Pods)
+async fn pods_on(queries: &PluginQueries, node: &str) -> Result<Vec<PodAddress>, UpgradeError> {
+    queries.pods_on(node).await.map_err(UpgradeError::Pods)
 }
 
 /// Refuses pod addresses that are in no enabled pool, before anything is written.
 async fn check_pools(
     allocator: &CallAllocator,
-    lookup: &Lookup,
+    queries: &PluginQueries,
     node: &str,
     files: &NodeFiles,
 ) -> Result<(), UpgradeError> {
-    let pods = pods_on(lookup, node).await?;
+    let pods = pods_on(queries, node).await?;
     let pools = allocator.pools().await?;
     for file in list(&files.addresses)? {
         let Content::Address(address) = content(&file)? else { continue };
@@ -199,9 +199,13 @@ async fn check_pools(
 }
 
 /// Assigns an IPIP tunnel address to a node without one: as in Calico, the one after the base of its pod CIDR.
-async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), UpgradeError> {
+async fn migrate_tunnel(
+    allocator: &CallAllocator,
+    queries: &PluginQueries,
+    node: &str,
+) -> Result<(), UpgradeError> {
     for _ in 0..ATTEMPTS {
-        let found = lookup.node_addresses(node).await?;
+        let found = queries.node_addresses(node).await?;
         let found = found.ok_or_else(|| UpgradeError::NoNode(node.to_owned()))?;
         if found.tunnel.is_some() {
             return Ok(());
@@ -212,7 +216,7 @@ async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) 
         };
         let attributes = [("node", node), ("type", "ipipTunnelAddress")];
         assign(allocator, node, address, &format!("ipip-tunnel-addr-{node}"), &attributes).await?;
-        if lookup.set_tunnel_address(node, &found, address).await? {
+        if queries.set_tunnel_address(node, &found, address).await? {
             tracing::info!("assigned {address} to the node's tunnel");
             return Ok(());
         }
@@ -305,10 +309,10 @@ async fn assign(
 }
 
 /// Writes `datastoreReady`, with retries after any failure.
-async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), UpgradeError> {
+async fn set_ready(queries: &PluginQueries, ready: bool) -> Result<(), UpgradeError> {
     let mut reason = UpgradeError::ClusterInformationChanges;
     for _ in 0..ATTEMPTS {
-        match lookup.set_datastore_ready(ready).await {
+        match queries.set_datastore_ready(ready).await {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) => reason = error.into(),

@@ -6,27 +6,32 @@
 //! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
 pub mod allocation;
-pub mod changes;
-mod client;
+mod backend;
+mod both;
 pub mod clock;
 pub mod error;
+mod etcd;
 mod etcdv2;
-mod export;
-pub mod follow;
+pub mod feed;
+mod file;
+mod kubernetes;
 pub mod log;
-pub mod lookup;
+mod pace;
 pub mod read;
+mod retries;
 mod secret;
 pub mod settings;
 mod store;
 mod tasks;
-pub mod workloads;
 pub mod write;
 
-pub use self::client::etcd::{Carrier, EtcdClient, NotCarried};
-pub use self::client::etcdv2::EtcdV2Client;
-pub use self::client::kubernetes::events::{Event, Events, Regarding};
-pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server, credential_plugin};
 pub use self::error::{Cause, Error, Failure, Permission, Result, Rule, Server, SettingsError, Tried};
+pub use self::etcd::client::{Carrier, EtcdClient, NotCarried};
+pub use self::etcdv2::client::EtcdV2Client;
+pub use self::kubernetes::client::events::{Event, Events, Regarding};
+pub use self::kubernetes::client::kinds::RECORDS;
+pub use self::kubernetes::client::{KubeClient, KubeconfigNames, context_of_server, credential_plugin};
+pub use self::kubernetes::{plugin, workloads};
 pub use self::secret::{Secret, redact_url};
-pub use self::store::{Datastore, Pending};
+pub use self::store::Datastore;
+pub use self::tasks::Pending;

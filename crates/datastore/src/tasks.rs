@@ -1,9 +1,24 @@
-//! Runs many requests in parallel, up to a limit.
+//! Futures of calls into this crate, and many requests in parallel, up to a limit.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 
 use tokio::task::JoinSet;
+
+use crate::error::Result;
+
+/// The future of a call into this crate. It is boxed, because an `async fn` is compiled again in each crate that awaits
+/// it, together with all clients below it.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Runs slow work on a separate thread.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))
+}
 
 /// Runs futures as tasks, at most `most` at a time, and returns their results in order, or the first error.
 /// Panics if one of them does.

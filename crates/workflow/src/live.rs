@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use calipam_check::{Finding, Report, Standing, check, drop_changed};
 use calipam_datastore::Datastore;
-use calipam_datastore::changes::WhyWhole;
-use calipam_datastore::follow::{Changed, Followed, News};
+use calipam_datastore::feed::{Changed, Followed, OrWhole, WhyWhole};
 use calipam_history::trend::Trends;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -85,7 +84,7 @@ impl Live {
         datastore: &'a Datastore,
         criteria: &'a Criteria,
         operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<Result<Self, WhyWhole>, Failure>> {
+    ) -> Pending<'a, Result<OrWhole<Self>, Failure>> {
         Box::pin(async move {
             let (snapshot, followed) = match follow(datastore, operator).await? {
                 Ok(read) => read,
@@ -137,12 +136,12 @@ impl Live {
 
     /// Waits until something changes or a finding has lasted for long enough, at most `most`. Returns true if something
     /// changed, or if new virtual machines require a complete read.
-    pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
+    pub async fn wait(&mut self, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
         }
         let most = most.min(self.until_due());
-        match tokio::time::timeout(most, datastore.await_news(&mut self.followed)).await {
+        match tokio::time::timeout(most, self.followed.wait()).await {
             Ok(changed) => Ok(changed.map(|()| true)?),
             Err(_) => Ok(false),
         }
@@ -162,16 +161,16 @@ impl Live {
             if self.is_due() {
                 return self.read(datastore, operator).await;
             }
+            datastore.resume(&mut self.followed);
             let is_due = self.until_due().is_zero();
             let again = if is_due { self.read_again(datastore).await? } else { None };
             if is_due && again.is_none() {
-                datastore.prove(&mut self.followed).await?;
+                self.followed.prove().await?;
                 self.needs_proof = false;
             }
-            match datastore.news(&mut self.followed).await? {
-                Ok(news) => {
-                    let changes = news.len();
-                    self.take(news);
+            match self.followed.news().await? {
+                Ok(changes) => {
+                    self.apply(changes);
                     self.check(again);
                     Ok(Step::Changes(changes))
                 }
@@ -217,11 +216,11 @@ impl Live {
         &self.found.report
     }
 
-    /// Applies changes to the snapshot.
-    fn take(&mut self, news: News) {
+    /// Applies the changes that were read to the snapshot.
+    fn apply(&mut self, changes: usize) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
-        self.counts.changes += news.len() as u64;
-        let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
+        self.counts.changes += changes as u64;
+        let Changed { before, now } = self.followed.apply(&mut snapshot);
         self.trends.note(&before, &now, &snapshot);
         // After KubeVirt was removed, pods of virtual machines can remain, although there is no resource for virtual
         // machines.
@@ -278,7 +277,7 @@ impl Found {
 async fn follow(
     datastore: &Datastore,
     operator: &dyn Operator,
-) -> Result<Result<(Snapshot, Followed), WhyWhole>, Failure> {
+) -> Result<OrWhole<(Snapshot, Followed)>, Failure> {
     let read =
         watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
     Ok(read.map(|(mut snapshot, followed)| {

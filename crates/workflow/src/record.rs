@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
-use calipam_datastore::changes::{Broken, Reported, WhyWhole};
+use calipam_datastore::feed::{Broken, Reported, WhyWhole};
 use calipam_datastore::{Datastore, clock};
 use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Positions, Recorder};

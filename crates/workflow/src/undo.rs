@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use calipam_check::{Context, Options};
 use calipam_datastore::Datastore;
-use calipam_datastore::write::RECORDS;
+use calipam_datastore::RECORDS;
 use calipam_files::regular;
 use calipam_model::hint::Hint;
 use calipam_model::key::Key;

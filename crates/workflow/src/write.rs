@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use calipam_datastore::write::{Question, RECORDS};
+use calipam_datastore::RECORDS;
+use calipam_datastore::write::Question;
 use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use calipam_datastore::lookup::Lookup;
+use calipam_datastore::plugin::PluginQueries;
 use calipam_datastore::settings::KubernetesSettings;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -200,7 +200,8 @@ impl Installer<'_> {
         let text = in_place.then(run::version);
         let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
         let settings = KubernetesSettings { kubeconfig, ..KubernetesSettings::default() };
-        let noted = async { Lookup::connect(&settings).await?.note_plugin(node, text.as_deref()).await };
+        let noted =
+            async { PluginQueries::connect(&settings).await?.note_plugin(node, text.as_deref()).await };
         noted.await.map_err(|error| Problem::new(format!("cannot annotate node {node}: {error}")))
     }
 }

@@ -10,7 +10,7 @@ const SHARED_V4: u8 = 24;
 /// Keys from `first` on, up to the last one that starts with `last`. Both are either an address with the `-` that
 /// precedes the prefix length, or the beginning of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     pub first: String,
     pub last: String,
 }
@@ -22,7 +22,7 @@ impl Span {
 }
 
 /// Spans with the keys of all blocks that start in `net`, a CIDR of block size.
-pub(super) fn spans(net: IpNet) -> Vec<Span> {
+pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {
             let several = net.subnets(SHARED_V4.max(net.prefix_len())).into_iter().flatten();

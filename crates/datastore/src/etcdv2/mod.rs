@@ -3,28 +3,101 @@
 //! Data is converted to etcd v3 entries, as in Calico's own upgrade to 3.0, so one decoder serves both versions of
 //! Calico. Keys below `/calico/ipam/v2` are the same in both.
 
+mod around;
+pub(crate) mod client;
 mod convert;
 mod path;
+mod whole;
+mod write;
 
-pub(crate) use self::convert::convert;
-pub(crate) use self::path::{CONFIG, POOLS, READY, host_paths, path, pod_path, sources};
-use crate::client::etcdv2::Node;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calipam_files::export::{Header, Writer};
+use calipam_files::recording::Positions;
+use calipam_files::{Extent, Progress, ProgressFn};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
+
+use self::client::{EtcdV2Client, Node};
+use self::convert::convert;
+use self::path::{CONFIG, POOLS, READY, host_paths, path, pod_path, sources};
+use self::write::EtcdV2Objects;
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::feed::Changes;
+use crate::read::Lookup;
+use crate::write::Objects;
 
 /// The parts of the tree that a whole read needs.
-pub(crate) const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, POOLS, CONFIG, READY];
+const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, POOLS, CONFIG, READY];
 
 /// A key of the tree.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Leaf {
-    pub key: String,
+struct Leaf {
+    key: String,
     /// `None` for a directory.
-    pub value: Option<String>,
-    pub index: i64,
+    value: Option<String>,
+    index: i64,
 }
 
 /// Adds a key, if it exists, and all keys below it to `out`.
-pub(crate) fn flatten(node: Option<Node>, out: &mut Vec<Leaf>) {
+fn flatten(node: Option<Node>, out: &mut Vec<Leaf>) {
     let Some(Node { key, value, nodes, modified_index }) = node else { return };
     out.push(Leaf { key, value, index: modified_index });
     nodes.into_iter().for_each(|node| flatten(Some(node), out));
+}
+
+#[async_trait]
+impl Backend for Arc<EtcdV2Client> {
+    fn kind(&self) -> DatastoreKind {
+        DatastoreKind::EtcdV2
+    }
+
+    fn location(&self) -> String {
+        self.endpoint()
+    }
+
+    fn request_count(&self) -> u64 {
+        EtcdV2Client::request_count(self)
+    }
+
+    fn require_calico_3(&self, what: &'static str) -> Result<()> {
+        Err(Error::NotForCalico2 { location: self.endpoint(), what })
+    }
+
+    /// Reads the whole tree.
+    async fn observe(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
+        let mut snapshot = whole::observe(self, progress).await?;
+        extent.say(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
+        around::lookup(self, lookup).await
+    }
+
+    async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
+        whole::reread(self, keys).await.map(Some)
+    }
+
+    async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
+        let tree = whole::read(self).await?;
+        let expected = tree.entries.len() as u64;
+        progress(Progress { read: expected, expected });
+        let header = Header::of_snapshot(&tree.snapshot(|_| true));
+        let mut writer = Writer::create(path, &header)?;
+        tree.entries.iter().try_for_each(|kv| writer.entry(&kv.as_entry()))?;
+        Ok((writer.finish()?, Positions::new()))
+    }
+
+    async fn changes_after(&self, _from: Positions) -> Result<Box<dyn Changes>> {
+        Err(Error::NotForCalico2 { location: self.endpoint(), what: "record changes" })
+    }
+
+    fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {
+        Ok(Arc::new(EtcdV2Objects::new(self)))
+    }
 }

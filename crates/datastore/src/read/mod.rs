@@ -1,15 +1,8 @@
-//! Reads a datastore: all of it, data around one address or handle, some objects again, names, or past states.
+//! The subjects of reads: what is around an address or handle, names with a given beginning, past states.
 
-pub(crate) mod again {
-    pub(crate) mod etcd;
-    pub(crate) mod kubernetes;
-}
 pub(crate) mod around;
-mod names;
-pub(crate) mod namespaces;
+pub(crate) mod names;
 mod past;
-pub(crate) mod whole;
-pub(crate) mod with_kubernetes;
 
 pub use calipam_files::{Extent, Progress, ProgressFn};
 

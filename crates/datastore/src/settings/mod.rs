@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 pub(crate) mod any_text_tests;
+mod endpoint;
 mod fields;
 mod file;
 mod tls;
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 use calipam_files::regular;
 
+use self::endpoint::normalise;
 use self::fields::Values;
 use self::tls::tls;
-use crate::client::etcd::endpoint::normalise;
 use crate::error::{Attempt, Error, SettingsError};
 use crate::secret::Secret;
 

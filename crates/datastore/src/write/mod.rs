@@ -3,14 +3,12 @@
 //! A [`Change`] always has an expectation of the object that it replaces, and a [`Batch`] of changes takes place as a
 //! whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
 
-mod backend;
 mod consent;
-mod etcd;
-mod etcdv2;
-mod kubernetes;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use calipam_model::edit::{Found, User};
 use calipam_model::key::Key;
@@ -19,15 +17,8 @@ use calipam_model::writable::Object;
 
 pub use calipam_model::edit::Precondition;
 
-pub(crate) use self::backend::Connection;
-use self::backend::{Backend, Store};
 pub use self::consent::{Consent, Question};
-pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
-pub(crate) use self::kubernetes::change as objects;
-use self::kubernetes::change::is_version;
-pub use crate::client::kubernetes::kinds::RECORDS;
 use crate::error::{Failure, Result};
-use crate::store::{Datastore, Pending};
 
 /// The current state of a stored object.
 #[derive(Clone, Debug)]
@@ -98,6 +89,11 @@ impl Change {
         Self { whole: read.whole.clone(), ..self }
     }
 
+    /// The same change with another value.
+    pub(crate) fn with_value(self, value: impl Into<Bytes>) -> Self {
+        Self { value: Some(value.into()), ..self }
+    }
+
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -127,7 +123,7 @@ pub struct Batch {
 
 impl Batch {
     /// The only change, for a datastore that makes one at a time.
-    fn only(&self) -> Result<&Change, Failure> {
+    pub(crate) fn only(&self) -> Result<&Change, Failure> {
         match self.changes.as_slice() {
             [only] => Ok(only),
             several => Err(unsendable(format!("{} changes cannot be made in one write", several.len()))),
@@ -136,12 +132,22 @@ impl Batch {
 }
 
 /// True if evidence that was read is as expected. Ignores [`Precondition::NoBlockSince`], which only etcd v3 compares.
-fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
+pub(crate) fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
     found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
         (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
         (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
         _ => false,
     })
+}
+
+/// True if both are the same version of the same object, regardless of labels.
+pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
+    match (found, expected) {
+        (Revision::Kubernetes(a), Revision::Kubernetes(b)) => {
+            a.resource_version == b.resource_version && a.uid == b.uid
+        }
+        _ => found == expected,
+    }
 }
 
 /// The outcome of a [`Batch`].
@@ -155,10 +161,10 @@ pub enum Swap {
 }
 
 /// The name of a batch that cannot be sent, in errors.
-const BATCH: &str = "a batch of changes";
+pub(crate) const BATCH: &str = "a batch of changes";
 
 /// The failure of a batch that cannot be sent.
-fn unsendable(reason: impl Into<String>) -> Failure {
+pub(crate) fn unsendable(reason: impl Into<String>) -> Failure {
     Failure::Other(reason.into())
 }
 
@@ -175,73 +181,70 @@ pub struct Limits {
 }
 
 /// Maximum number of parallel requests of one read.
-const IN_FLIGHT: usize = 8;
+pub(crate) const IN_FLIGHT: usize = 8;
+
+/// Reads and writes of single objects.
+#[async_trait]
+pub(crate) trait Objects: Debug + Send + Sync {
+    fn kind(&self) -> DatastoreKind;
+
+    /// The limits of one batch.
+    fn limits(&self) -> Limits;
+
+    /// Checks that the user may create, update and delete objects of these kinds, and take the lock if `lock` is true.
+    async fn may_write(&self, _sources: &[Source], _lock: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reads the current state of objects, in the order of the keys; `None` for a missing one. Retries temporary
+    /// failures.
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>>;
+
+    /// Converts a batch to the values that will be stored.
+    fn converted(&self, batch: Batch) -> Batch {
+        batch
+    }
+
+    /// Makes the changes of a batch once, if all objects are in the expected state. After an error they may have been
+    /// made.
+    async fn commit(&self, batch: &Batch) -> Result<Swap>;
+}
 
 /// Writes to a datastore.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    backend: Backend,
+    objects: Arc<dyn Objects>,
     consent: Arc<Consent>,
 }
 
-impl Datastore {
-    /// Creates a writer with the operator's consent.
-    pub fn writer(&self, consent: Consent) -> Result<Writer> {
-        Ok(Writer { backend: Backend::new(self)?, consent: Arc::new(consent) })
-    }
-
-    /// Checks that the user may create, update and delete objects of these kinds, and take the lock if `lock` is true,
-    /// so that a run does not fail halfway. etcd has no such check.
-    pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
-        Box::pin(async move {
-            match Backend::new(self)?.store {
-                Store::Etcd(..) | Store::EtcdV2(..) => Ok(()),
-                Store::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
-            }
-        })
-    }
-
-    /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
-    pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
-        Box::pin(async move { Backend::new(self)?.read(keys).await })
-    }
-}
-
 impl Writer {
+    pub(crate) fn new(objects: Arc<dyn Objects>, consent: Consent) -> Self {
+        Self { objects, consent: Arc::new(consent) }
+    }
+
     pub fn consent(&self) -> &Consent {
         &self.consent
     }
 
     /// The kind of datastore.
     pub fn kind(&self) -> DatastoreKind {
-        match &self.backend.store {
-            Store::Etcd(..) => DatastoreKind::Etcd,
-            Store::EtcdV2(..) => DatastoreKind::EtcdV2,
-            Store::Kubernetes(..) => DatastoreKind::Kubernetes,
-        }
+        self.objects.kind()
     }
 
     /// The limits of one batch.
     pub fn limits(&self) -> Limits {
-        match &self.backend.store {
-            Store::Etcd(..) => etcd::LIMITS,
-            Store::EtcdV2(..) => etcdv2::LIMITS,
-            Store::Kubernetes(..) => kubernetes::LIMITS,
-        }
+        self.objects.limits()
     }
 
     /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
-    pub fn read<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
-        Box::pin(self.backend.read(keys))
+    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        if keys.is_empty() { Ok(Vec::new()) } else { self.objects.read(keys).await }
     }
 
     /// Converts a batch to the values that will be stored, if they differ from those of etcd v3. A journal records the
     /// converted ones.
     pub fn converted(&self, batch: Batch) -> Batch {
-        match &self.backend.store {
-            Store::EtcdV2(..) => etcdv2::converted(batch),
-            Store::Etcd(..) | Store::Kubernetes(..) => batch,
-        }
+        self.objects.converted(batch)
     }
 
     /// Makes the changes of a batch if all objects are in the expected state.
@@ -250,7 +253,7 @@ impl Writer {
     /// If the datastore cannot be written. The changes may have taken place, since the connection can break after the
     /// write; a read of the objects shows whether they did. A batch above [`Self::limits`] is rejected before it is
     /// sent.
-    pub fn commit<'a>(&'a self, batch: &'a Batch) -> Pending<'a, Result<Swap>> {
-        Box::pin(self.backend.commit(batch))
+    pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        if batch.changes.is_empty() { Ok(Swap::Done(Vec::new())) } else { self.objects.commit(batch).await }
     }
 }

@@ -8,6 +8,7 @@ use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Batch, Change, Consent, Precondition, Question, Swap};
 use calipam_explore::world::{etcd, kubernetes};
 use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
 use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::memory::MemoryStore;
@@ -45,7 +46,7 @@ async fn answers(store: &Datastore) -> Vec<Answer> {
     answers.push(commit(update(second, 5), vec![]).await);
     answers.push(commit(create(&key, 6), vec![]).await);
     answers.push(commit(update(first, 7), vec![]).await);
-    if let Datastore::Etcd(..) = store {
+    if store.kind() == DatastoreKind::Etcd {
         let absent = |key: &Key| vec![(key.clone(), Precondition::Absent)];
         answers.push(commit(create(&other, 1), absent(&key)).await);
         answers.push(commit(create(&other, 1), absent(&Key::Handle("net.c".into()))).await);

@@ -76,7 +76,7 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     let whole = read(datastore).await;
     while held(live, &whole) != whole {
         assert!(begin.elapsed() < PATIENCE, "{name}: {}", differences(&held(live, &whole), &whole));
-        live.wait(datastore, Duration::from_millis(500)).await.unwrap();
+        live.wait(Duration::from_millis(500)).await.unwrap();
         live.step(datastore, &Unattended).await.unwrap();
     }
     let key = |finding: &Finding| finding.key();
@@ -178,7 +178,7 @@ async fn churn(
     let work = std::thread::spawn(move || target(churn));
     let mut steps = 0;
     while !work.is_finished() {
-        live.wait(datastore, Duration::from_millis(200)).await.unwrap();
+        live.wait(Duration::from_millis(200)).await.unwrap();
         assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
         steps += 1;
         // The whole read of each hour, while others write.

@@ -115,7 +115,7 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
     let mut live = Live::begin(&datastore, &criteria(1), &Unattended).await.unwrap().unwrap();
     let mut reports = Vec::new();
     for _ in 0..6 {
-        live.wait(&datastore, Duration::from_millis(500)).await.unwrap();
+        live.wait(Duration::from_millis(500)).await.unwrap();
         live.step(&datastore, &Unattended).await.unwrap();
         let report = live.report();
         reports.push(report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect());

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::changes::WhyWhole;
+use calipam_datastore::feed::WhyWhole;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
 use calipam_workflow::{Live, Step, trends};
@@ -189,11 +189,11 @@ impl<'a> Checks<'a> {
         let rest = self.rest_for(took).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
-        let (Some(live), Some(datastore)) = (&mut self.live, &self.datastore) else {
+        let (Some(live), Some(_)) = (&mut self.live, &self.datastore) else {
             let most = if self.live.is_some() { most.min(RETRY) } else { most };
             return watch::wait(most, self.revision, self.global, &self.console).await;
         };
-        match live.wait(datastore, most).await {
+        match live.wait(most).await {
             Ok(true) => tokio::time::sleep(OF_ONE_POD).await,
             Ok(false) => {}
             Err(_) => {

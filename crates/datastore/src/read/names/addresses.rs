@@ -16,7 +16,7 @@ use crate::error::Result;
 const FEW_BLOCKS: usize = 16;
 
 /// A live cluster's blocks.
-pub(super) trait Blocks {
+pub(crate) trait Blocks {
     /// CIDRs of a family's blocks whose text begins with `begin`; only some if there are many.
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
     /// The beginnings of blocks' IPv4 addresses, up to the next dot after `begin`.
@@ -26,7 +26,7 @@ pub(super) trait Blocks {
 }
 
 /// The addresses that begin with `begin`, or their networks if there are too many.
-pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
+pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
     if begin.contains(':') {
         return in_blocks(blocks, begin, begin, Family::V6).await;
     }
@@ -87,7 +87,7 @@ fn address_of(block: &str) -> Option<String> {
 }
 
 /// The allocated addresses in a snapshot.
-pub(super) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
+pub(crate) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     blocks.flat_map(|block| block.allocations()).map(|allocation| allocation.address.to_string()).collect()
 }

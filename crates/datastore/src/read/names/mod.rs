@@ -1,18 +1,13 @@
 //! Names with a given beginning, as suggestions while a user types: a few small reads, regardless of the size of the
 //! cluster. Only files and etcd v2 are read as a whole, and nothing needs to be complete.
 
-mod addresses;
-mod etcd;
-mod kubernetes;
-mod page;
+pub(crate) mod addresses;
+pub(crate) mod page;
 
 use std::collections::BTreeSet;
 
 use calipam_model::affinity::AffinityType;
 use calipam_model::snapshot::Snapshot;
-
-use crate::error::Result;
-use crate::store::{Datastore, Pending};
 
 /// Maximum names in most answers; a few more may be added to show the common beginning of all names.
 pub(crate) const MOST: usize = 100;
@@ -31,25 +26,12 @@ pub enum NameKind {
     Namespaces,
 }
 
-impl Datastore {
-    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common beginning of the answer is
-    /// still the common beginning of all names.
-    pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
-        Box::pin(async move {
-            match self {
-                Self::Etcd(client, _) => etcd::names(client, kind, begin).await,
-                Self::Kubernetes(client) => kubernetes::names(client, kind, begin).await,
-                Self::File(_) | Self::EtcdV2(..) => {
-                    let snapshot = self.observe(&calipam_files::quiet()).await?;
-                    Ok(page::few(in_snapshot(&snapshot, kind), begin))
-                }
-            }
-        })
-    }
+/// Names of a kind in a snapshot that begin with `begin`.
+pub(crate) fn in_snapshot(snapshot: &Snapshot, kind: NameKind, begin: &str) -> BTreeSet<String> {
+    page::few(all(snapshot, kind), begin)
 }
 
-/// All names of a kind in a data file or in the tree of etcd v2.
-fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
+fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     match kind {
         NameKind::Nodes => {
             let nodes = snapshot.nodes.iter().map(|node| node.value.name.clone());
@@ -67,6 +49,6 @@ fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     }
 }
 
-fn handles(snapshot: &Snapshot) -> BTreeSet<String> {
+pub(crate) fn handles(snapshot: &Snapshot) -> BTreeSet<String> {
     snapshot.handles.iter().map(|handle| handle.value.id().to_string()).collect()
 }

@@ -8,7 +8,7 @@ use super::MOST;
 use crate::error::Result;
 
 /// Names in byte order, which can be read from any position on.
-pub(super) trait Names {
+pub(crate) trait Names {
     /// The first names from `start` on, at most `most`. Names after the end may be among them.
     async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>>;
 }
@@ -18,7 +18,7 @@ pub(super) trait Names {
 /// All names in a sorted list share the common beginning of the first and last one. A server would have to read
 /// everything to find the last one, so this asks for the first name after those with the common beginning so far, until
 /// there is none.
-pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
+pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
     let end = prefix_end(begin.as_bytes());
     let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);
     if found.len() > MOST {
@@ -35,7 +35,7 @@ pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
 
 /// The different beginnings of names up to and including a separator, a few hundred at most, found by small reads.
 /// Omits names without the separator.
-pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
+pub(crate) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
     let (mut start, mut parts) = (begin.as_bytes().to_vec(), Vec::new());
     while parts.len() < 3 * MOST {
@@ -60,7 +60,7 @@ pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> R
 }
 
 /// Selects known names that begin with `begin`, or some of them.
-pub(super) fn few(names: BTreeSet<String>, begin: &str) -> BTreeSet<String> {
+pub(crate) fn few(names: BTreeSet<String>, begin: &str) -> BTreeSet<String> {
     let mut matching = names.into_iter().filter(|name| name.starts_with(begin));
     let mut found: BTreeSet<String> = matching.by_ref().take(MOST).collect();
     // The beginning that the first and last one share is common to all.
@@ -73,7 +73,7 @@ fn within(names: Vec<String>, begin: &str) -> Vec<String> {
 }
 
 /// The common beginning of all names.
-pub(super) fn common<'n>(names: impl Iterator<Item = &'n String> + Clone) -> String {
+pub(crate) fn common<'n>(names: impl Iterator<Item = &'n String> + Clone) -> String {
     let (Some(first), Some(last)) = (names.clone().min(), names.max()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
 }

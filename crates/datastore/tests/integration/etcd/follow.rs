@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
-use calipam_datastore::changes::{Broken, WhyWhole};
-use calipam_datastore::follow::Followed;
+use calipam_datastore::feed::{Broken, Followed, WhyWhole};
 use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
@@ -48,9 +47,8 @@ impl Following {
 
     /// Applies the changes and returns their number of keys, or the reason that everything must be read.
     async fn news(&mut self) -> Result<usize, WhyWhole> {
-        let news = self.store.news(&mut self.followed).await.unwrap()?;
-        let changes = news.len();
-        news.apply(&mut self.snapshot, &mut self.followed);
+        let changes = self.followed.news().await.unwrap()?;
+        self.followed.apply(&mut self.snapshot);
         self.assert_whole().await;
         Ok(changes)
     }
@@ -175,7 +173,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
             put(&etcd, &HANDLE.replace("{}", &format!("{name}.{n}")), OTHER).await;
         }
         following.store = open(&etcd).await;
-        let waited = timeout(LIMIT, following.store.await_news(&mut following.followed));
+        following.store.resume(&mut following.followed);
+        let waited = timeout(LIMIT, following.followed.wait());
         waited.await.expect(what).unwrap();
         let positions = [("etcd".to_owned(), position)].into();
         let mut changes = following.store.changes_after(positions).await.unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use calipam_datastore::RECORDS;
 use calipam_datastore::settings::Timeouts;
-use calipam_datastore::write::RECORDS;
 use calipam_datastore::{Cause, Datastore, Error, Failure, Permission};
 use calipam_testkit::kube::{Flavour, create, install, service_account_token};
 use calipam_testkit::servers::KubeApiserver;

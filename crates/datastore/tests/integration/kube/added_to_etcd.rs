@@ -62,10 +62,9 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     // Changes in both are read.
     let (mut read, mut followed) = store.follow(&quiet()).await.unwrap().unwrap();
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-1", "node-1")]).unwrap();
-    store.prove(&mut followed).await.unwrap();
-    let news = store.news(&mut followed).await.unwrap().unwrap();
-    assert_eq!(news.len(), 1);
-    news.apply(&mut read, &mut followed);
+    followed.prove().await.unwrap();
+    assert_eq!(followed.news().await.unwrap(), Ok(1));
+    followed.apply(&mut read);
     let mut whole = observe(&store).await.unwrap();
     (whole.taken_at, whole.newest_creation) = (read.taken_at, read.newest_creation);
     assert!(whole == read && whole.pods.len() == 2);

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use calipam_datastore::changes::{Broken, WhyWhole};
-use calipam_datastore::follow::Followed;
+use calipam_datastore::feed::{Broken, Followed, WhyWhole};
 use calipam_datastore::{Datastore, Error};
 use calipam_files::recording::{Position, Positions};
 use calipam_model::snapshot::Snapshot;
@@ -98,13 +97,12 @@ impl Following {
 
     /// The number of changed objects so far, the reason that everything must be read, or an error.
     async fn news(&mut self) -> Result<Result<usize, WhyWhole>, Error> {
-        self.store.prove(&mut self.followed).await?;
-        let news = match self.store.news(&mut self.followed).await? {
-            Ok(news) => news,
+        self.followed.prove().await?;
+        let changes = match self.followed.news().await? {
+            Ok(changes) => changes,
             Err(why) => return Ok(Err(why)),
         };
-        let changes = news.len();
-        news.apply(&mut self.snapshot, &mut self.followed);
+        self.followed.apply(&mut self.snapshot);
         Ok(Ok(changes))
     }
 
@@ -176,7 +174,7 @@ async fn where_a_watch_breaks_off_everything_is_read_whole() {
         let mut following = Following::begin("9", vec![told(&[bookmark("9")])]).await;
         assert_eq!(following.news().await.unwrap(), Ok(0), "{what}");
         let mut following = Following::with(Says { long, ..says("9", vec![told(&[bookmark("9")])]) }).await;
-        let waited = timeout(Duration::from_secs(10), following.store.await_news(&mut following.followed));
+        let waited = timeout(Duration::from_secs(10), following.followed.wait());
         waited.await.expect(what).unwrap();
         let found = following.news().await;
         assert!(is_expected(&found), "{what}: {found:?}");

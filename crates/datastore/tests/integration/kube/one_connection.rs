@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use calipam_datastore::lookup::Lookup;
+use calipam_datastore::plugin::PluginQueries;
 use calipam_datastore::settings::KubernetesSettings;
 use calipam_datastore::{Cause, Error, Failure};
 use calipam_testkit::servers::Pki;
@@ -82,8 +82,8 @@ impl Server {
         settings
     }
 
-    async fn lookup(&self) -> Lookup {
-        Lookup::connect(&self.settings(&self.pki.ca)).await.unwrap()
+    async fn queries(&self) -> PluginQueries {
+        PluginQueries::connect(&self.settings(&self.pki.ca)).await.unwrap()
     }
 
     fn connections(&self) -> usize {
@@ -167,8 +167,8 @@ fn lines(stream: Tls) -> std::io::Result<()> {
 }
 
 /// Sends three requests in parallel.
-async fn ask(lookup: &Lookup) {
-    let one = || lookup.namespace_labels("ns");
+async fn ask(queries: &PluginQueries) {
+    let one = || queries.namespace_labels("ns");
     for labels in <[_; 3]>::from(tokio::try_join!(one(), one(), one()).unwrap()) {
         assert_eq!(labels.unwrap()["team"], "red");
     }
@@ -177,16 +177,16 @@ async fn ask(lookup: &Lookup) {
 #[tokio::test]
 async fn requests_side_by_side_share_a_connection() {
     let server = Server::start("h2", |_| false);
-    let lookup = server.lookup().await;
-    ask(&lookup).await;
-    ask(&lookup).await;
+    let queries = server.queries().await;
+    ask(&queries).await;
+    ask(&queries).await;
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
 async fn what_a_server_left_when_it_ended_a_connection_is_sent_again() {
     let server = Server::start("h2", |number| number == 1);
-    ask(&server.lookup().await).await;
+    ask(&server.queries().await).await;
     assert_eq!(server.connections(), 2);
 }
 
@@ -194,7 +194,7 @@ async fn what_a_server_left_when_it_ended_a_connection_is_sent_again() {
 async fn a_write_is_sent_again_with_its_body() {
     // The API server reads the object first.
     let server = Server::start("h2", |number| number == 1);
-    assert!(server.lookup().await.set_datastore_ready(true).await.unwrap());
+    assert!(server.queries().await.set_datastore_ready(true).await.unwrap());
     let written: Value = serde_json::from_slice(&server.seen.bodies.lock().unwrap()).unwrap();
     assert_eq!(written["spec"]["datastoreReady"], true);
     assert_eq!(server.connections(), 2);
@@ -203,7 +203,7 @@ async fn a_write_is_sent_again_with_its_body() {
 #[tokio::test]
 async fn a_server_that_takes_nothing_is_not_asked_for_ever() {
     let server = Server::start("h2", |_| true);
-    let error = server.lookup().await.namespace_labels("ns").await.unwrap_err();
+    let error = server.queries().await.namespace_labels("ns").await.unwrap_err();
     assert!(error.to_string().contains(&server.url), "{error}");
     assert_eq!(server.connections(), 2);
 }
@@ -211,7 +211,7 @@ async fn a_server_that_takes_nothing_is_not_asked_for_ever() {
 #[tokio::test]
 async fn a_server_without_http_2_is_asked_by_http_1() {
     let server = Server::start("http/1.1", |_| false);
-    ask(&server.lookup().await).await;
+    ask(&server.queries().await).await;
     // One connection detects the protocol.
     assert_eq!(server.connections(), 4);
 }
@@ -219,7 +219,7 @@ async fn a_server_without_http_2_is_asked_by_http_1() {
 #[tokio::test]
 async fn why_there_is_no_connection_is_said() {
     let server = Server::start("h2", |_| false);
-    let cause = async |settings: &KubernetesSettings| match Lookup::connect(settings)
+    let cause = async |settings: &KubernetesSettings| match PluginQueries::connect(settings)
         .await
         .unwrap()
         .namespace_labels("ns")

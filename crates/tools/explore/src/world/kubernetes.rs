@@ -46,7 +46,7 @@ fn open_place(place: Place) -> Datastore {
         async move { place.answer(request).await }
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
-    Datastore::Kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
+    Datastore::of_kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
 }
 
 /// The status and body of an answer.

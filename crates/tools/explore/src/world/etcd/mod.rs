@@ -48,7 +48,7 @@ async fn open_place(place: Place) -> Option<Datastore> {
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
     let client = EtcdClient::over(Carrier::new(answer), timeouts).await.ok()?;
-    Some(Datastore::Etcd(Arc::new(client), None))
+    Some(Datastore::of_etcd(client))
 }
 
 impl Etcd {

@@ -1,0 +1,184 @@
+//! The API server of a cluster with etcd as datastore: pods, services and machines to compare with Calico's records.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calipam_files::{ProgressFn, skip};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use calipam_model::time::CLOCK_SKEW;
+use jiff::Timestamp;
+
+use tokio::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::feed::OrWhole;
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::{self, Kind};
+use crate::kubernetes::{
+    self, Counter, KubeFeed, Listed, Lists, add_users, lists, no_kubevirt, positions, require,
+};
+use crate::read::Lookup;
+use crate::retries::retried;
+use crate::write::{Batch, Limits, Objects, Stored, Swap};
+
+/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address assigned in
+/// between does not look like a leak.
+///
+/// # Errors
+/// If permissions are missing, a list cannot be read completely, or the cluster does not belong to the etcd: Calico
+/// nodes refer to fewer than half of its nodes.
+pub(crate) async fn add(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    progress: &ProgressFn,
+) -> Result<()> {
+    let kinds = kinds(client).await?;
+    let reader = Lists { client: Arc::clone(client), counter: counter(snapshot, progress) };
+    let lists = lists::<Snapshot>(&reader, &kinds).await?;
+    add_lists(client, snapshot, lists)
+}
+
+/// Returns the kinds that are read from Kubernetes if the datastore is etcd, or an error if the user may not read them.
+async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
+    let kinds = kinds::users_with_node_names(client.api());
+    require(client, &kinds).await?;
+    Ok(kinds)
+}
+
+/// Returns the kinds that are followed in Kubernetes if the datastore is etcd, or the reason that they cannot be.
+pub(crate) async fn followed_kinds(client: &Arc<KubeClient>) -> Result<OrWhole<Vec<Kind>>> {
+    let kinds = kinds(client).await?;
+    Ok(kubernetes::require_proof(client, &kinds).await?.map(|()| kinds))
+}
+
+/// Adds the users of addresses to a snapshot of etcd, and starts to follow them.
+pub(crate) async fn add_followed(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    kinds: Vec<Kind>,
+    progress: &ProgressFn,
+) -> Result<KubeFeed> {
+    let begin = (Instant::now(), crate::clock::now());
+    let reader = Lists { client: Arc::clone(client), counter: counter(snapshot, progress) };
+    let lists = lists::<Snapshot>(&reader, &kinds).await?;
+    let positions = positions(&kinds, &lists);
+    add_lists(client, snapshot, lists)?;
+    Ok(KubeFeed::begin(client, kinds, &positions, begin, snapshot))
+}
+
+/// Creates a counter for lists that are read after a snapshot of etcd.
+fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
+    let Snapshot { blocks, affinities, handles, endpoints, nodes, .. } = snapshot;
+    let before = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();
+    Counter::after(before as u64, progress)
+}
+
+fn add_lists(client: &KubeClient, snapshot: &mut Snapshot, lists: Vec<Listed<Snapshot>>) -> Result<()> {
+    let mut read = Snapshot::default();
+    lists.into_iter().for_each(|listed| read.absorb(listed.taken));
+
+    snapshot.kubernetes_is_younger = same_cluster(client, snapshot, &read)?;
+    snapshot.absorb(read);
+    snapshot.mark_read([Source::Pods, Source::Services]);
+    let kinds = kinds::users_with_node_names(client.api());
+    if kinds.iter().any(|kind| kind.known.source == Source::Machines) {
+        snapshot.mark_read([Source::Machines]);
+    }
+    skip(snapshot, Source::Machines, no_kubevirt());
+    Ok(())
+}
+
+/// True for keys of objects that are in Kubernetes even if the datastore is etcd.
+pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
+    matches!(key, Key::Pod { .. } | Key::Service { .. })
+}
+
+/// Reads keys in Kubernetes again, and adds their objects.
+pub(crate) async fn reread(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    keys: &BTreeSet<Key>,
+) -> Result<()> {
+    snapshot.absorb(kubernetes::reread(client, keys).await?);
+    snapshot.mark_partial([Source::Pods, Source::Services]);
+    Ok(())
+}
+
+/// Adds pods and services to data around an object in etcd: those that the records name, and pods that may use the
+/// address.
+pub(crate) async fn add_around(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    lookup: &Lookup,
+) -> Result<()> {
+    let mut keys = lookup.named(snapshot).keys;
+    keys.retain(is_in_kubernetes);
+    reread(client, snapshot, &keys).await?;
+    add_users(client, snapshot, lookup).await
+}
+
+/// Checks that etcd and Kubernetes belong together, by the orchestrator reference `k8s` of Calico nodes. True if most
+/// Kubernetes nodes are younger than the Calico nodes of the same name, so the cluster may be another one.
+fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
+    let referred = etcd.nodes.iter().map(|node| &node.value);
+    let referred: HashMap<&str, Option<Timestamp>> =
+        referred.filter_map(|node| Some((node.kubernetes_name.as_deref()?, node.created))).collect();
+    let nodes = kubernetes.kubernetes_nodes.iter().map(|node| &node.value);
+    let found = nodes.filter_map(|node| Some((node.created, *referred.get(node.name.as_str())?)));
+    let found: Vec<(Option<Timestamp>, Option<Timestamp>)> = found.collect();
+    let (nodes, known) = (kubernetes.kubernetes_nodes.len(), found.len());
+    if 2 * known < nodes {
+        return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
+    }
+    let is_younger = |(node, calico): &&(Option<Timestamp>, Option<Timestamp>)| match (node, calico) {
+        (Some(node), Some(calico)) => node.duration_since(*calico) > CLOCK_SKEW,
+        _ => false,
+    };
+    Ok(2 * found.iter().filter(is_younger).count() > known)
+}
+
+/// Single objects in etcd, and pods and services in the API server beside it, which can be evidence.
+#[derive(Debug)]
+pub(crate) struct Both {
+    pub etcd: Arc<dyn Objects>,
+    pub kubernetes: Arc<KubeClient>,
+}
+
+#[async_trait]
+impl Objects for Both {
+    fn kind(&self) -> DatastoreKind {
+        self.etcd.kind()
+    }
+
+    fn limits(&self) -> Limits {
+        self.etcd.limits()
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
+        let own = if own.is_empty() { Vec::new() } else { self.etcd.read(&own).await? };
+        let beside = retried(|| kubernetes::read(&self.kubernetes, &beside)).await?;
+        let (mut own, mut beside) = (own.into_iter(), beside.into_iter());
+        let next = |key: &Key| if is_in_kubernetes(key) { beside.next() } else { own.next() };
+        Ok(keys.iter().map(next).map(Option::flatten).collect())
+    }
+
+    fn converted(&self, batch: Batch) -> Batch {
+        self.etcd.converted(batch)
+    }
+
+    /// Reads evidence in Kubernetes just before the batch.
+    async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        let (beside, evidence): (Vec<_>, Vec<_>) =
+            batch.evidence.iter().cloned().partition(|(key, _)| is_in_kubernetes(key));
+        if beside.is_empty() {
+            return self.etcd.commit(batch).await;
+        }
+        if !kubernetes::holds(&self.kubernetes, &beside).await? {
+            return Ok(Swap::Conflict);
+        }
+        self.etcd.commit(&Batch { changes: batch.changes.clone(), evidence }).await
+    }
+}

@@ -1,0 +1,54 @@
+//! Reads some keys again to see if they have changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
+
+use crate::error::Result;
+use crate::etcd::around::MAX_OPERATIONS;
+use crate::etcd::client::{EtcdClient, Range};
+use crate::secret::redact_url;
+use crate::tasks;
+
+/// Maximum number of parallel requests.
+const IN_FLIGHT: usize = 4;
+
+/// Reads keys again, all at one new revision, a hundred in each request. The result omits missing keys.
+pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    match reread_once(client, keys).await {
+        Err(error) if error.is_transient() => reread_once(&client.again().await?, keys).await,
+        result => result,
+    }
+}
+
+async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
+    let mut parts = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
+    let (revision, mut snapshot) = match parts.next() {
+        Some(first) => read(client, first).await?,
+        None => (0, Snapshot::default()),
+    };
+    let taken_at = crate::clock::now();
+
+    // The first request fixed the revision; the others read it in parallel.
+    let others = parts.map(|part| {
+        let client = Arc::clone(client);
+        let part = part.into_iter().map(|range| range.at(revision)).collect();
+        async move { read(&client, part).await }
+    });
+    let others = tasks::all(IN_FLIGHT, others).await?;
+    others.into_iter().for_each(|(_, part)| snapshot.absorb(part));
+
+    snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
+    snapshot.mark_partial(ETCD_SOURCES);
+    Ok(snapshot)
+}
+
+async fn read(client: &EtcdClient, ranges: Vec<Range>) -> Result<(i64, Snapshot)> {
+    let mut snapshot = Snapshot::default();
+    let found = client.get(&ranges, "objects that might have changed").await?;
+    found.entries().for_each(|e| snapshot.add_entry(e.key, e.value, e.mod_revision));
+    Ok((found.revision, snapshot))
+}

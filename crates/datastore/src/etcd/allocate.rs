@@ -1,0 +1,173 @@
+//! etcd for an allocator: all queries of a read in one transaction, if they fit, and a transaction for each write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
+use calipam_model::key::{DEFAULT, Key};
+use calipam_model::snapshot::Revision;
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
+
+use super::client::{EtcdClient, Range, entries};
+use super::connection::Connection;
+use super::write::LIMITS;
+use crate::allocation::spans::{Span, spans};
+use crate::allocation::{Records, unavailable};
+use crate::error::{Cause, Failure};
+use crate::retries::{ALLOCATIONS, Retries};
+
+/// Time limit for a server to answer a read: the container runtime waits, and another endpoint may answer. Writes have
+/// more time, since the outcome of an abandoned one is unknown.
+const SILENCE: Duration = Duration::from_secs(4);
+
+/// Maximum keys in a span. A span reaches this only if most of its keys are not wanted.
+const MOST_IN_SPAN: i64 = 1_000;
+
+#[derive(Debug)]
+pub(crate) struct EtcdStore {
+    connection: Arc<Connection>,
+}
+
+impl EtcdStore {
+    pub(crate) fn new(client: Arc<EtcdClient>) -> Self {
+        Self { connection: Connection::new(&client) }
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
+        let all = ranges.concat();
+        let mut answers = Vec::with_capacity(all.len());
+        for part in all.chunks(LIMITS.conditions) {
+            answers.extend(self.get(part).await?);
+        }
+
+        let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
+        for (query, ranges) in queries.iter().zip(ranges) {
+            let answers = answers.by_ref().take(ranges.len());
+            match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
+                Some(entries) => found.push(entries.concat()),
+                None => found.push(self.filtered(query).await?),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the keys of all blocks and selects the wanted ones, since the usual ranges contain too many others.
+    async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
+        Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
+    }
+
+    /// Reads ranges. Retries temporary failures at any endpoint that answers. A hanging server is asked only once if it
+    /// is the only endpoint.
+    async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
+        let mut retries = Retries::new(&ALLOCATIONS);
+        loop {
+            let client = self.connection.current();
+            let what = "the data for an allocation";
+            let late = || client.error(what, Cause::TimedOut(SILENCE.as_secs()).into());
+            match tokio::time::timeout(SILENCE, client.get(ranges, what)).await {
+                Ok(Ok(answers)) => return Ok(answers.ranges),
+                Ok(Err(error)) => retries.wait(error).await.map_err(unavailable)?,
+                Err(_) if client.has_other_endpoints() => retries.wait(late()).await.map_err(unavailable)?,
+                Err(_) => return Err(unavailable(late())),
+            }
+            // There is nothing to retry if no endpoint answers.
+            self.connection.replace(&client).await.map_err(unavailable)?;
+        }
+    }
+
+    /// Sends a change once, on condition that the key still has the revision that was read. If the result is
+    /// `Unavailable`, the change may have taken place.
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let key = swap.record.key();
+        let path = key.to_string();
+        let before = match &swap.read {
+            None => 0,
+            // With 0, an absent key would match.
+            Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
+            Some(other) => return Err(self.refused(&format!("{other} is not an etcd revision"))),
+        };
+        let change = match swap.after().map(Record::encode) {
+            None => TxnOp::delete(path.as_str(), None),
+            Some(Some(value)) => TxnOp::put(path.as_str(), value, None),
+            Some(None) => return Err(self.refused("records of this kind are never written")),
+        };
+        let compare = Compare::mod_revision(path.as_str(), CompareOp::Equal, before);
+        let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
+        let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
+
+        // After a failure, the next request, such as one that undoes earlier writes, goes to an endpoint that answers.
+        let write = |client: Arc<EtcdClient>| async move { client.write(transaction, &path).await };
+        let response = self.connection.ask(write).await.map_err(unavailable)?;
+        if response.succeeded() {
+            return Ok(Revision::Etcd(response.header().map_or(0, |header| header.revision())));
+        }
+        let is_there =
+            |answer: &TxnOpResponse| matches!(answer, TxnOpResponse::Get(found) if !found.kvs().is_empty());
+        Err(match &swap.read {
+            None => StoreError::Exists(key),
+            Some(_) if response.op_responses().iter().any(is_there) => StoreError::Conflict(key),
+            Some(_) => StoreError::NotFound(key),
+        })
+    }
+
+    fn refused(&self, reason: &str) -> StoreError {
+        unavailable(self.connection.current().write_error("a record", Failure::Other(reason.to_owned())))
+    }
+}
+
+#[async_trait]
+impl Records for EtcdStore {
+    fn request_count(&self) -> u64 {
+        self.connection.current().request_count()
+    }
+
+    fn machine_configuration(&self) -> Key {
+        Key::IpamConfiguration(DEFAULT.to_owned())
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        self.read(queries).await
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        self.swap(swap).await
+    }
+}
+
+/// Key ranges that cover a query. They may also contain keys that the query does not ask for.
+fn ranges(query: &Query) -> Vec<Range> {
+    let path = query.path();
+    let range = match query {
+        Query::Get(_) => Range::key(path),
+        Query::BlockKey(_) => Range::key(path).keys_only(),
+        Query::BlockKeys(_) | Query::BlockRevisions(_) => Range::prefix(&path).keys_only(),
+        Query::Overlapping(cidr) => {
+            let inside = spans(*cidr).into_iter().map(|Span { first, last }| {
+                Range::span(format!("{path}{first}"), &format!("{path}{last}")).with_limit(MOST_IN_SPAN)
+            });
+            let outside =
+                blocks_holding_elsewhere(*cidr).map(|larger| Range::key(Key::Block(larger).to_string()));
+            return inside.chain(outside).map(Range::keys_only).collect();
+        }
+        Query::Pools
+        | Query::Reservations
+        | Query::Affinities { .. }
+        | Query::HostAffinities
+        | Query::Blocks(_) => Range::prefix(&path),
+    };
+    vec![range]
+}
+
+/// The records in an answer; `None` if a limit cut it off. Omits keys that are not in the form of an object's key, as
+/// Calico's lists do.
+fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
+    let records = entries(answer).filter_map(|entry| {
+        let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;
+        let record = query.decode(&key, entry.value)?;
+        Some(Entry { record, revision: Revision::Etcd(entry.mod_revision) })
+    });
+    (!answer.more()).then(|| records.collect())
+}

@@ -1,0 +1,150 @@
+//! Reads data around an address or a handle in etcd: a few keys in two or three requests, all at one revision.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_files::raw::prefix_end;
+use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::names::endpoint_name;
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot, Source};
+
+use crate::error::Result;
+use crate::etcd::client::{EtcdClient, Range};
+use crate::read::around::{IN_PART, Lookup, Named, PodOnNode};
+use crate::secret::redact_url;
+
+/// Maximum operations of one transaction; etcd's default limit is 128.
+pub(crate) const MAX_OPERATIONS: usize = 100;
+/// Maximum endpoints of one pod, one for each of its interfaces.
+const MAX_INTERFACES: i64 = 100;
+
+/// Number of endpoints up to which all are read to find users of an address, since their keys contain no address.
+const FEW_ENDPOINTS: i64 = 1000;
+
+/// Reads data around an address or a handle, all at one revision, with all pools and configuration.
+pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
+    match lookup_once(client, lookup).await {
+        Err(error) if error.is_transient() => lookup_once(&client.again().await?, lookup).await,
+        result => result,
+    }
+}
+
+async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
+    let mut reader =
+        Reader { client, snapshot: Snapshot::default(), revision: 0, endpoints: 0, known: BTreeSet::new() };
+    reader.read(configuration().into_iter().chain(lookup.first_keys().iter().filter_map(range_of))).await?;
+    let taken_at = crate::clock::now();
+    let blocks = lookup.blocks(&reader.snapshot);
+    reader.read(blocks.iter().filter_map(range_of)).await?;
+
+    let named = lookup.named(&reader.snapshot);
+    let (endpoints, are_all) = match lookup {
+        Lookup::Address(_) => users(&named, reader.endpoints),
+        Lookup::Handle(_) => (named_endpoints(&named), false),
+    };
+    reader.read(named.keys.iter().filter_map(range_of).chain(endpoints)).await?;
+
+    let Reader { mut snapshot, revision, .. } = reader;
+    snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
+    snapshot.mark_read(ETCD_SOURCES);
+    snapshot.mark_partial(IN_PART);
+    if are_all {
+        snapshot.mark_read([Source::Endpoints]);
+    }
+    Ok(snapshot)
+}
+
+/// Reads ranges into a snapshot, each once, all at the revision of the first request.
+struct Reader<'c> {
+    client: &'c EtcdClient,
+    snapshot: Snapshot,
+    revision: i64,
+    endpoints: i64,
+    known: BTreeSet<Vec<u8>>,
+}
+
+impl Reader<'_> {
+    async fn read(&mut self, ranges: impl Iterator<Item = Range>) -> Result<()> {
+        let ranges: Vec<Range> = ranges.filter(|range| self.known.insert(range.start.clone())).collect();
+        for some in ranges.chunks(MAX_OPERATIONS) {
+            let is_first = self.revision == 0;
+            let pinned: Vec<Range> = match self.revision {
+                0 => some.iter().cloned().chain([number_of_endpoints()]).collect(),
+                revision => some.iter().map(|range| range.clone().at(revision)).collect(),
+            };
+            let mut found = self.client.get(&pinned, "the related objects").await?;
+            if is_first {
+                self.revision = found.revision;
+                self.endpoints = found.ranges.pop().map_or(0, |number| number.count());
+            }
+            found.entries().for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
+        }
+        Ok(())
+    }
+}
+
+/// Requests the number of endpoints: an answer also counts the entries beyond its limit.
+pub(crate) fn number_of_endpoints() -> Range {
+    Range::prefix(ENDPOINT_PREFIX).with_limit(1).keys_only()
+}
+
+/// The ranges of an address's users: all endpoints if there are few enough, or those that the records name. Returns
+/// true if these are all endpoints.
+pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
+    match endpoints {
+        0 => (Vec::new(), true),
+        1..=FEW_ENDPOINTS => (vec![Range::prefix(ENDPOINT_PREFIX)], true),
+        _ => (named_endpoints(named), false),
+    }
+}
+
+/// The ranges of the named pods' endpoints, and of all endpoints on a named node in a named namespace. Keys begin with
+/// the namespace and the node.
+pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
+    let nodes = named.nodes();
+    let of_nodes = named.namespaces.iter().flat_map(|namespace| {
+        nodes.iter().map(move |node| {
+            // The endpoint's name up to the pod.
+            let name = endpoint_name(node, "k8s", "", "");
+            Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{}", name.trim_end_matches('-')))
+        })
+    });
+    let is_among_them =
+        |pod: &&PodOnNode| named.namespaces.contains(&pod.namespace) && nodes.contains(&pod.node.as_str());
+    let others = named.endpoints.iter().filter(|pod| !is_among_them(pod)).map(endpoints_of);
+    of_nodes.chain(others).collect()
+}
+
+/// The range of a key, if it is in etcd.
+pub(crate) fn range_of(key: &Key) -> Option<Range> {
+    (!crate::both::is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
+}
+
+pub(crate) fn endpoints_of(pod: &PodOnNode) -> Range {
+    let name = endpoint_name(&pod.node, "k8s", &pod.pod, "");
+    Range::prefix(&format!("{ENDPOINT_PREFIX}{}/{name}", pod.namespace)).with_limit(MAX_INTERFACES)
+}
+
+/// Pools, reservations and configuration: few and small.
+fn configuration() -> Vec<Range> {
+    let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
+    vec![
+        Range::prefix(&resource("clusterinformations")),
+        Range::between(
+            resource("ipamconfigurations"),
+            prefix_end(resource("kubecontrollersconfigurations").as_bytes()),
+        ),
+        Range::key(Key::IpamConfig.to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_of_a_pod_have_its_escaped_name() {
+        let pod = PodOnNode { namespace: "ns".into(), pod: "p-1".into(), node: "node-2".into() };
+        assert!(endpoints_of(&pod).start.ends_with(b"ns/node--2-k8s-p--1-"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Connects to one of several endpoints, and reconnects after a connection breaks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tonic::service::interceptor::InterceptedService;
+
+use super::{Carrier, EtcdClient, Token, carrier, endpoint, kv_client};
+use crate::error::{Cause, Error, Failure, Result, Tried};
+use crate::secret::redact_url;
+use crate::settings::{EtcdSettings, Timeouts, TlsSettings};
+use crate::tasks::Pending;
+
+/// Time until the next endpoint is tried as well.
+const STAGGER: Duration = Duration::from_millis(300);
+
+impl EtcdClient {
+    /// Connects to the first endpoint that answers. Endpoints are tried in order, the next one as soon as one has
+    /// failed or has not answered for 0.3 s.
+    pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
+        Self::connect_first(settings, true)
+    }
+
+    /// Connects like [`Self::connect`]; without `probe`, only the first request shows if the endpoint answers.
+    pub(crate) fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            if let [only] = settings.endpoints.as_slice() {
+                let connected = Self::connect_to(only, settings, probe).await;
+                return connected
+                    .map_err(|failure| Error::Connect(vec![Tried { endpoint: redact_url(only), failure }]));
+            }
+            let mut waiting = settings.endpoints.iter();
+            let mut running = tokio::task::JoinSet::new();
+            let mut tried = Vec::new();
+            loop {
+                if let Some(endpoint) = waiting.next() {
+                    let (endpoint, settings) = (endpoint.clone(), settings.clone());
+                    running.spawn(async move {
+                        let result = Self::connect_to(&endpoint, &settings, probe).await;
+                        (endpoint, result)
+                    });
+                }
+                // With attempts at all endpoints in progress, only waiting remains.
+                let patience = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
+                match tokio::time::timeout(patience, running.join_next()).await {
+                    Err(_) => {}
+                    Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
+                    Ok(Some(Ok((endpoint, Err(failure))))) => {
+                        tried.push(Tried { endpoint: redact_url(&endpoint), failure });
+                    }
+                    Ok(Some(Err(join))) => tried
+                        .push(Tried { endpoint: String::new(), failure: Failure::Other(join.to_string()) }),
+                    Ok(None) if waiting.len() == 0 => return Err(Error::Connect(tried)),
+                    Ok(None) => {}
+                }
+            }
+        })
+    }
+
+    async fn connect_to(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
+        match Self::connect_once(endpoint, settings, probe).await {
+            Ok(client) => Ok(client),
+            Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
+        }
+    }
+
+    async fn connect_once(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
+        let carrier = carrier(endpoint::open(endpoint, settings).await?);
+        let client = Self::on(endpoint, settings, carrier).await?;
+        let ready = async {
+            client.authenticate().await?;
+            // With TLS 1.3, a rejected client certificate shows only at the first request.
+            if probe { client.probe().await } else { Ok(()) }
+        };
+        let limit = settings.timeouts.connect;
+        tokio::time::timeout(limit, ready).await.unwrap_or(Err(Cause::TimedOut(limit.as_secs()).into()))?;
+        Ok(client)
+    }
+
+    async fn on(endpoint: &str, settings: &EtcdSettings, carrier: Carrier) -> Result<Self, Failure> {
+        let token = Token::default();
+        Ok(Self {
+            endpoint: endpoint.to_owned(),
+            settings: settings.clone(),
+            kv: kv_client(InterceptedService::new(carrier.clone(), token.clone())).await?,
+            carrier,
+            second: OnceCell::new(),
+            turn: AtomicUsize::new(0),
+            requests: Arc::new(AtomicU64::new(0)),
+            token,
+        })
+    }
+
+    /// Creates a client for anything that answers through `carrier` like etcd. `timeouts` limit the wait for answers.
+    pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
+        let settings =
+            EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
+        let on = Self::on("http://etcd", &settings, carrier).await;
+        on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
+    }
+
+    /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
+    pub(crate) async fn again(&self) -> Result<Arc<Self>> {
+        let mut client = match self.settings.endpoints.as_slice() {
+            [] => Self::over(self.carrier.clone(), self.settings.timeouts).await?,
+            _ => Self::connect(&self.settings).await?,
+        };
+        self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
+        client.requests = Arc::clone(&self.requests);
+        Ok(Arc::new(client))
+    }
+
+    /// Opens a second connection to the same endpoint for large reads: a single one keeps only one core busy.
+    pub(crate) async fn widen(&self) {
+        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(carrier);
+        if !self.settings.endpoints.is_empty() {
+            self.second.get_or_init(open).await;
+        }
+    }
+}

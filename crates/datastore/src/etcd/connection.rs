@@ -1,0 +1,49 @@
+//! A connection to etcd that is replaced after it breaks.
+
+use std::sync::{Arc, Mutex};
+
+use calipam_model::parallel::lock;
+
+use super::client::EtcdClient;
+use crate::error::{Error, Result};
+
+/// A connection to etcd that can be replaced while other tasks use it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    current: Mutex<Arc<EtcdClient>>,
+    /// Locked while one task connects again; all others whose requests broke wait for it.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+impl Connection {
+    pub(crate) fn new(client: &Arc<EtcdClient>) -> Arc<Self> {
+        Arc::new(Self { current: Mutex::new(Arc::clone(client)), connecting: tokio::sync::Mutex::default() })
+    }
+
+    pub(crate) fn current(&self) -> Arc<EtcdClient> {
+        Arc::clone(&lock(&self.current))
+    }
+
+    /// Sends a request. If it fails temporarily, connects to any endpoint that answers, for the next request.
+    pub(crate) async fn ask<T, F: Future<Output = Result<T>>>(
+        &self,
+        request: impl FnOnce(Arc<EtcdClient>) -> F,
+    ) -> Result<T> {
+        let client = self.current();
+        let result = request(Arc::clone(&client)).await;
+        if result.as_ref().is_err_and(Error::may_pass) {
+            self.replace(&client).await.ok();
+        }
+        result
+    }
+
+    /// Connects again, unless `broken` was replaced already.
+    pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
+        let _one = self.connecting.lock().await;
+        if Arc::ptr_eq(&self.current(), broken) {
+            let client = broken.again().await?;
+            *lock(&self.current) = client;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,263 @@
+//! An etcd that is read once and then followed: it must report its last known write again, and all later changes. If it
+//! reports another write, its data was restored from a backup, or it is another etcd.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calipam_files::raw::RawEntry;
+use calipam_files::recording::{Change, Position, sum};
+use calipam_files::{Extent, ProgressFn};
+use calipam_model::block::RecordDetail;
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
+use jiff::Timestamp;
+use tokio::time::timeout;
+
+use super::changes::{range, require_exact, since};
+use super::client::EtcdClient;
+use super::whole::pull::Collector;
+use super::whole::{self, Start};
+use crate::error::Result;
+use crate::feed::{Broken, Changed, Feed, OrWhole, WhyWhole};
+
+/// Time for etcd to report changes, after which everything is read instead.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time without changes after which a request shows if this is still the same etcd.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// An etcd that was read and is followed.
+pub(super) struct EtcdFeed {
+    client: Arc<EtcdClient>,
+    followed: Point,
+    news: Option<News>,
+}
+
+#[async_trait]
+impl Feed for EtcdFeed {
+    fn revision(&self) -> i64 {
+        self.followed.revision()
+    }
+
+    fn now(&self) -> Timestamp {
+        crate::clock::now()
+    }
+
+    fn proven(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn resume(&mut self, etcd: &Arc<EtcdClient>) {
+        self.client = Arc::clone(etcd);
+    }
+
+    /// Waits for a change or another etcd history. A watch alone does not notice another history.
+    async fn wait(&mut self) -> Result<()> {
+        loop {
+            let changes = range();
+            let changed = self.client.next_change(&changes, self.revision());
+            if let Ok(changed) = timeout(QUIET, changed).await {
+                return changed;
+            }
+            match news(&self.client, &self.followed).await? {
+                Ok(news) if !news.keys.is_empty() => return Ok(()),
+                Err(WhyWhole::AnotherHistory(_)) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Does nothing, since etcd's changes are complete up to the revision of each answer.
+    async fn prove(&mut self, _now: Timestamp) -> Result<()> {
+        Ok(())
+    }
+
+    async fn news(&mut self) -> Result<OrWhole<usize>> {
+        let news = news(&self.client, &self.followed).await?;
+        Ok(news.map(|news| self.news.insert(news).keys.len()))
+    }
+
+    fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
+        self.news.take().map_or_else(Changed::default, |news| news.apply(snapshot, &mut self.followed))
+    }
+}
+
+/// The point up to which an etcd was followed.
+#[derive(Clone, Debug)]
+struct Point {
+    /// etcd's cluster ID, and the GUID from Calico.
+    identity: (u64, String),
+    raft_term: u64,
+    position: Position,
+}
+
+impl Point {
+    /// The revision up to which all changes are known.
+    fn revision(&self) -> i64 {
+        self.position.revision
+    }
+
+    /// Checks that `now` is a state of the same etcd, which has not gone back to an earlier term.
+    fn require_same_history(&self, now: &Self) -> OrWhole<()> {
+        let reason = if now.identity != self.identity {
+            "it is another cluster".to_owned()
+        } else if now.raft_term < self.raft_term {
+            format!("its raft term was {}, but is now {}", self.raft_term, now.raft_term)
+        } else {
+            return Ok(());
+        };
+        Err(WhyWhole::AnotherHistory(reason))
+    }
+}
+
+/// Changes after the point up to which etcd was followed.
+struct News {
+    /// The changed keys, ascending.
+    keys: Vec<Vec<u8>>,
+    /// The current values of `keys`.
+    fresh: Snapshot,
+    followed: Point,
+    taken_at: Timestamp,
+}
+
+impl News {
+    fn new(before: &Point, changes: Vec<Change>, mut followed: Point, taken_at: Timestamp) -> Self {
+        let last = changes.last().map(|change| (change.revision, sum(change)));
+        followed.position.last = last.or(before.position.last);
+        let values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> =
+            changes.into_iter().map(|change| (change.key, (change.revision, change.value))).collect();
+        let mut fresh = Snapshot::default();
+        for (key, (revision, value)) in &values {
+            value.iter().for_each(|value| fresh.add_entry(key, value, *revision));
+        }
+        Self { keys: values.into_keys().collect(), fresh, followed, taken_at }
+    }
+
+    /// Updates the followed snapshot to the current data.
+    fn apply(self, snapshot: &mut Snapshot, followed: &mut Point) -> Changed {
+        let before = snapshot.change_entries(&self.keys, self.fresh.clone());
+        snapshot.revision = self.followed.revision().to_string();
+        snapshot.taken_at = self.taken_at;
+        *followed = self.followed;
+        Changed { before, now: self.fresh }
+    }
+}
+
+/// Reads everything.
+///
+/// # Errors
+/// The same as for a whole read.
+pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<(Snapshot, EtcdFeed)> {
+    let collect = |_: &Start| Ok(Noting::default());
+    let observed = whole::observe(client, None, &Extent::Whole, collect, progress).await?;
+    let (start, Noting { mut snapshot, last }) = (observed.start, observed.collector);
+    let mut followed = Point {
+        identity: (start.first.cluster_id, snapshot.guid().to_owned()),
+        raft_term: start.first.raft_term,
+        position: Position { revision: start.revision, ..last },
+    };
+    snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot.mark_read(ETCD_SOURCES);
+    // The last write may be a deletion, which is in no list.
+    if let Ok(news) = news(client, &followed).await? {
+        news.apply(&mut snapshot, &mut followed);
+    }
+    Ok((snapshot, EtcdFeed { client: Arc::clone(client), followed, news: None }))
+}
+
+/// Reads the changes, or returns the reason that everything must be read.
+///
+/// # Errors
+/// If etcd cannot be reached.
+async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWhole<News>> {
+    let now = client.cluster_information().await?;
+    let taken_at = crate::clock::now();
+    let now = Point {
+        identity: (now.cluster_id, now.guid()),
+        raft_term: now.raft_term,
+        position: Position::at(now.revision),
+    };
+    let changes = changes(client, followed, &now).await;
+    Ok(changes.map(|changes| News::new(followed, changes, now, taken_at)))
+}
+
+async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWhole<Vec<Change>> {
+    followed.require_same_history(now)?;
+    require_exact(client).await?;
+    match timeout(PATIENCE, since(client, followed.position, now.revision())).await {
+        Ok(Ok(changes)) => Ok(changes),
+        Ok(Err(Broken::Lost(why))) => Err(why),
+        Ok(Err(Broken::Failed(error))) => Err(WhyWhole::CannotWatch(error.to_string())),
+        Err(_) => Err(WhyWhole::CannotWatch("etcd does not confirm that these are all changes".to_owned())),
+    }
+}
+
+/// Gathers a snapshot, and remembers the last write.
+#[derive(Default)]
+struct Noting {
+    snapshot: Snapshot,
+    last: Position,
+}
+
+impl Collector for Noting {
+    type Chunk = Self;
+
+    fn chunk(_: RecordDetail) -> Self {
+        Self::default()
+    }
+
+    fn add(chunk: &mut Self, entry: RawEntry<'_>) {
+        let RawEntry { key, value, mod_revision: revision, .. } = entry;
+        if revision > chunk.last.revision {
+            chunk.last.note(&Change { revision, key: key.to_vec(), value: Some(value.to_vec()) });
+        }
+        chunk.snapshot.add_entry(key, value, revision);
+    }
+
+    fn commit(&mut self, chunk: Self) -> Result<()> {
+        self.snapshot.absorb(chunk.snapshot);
+        if chunk.last.revision > self.last.revision {
+            self.last = chunk.last;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HANDLE: &str = "/calico/ipam/v2/handle/net.a";
+
+    fn change(revision: i64, key: &str, value: Option<&str>) -> Change {
+        Change { revision, key: key.into(), value: value.map(Into::into) }
+    }
+
+    #[test]
+    fn the_last_change_of_a_key_counts() {
+        let at = |revision: i64| Point {
+            identity: (1, String::new()),
+            raft_term: 1,
+            position: Position::at(revision),
+        };
+        let block = r#"{"block":{"10.0.0.0/26":1}}"#;
+        let (deleted, odd) = ("/calico/ipam/v2/handle/net.b", "/calico/ipam/v2/@/odd");
+        let changes = vec![
+            change(8, HANDLE, Some("broken")),
+            change(10, HANDLE, None),
+            change(11, HANDLE, Some(block)),
+            change(12, deleted, Some(block)),
+            change(13, deleted, None),
+            change(14, odd, Some("kept as it is")),
+        ];
+        let last = sum(&changes[5]);
+        let news = News::new(&at(7), changes, at(14), Timestamp::UNIX_EPOCH);
+        assert_eq!(news.keys, [odd, HANDLE, deleted].map(|key| key.as_bytes().to_vec()));
+        assert_eq!(news.followed.position, Position { revision: 14, last: Some((14, last)) });
+        let mut whole = Snapshot::default();
+        whole.add_entry(odd.as_bytes(), b"kept as it is", 14);
+        whole.add_entry(HANDLE.as_bytes(), block.as_bytes(), 11);
+        assert_eq!(news.fresh, whole);
+    }
+}

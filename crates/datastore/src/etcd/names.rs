@@ -1,0 +1,141 @@
+//! Names in etcd, from keys that are read without their values.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_assign::Family;
+use calipam_files::raw::prefix_end;
+use calipam_model::affinity::AffinityType;
+use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
+
+use crate::error::Result;
+use crate::etcd::again::reread;
+use crate::etcd::client::{EtcdClient, Range};
+use crate::read::names::addresses::{self, Blocks};
+use crate::read::names::page::{Names, common, few, parts, some};
+use crate::read::names::{MOST, NameKind};
+
+pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
+    let below = |folder: String| Keys { client, folder };
+    match kind {
+        NameKind::Handles => handles(client, begin).await,
+        NameKind::Pools => some(&below(format!("{RESOURCE_PREFIX}ippools/")), begin).await,
+        NameKind::Nodes => {
+            let mut nodes = some(&below(format!("{RESOURCE_PREFIX}nodes/")), begin).await?;
+            nodes.extend(folders(&below(format!("{IPAM_PREFIX}{}/", AffinityType::Host)), begin).await?);
+            Ok(few(nodes, begin))
+        }
+        NameKind::Namespaces => Ok(few(folders(&below(ENDPOINT_PREFIX.to_owned()), begin).await?, begin)),
+        NameKind::Blocks => {
+            let mut blocks = BTreeSet::new();
+            for folder in families() {
+                let found = some(&below(folder.clone()), &begin.replace('/', "-")).await?;
+                blocks.extend(found.iter().filter_map(|key| block(&folder, key)));
+            }
+            blocks.retain(|block| block.starts_with(begin));
+            Ok(blocks)
+        }
+        NameKind::Addresses => addresses::names(&Cluster(client), begin).await,
+    }
+}
+
+async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
+    let found = parts(keys, begin, '/').await?;
+    Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
+}
+
+/// In a cluster with more blocks of a family than this, a sample of blocks is read before handles.
+const FEW_BLOCKS: usize = 500;
+/// Approximate number of blocks of a family in the sample of a larger cluster.
+const SAMPLE: usize = 8;
+/// If the sample has this many matching handles, the cluster has too many to read directly.
+const MANY: usize = 16;
+
+/// Reads the IDs of handles that start with `begin`. etcd counts every key of a range, even if only the first hundred
+/// are requested: half a second for a million. In a large cluster, a few blocks are therefore read first. If many of
+/// their handles match, returns some of these, and the first matching IDs before and after those that share their
+/// prefix.
+async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
+    let known = sample(client).await?;
+    let known: BTreeSet<String> = known.into_iter().filter(|id| id.starts_with(begin)).collect();
+    if known.len() < MANY {
+        return some(&keys, begin).await;
+    }
+    let shared = common(known.iter());
+    let mut found = few(known, begin);
+    if shared.len() > begin.len() {
+        let end = prefix_end(begin.as_bytes());
+        found.extend(keys.from(begin.as_bytes(), shared.as_bytes(), MOST).await?);
+        found.extend(keys.from(&prefix_end(shared.as_bytes()), &end, MOST).await?);
+    }
+    Ok(found)
+}
+
+/// The handles in some blocks of a large cluster; none for a cluster with few blocks.
+async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
+    let mut blocks = BTreeSet::new();
+    for folder in families() {
+        let keys = Keys { client, folder: folder.clone() }.from(b"", &[0], FEW_BLOCKS + 1).await?;
+        if keys.len() > FEW_BLOCKS {
+            let apart = keys.iter().step_by(keys.len() / SAMPLE);
+            blocks.extend(apart.filter_map(|key| Key::parse(&format!("{folder}{key}")).ok()?));
+        }
+    }
+    let snapshot = reread(client, &blocks).await?;
+    let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    Ok(sound.flat_map(|block| block.handles()).map(|(_, id)| id.to_string()).collect())
+}
+
+/// The prefixes of both families' blocks.
+fn families() -> [String; 2] {
+    ["ipv4", "ipv6"].map(|family| format!("{BLOCK_PREFIX}{family}/block/"))
+}
+
+fn block(folder: &str, key: &str) -> Option<String> {
+    match Key::parse(&format!("{folder}{key}")) {
+        Ok(Some(Key::Block(cidr))) => Some(cidr.to_string()),
+        _ => None,
+    }
+}
+
+/// The keys below a prefix, without the prefix.
+struct Keys<'c> {
+    client: &'c EtcdClient,
+    folder: String,
+}
+
+impl Names for Keys<'_> {
+    async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
+        let at = |place: &[u8]| [self.folder.as_bytes(), place].concat();
+        // The end of the empty prefix is after all keys of the folder.
+        let end = if end == [0] { prefix_end(self.folder.as_bytes()) } else { at(end) };
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let range = Range::between(at(start), end).with_limit(limit).keys_only();
+        let found = self.client.get(&[range], "names").await?;
+        let names = found.entries().filter_map(|entry| {
+            let name = entry.key.strip_prefix(self.folder.as_bytes())?;
+            std::str::from_utf8(name).ok().map(str::to_owned)
+        });
+        Ok(names.collect())
+    }
+}
+
+struct Cluster<'c>(&'c Arc<EtcdClient>);
+
+impl Blocks for Cluster<'_> {
+    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
+        let folder = format!("{BLOCK_PREFIX}ipv{}/block/", family.number());
+        let keys = some(&Keys { client: self.0, folder: folder.clone() }, begin).await?;
+        Ok(keys.iter().filter_map(|key| block(&folder, key)).collect())
+    }
+
+    async fn networks(&self, begin: &str) -> Result<Vec<String>> {
+        let [folder, _] = families();
+        parts(&Keys { client: self.0, folder }, begin, '.').await
+    }
+
+    async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {
+        Ok(addresses::allocated(&reread(self.0, &blocks).await?))
+    }
+}

@@ -1,0 +1,322 @@
+//! The past of objects around an address, handle, block, node or pod: every revision of their keys that etcd still has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calipam_files::raw::{RawEntry, RawKv};
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityKey;
+use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, IPAM_PREFIX, Key};
+use calipam_model::snapshot::{Revision, Snapshot};
+
+use super::around::{self, MAX_OPERATIONS, endpoints_of, number_of_endpoints, range_of};
+use super::client::{Change, Due, EtcdClient, Range};
+use crate::error::{Error, Failure, Result};
+use crate::read::around::{PodOnNode, names_pod};
+use crate::read::{Lookup, Past, PastOf};
+use crate::secret::redact_url;
+
+/// Number of revisions to read for all blocks. A version of a full block has about 8 KiB, and a third of the writes in
+/// a busy cluster are writes of blocks.
+const OF_BLOCKS: i64 = 50_000;
+
+/// Maximum versions of a block that [`recent`] reads.
+const RECENT: usize = 16;
+/// Maximum attempts to read if etcd is compacted meanwhile.
+const ATTEMPTS: u32 = 4;
+
+/// Reads every kept revision of data around an object: the keys that are requested and those that any of their revisions
+/// names, not the whole cluster. For [`PastOf::Blocks`], reads only the last revisions.
+pub(crate) async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
+    let mut attempt = 1;
+    loop {
+        match past_once(client, of).await {
+            Err(Error::Request { failure: Failure::Compacted, .. }) if attempt < ATTEMPTS => attempt += 1,
+            Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
+                return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch of
+/// past revisions, and reads only these keys.
+pub(crate) async fn recent(client: &EtcdClient, snapshot: &Snapshot, address: IpAddr) -> Result<Past> {
+    let mut past = Past {
+        location: redact_url(client.endpoint()),
+        newest: snapshot.revision.parse().unwrap_or_default(),
+        read_at: snapshot.taken_at,
+        ..Past::default()
+    };
+    for block in snapshot.blocks.iter().filter(|block| block.value.key.contains(&address)) {
+        let Revision::Etcd(newest) = block.revision else { continue };
+        let key = Key::Block(block.value.key).to_string();
+        past.add_last_versions(client, key.as_bytes(), newest).await?;
+    }
+    past.changes.sort_by_key(|change| change.revision);
+    Ok(past)
+}
+
+impl Past {
+    /// Adds the versions of a key up to one revision. If there are too many, or the first are compacted, the past
+    /// begins with the earliest one that was read.
+    async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
+        let (mut at, mut is_first) = (newest, false);
+        let mut versions = Vec::new();
+        while versions.len() < RECENT && !is_first {
+            let found = match client.get(&[Range::key(key).at(at)], "past revisions").await {
+                Err(Error::Request { failure: Failure::Compacted, .. }) => break,
+                found => found?,
+            };
+            let Some(entry) = found.entries().next() else { break };
+            is_first = entry.version == 1;
+            at = entry.mod_revision - 1;
+            versions.push(entry.to_owned());
+        }
+        versions.reverse();
+        let mut versions = versions.into_iter();
+        if !is_first {
+            self.base.extend(versions.next());
+        }
+        self.changes.extend(versions.map(|version| Change {
+            revision: version.mod_revision,
+            key: version.key,
+            value: Some(version.value),
+        }));
+        Ok(())
+    }
+}
+
+async fn past_once(client: &EtcdClient, of: &PastOf) -> Result<Past> {
+    let now = client.cluster_information().await?;
+    let mut oldest = client.oldest_kept(now.revision).await?;
+    if *of == PastOf::Blocks {
+        oldest = oldest.max(now.revision - OF_BLOCKS);
+    }
+    let past = Past {
+        location: redact_url(client.endpoint()),
+        guid: now.guid(),
+        oldest,
+        newest: now.revision,
+        read_at: crate::clock::now(),
+        ..Past::default()
+    };
+    let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
+    let mut ranges = reading.unknown(of.first_ranges());
+    let mut is_searched = false;
+    while !ranges.is_empty() {
+        // A watch of past revisions needs a tenth of a second to start: objects that the first and last versions name
+        // are watched together with these keys, and only objects that other versions name need another watch.
+        let (mut watched, mut due) = (Vec::new(), Due::new());
+        while !ranges.is_empty() {
+            reading.read_ends(&ranges, &mut due).await?;
+            watched.append(&mut ranges);
+            ranges = reading.unknown(of.named(&reading));
+            // Blocks are searched once, since that reads all of them. Endpoints depend on what was read.
+            if ranges.is_empty() && !(is_searched && matches!(of, PastOf::Pod(_))) {
+                is_searched = true;
+                let found = reading.searched(of).await?;
+                ranges = reading.unknown(found);
+            }
+        }
+        reading.watch(&watched, &due).await?;
+        ranges = reading.unknown(of.named(&reading));
+    }
+    let mut past = reading.past;
+    past.changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    past.changes.dedup();
+    Ok(past)
+}
+
+/// An ongoing read of past revisions.
+struct Reading<'c> {
+    client: &'c EtcdClient,
+    past: Past,
+    /// The values at the newest revision.
+    last: Vec<RawKv>,
+    /// The starts of the ranges that were requested.
+    known: BTreeSet<Vec<u8>>,
+}
+
+impl Reading<'_> {
+    /// Keeps the ranges that were not requested yet, on their own or within a prefix, and marks them as requested.
+    fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
+        ranges.retain(|range| {
+            let before = self.known.range(..=range.start.clone()).next_back();
+            let is_known = before.is_some_and(|start| range.start.starts_with(start));
+            !is_known && self.known.insert(range.start.clone())
+        });
+        ranges
+    }
+
+    /// The keys that only a search at the oldest and newest revision finds: endpoints with an address, blocks with
+    /// records of a pod. What existed only in between is found if another version names it.
+    async fn searched(&self, of: &PastOf) -> Result<Vec<Range>> {
+        let mut found = Vec::new();
+        for revision in [self.past.oldest, self.past.newest] {
+            match of {
+                PastOf::Address(address) => found.extend(self.users(*address, revision).await?),
+                PastOf::Pod(pod) => {
+                    let blocks = Range::prefix(BLOCK_PREFIX).at(revision);
+                    let blocks = self.client.get(&[blocks], "blocks").await?;
+                    let has_it = |entry: &RawEntry<'_>| {
+                        snapshot_of(entry).blocks.iter().any(|block| {
+                            block.value.content.sound().is_some_and(|block| names_pod(block, pod))
+                        })
+                    };
+                    found.extend(blocks.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// The endpoints with an address at a revision. If there are many, only those on the nodes and in the namespaces of
+    /// its records.
+    async fn users(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
+        let named = Lookup::Address(address).named(&self.versions());
+        let number = self.client.get(&[number_of_endpoints().at(revision)], "endpoints").await?;
+        let number = number.ranges.first().map_or(0, |answer| answer.count());
+        let mut users = Vec::new();
+        for part in around::users(&named, number).0.chunks(MAX_OPERATIONS) {
+            let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
+            let found = self.client.get(&pinned, "endpoints").await?;
+            let has_it = |entry: &RawEntry<'_>| {
+                let mut of_it = snapshot_of(entry).endpoints.into_iter();
+                of_it.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
+            };
+            users.extend(found.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+        }
+        Ok(users)
+    }
+
+    /// Reads the values at the oldest and newest revision, and adds to `due` the changes that a watch in between must
+    /// report.
+    async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
+        let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
+        for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
+            for entry in self.client.get(part, "past revisions").await?.entries() {
+                due.insert(entry.key.to_vec(), None);
+                self.past.base.push(entry.to_owned());
+            }
+        }
+        for part in at(self.past.newest).chunks(MAX_OPERATIONS) {
+            for entry in self.client.get(part, "past revisions").await?.entries() {
+                if entry.mod_revision > self.past.oldest {
+                    due.insert(entry.key.to_vec(), Some(entry.mod_revision));
+                } else {
+                    due.remove(entry.key);
+                }
+                self.last.push(entry.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the changes between the oldest and the newest revision.
+    async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
+        if self.past.newest > self.past.oldest {
+            let span = (self.past.oldest + 1, self.past.newest);
+            self.past.changes.extend(self.client.changes(ranges, span, due, "past revisions").await?);
+        }
+        Ok(())
+    }
+
+    /// All versions that were read, in one snapshot.
+    fn versions(&self) -> Snapshot {
+        let mut all = Snapshot::default();
+        let ends = self.past.base.iter().chain(&self.last);
+        ends.for_each(|entry| all.add_entry(&entry.key, &entry.value, entry.mod_revision));
+        for change in &self.past.changes {
+            if let Some(value) = &change.value {
+                all.add_entry(&change.key, value, change.revision);
+            }
+        }
+        all
+    }
+}
+
+impl PastOf {
+    /// The ranges to read first.
+    fn first_ranges(&self) -> Vec<Range> {
+        match self {
+            Self::Address(address) => ranges(&Lookup::Address(*address).first_keys()),
+            Self::Handle(id) => ranges(&Lookup::Handle(id.clone()).first_keys()),
+            Self::Block(cidr) => ranges(&[Key::Block(*cidr)]),
+            Self::Node(node) => vec![Range::prefix(&format!("{IPAM_PREFIX}host/{node}/"))],
+            Self::Pod((namespace, _)) => vec![Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/"))],
+            Self::Blocks => vec![Range::prefix(BLOCK_PREFIX)],
+        }
+    }
+
+    /// The ranges of the objects that the versions read so far name.
+    fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
+        match self {
+            Self::Address(address) => {
+                let (lookup, all) = (Lookup::Address(*address), reading.versions());
+                let mut found = endpoints(&lookup, &all);
+                found.extend(affinities(&all));
+                found
+            }
+            Self::Handle(id) => {
+                let (lookup, all) = (Lookup::Handle(id.clone()), reading.versions());
+                let mut found = ranges(&lookup.blocks(&all));
+                found.extend(endpoints(&lookup, &all));
+                found
+            }
+            Self::Block(_) => affinities(&reading.versions()),
+            Self::Pod((namespace, name)) => {
+                let all = reading.versions();
+                let own = all.endpoints.iter().map(|endpoint| &endpoint.value);
+                let own =
+                    own.filter(|endpoint| endpoint.namespace() == **namespace && endpoint.pod() == **name);
+                let blocks = own
+                    .flat_map(|endpoint| endpoint.addresses())
+                    .flat_map(|used| Lookup::Address(used).first_keys());
+                ranges(&blocks.collect::<Vec<_>>())
+            }
+            // The objects that blocks name are not needed, and there would be many.
+            Self::Blocks => Vec::new(),
+            Self::Node(_) => {
+                let (all, mut cidrs) = (reading.versions(), BTreeMap::<IpNet, Key>::new());
+                let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
+                held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
+                // A deletion has only its key.
+                for change in reading.past.changes.iter().filter(|change| change.value.is_none()) {
+                    let key = std::str::from_utf8(&change.key).ok().and_then(|path| Key::parse(path).ok()?);
+                    if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {
+                        cidrs.insert(cidr, Key::Block(cidr));
+                    }
+                }
+                ranges(&cidrs.into_values().collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+/// A snapshot of one object.
+fn snapshot_of(entry: &RawEntry<'_>) -> Snapshot {
+    let mut one = Snapshot::default();
+    one.add_entry(entry.key, entry.value, entry.mod_revision);
+    one
+}
+
+fn ranges(keys: &[Key]) -> Vec<Range> {
+    keys.iter().filter_map(range_of).collect()
+}
+
+/// The workload endpoints of the pods in any past record of an address or handle.
+fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
+    let named = lookup.named(all);
+    named.endpoints.iter().map(|pod: &PodOnNode| endpoints_of(pod)).collect()
+}
+
+/// The affinities of all past owners of blocks.
+fn affinities(all: &Snapshot) -> Vec<Range> {
+    let blocks = all.blocks.iter().map(|block| &block.value);
+    let owned = blocks.filter_map(|block| AffinityKey::of_owner(block.content.owner()?, block.key));
+    let keys: BTreeSet<Key> = owned.map(Key::Affinity).collect();
+    ranges(&keys.into_iter().collect::<Vec<_>>())
+}

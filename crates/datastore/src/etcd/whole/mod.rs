@@ -1,0 +1,321 @@
+//! The whole read of an etcd datastore at one revision.
+
+mod plan;
+pub(crate) mod pull;
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use calipam_files::raw::{RawEntry, next_key, prefix_end};
+use calipam_files::{Extent, ProgressFn, newest_time};
+use calipam_model::block::RecordDetail;
+use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot, Source};
+use etcd_client::GetResponse;
+use jiff::Timestamp;
+
+use self::plan::{Part, Sample};
+use self::pull::{Collector, Pull};
+use crate::error::{Error, Failure, Result};
+use crate::etcd::client::{Answers, EtcdClient, FUTURE, Range, entries};
+use crate::secret::redact_url;
+
+/// Maximum attempts to read if the revision is compacted or the connection breaks.
+const ATTEMPTS: u32 = 4;
+/// Maximum keys of each range in the first request, and the lower maximum for nodes.
+const FIRST_LIMIT: i64 = 20_000;
+const FIRST_NODES: i64 = 1_000;
+
+/// The result of a whole read.
+#[derive(Debug)]
+pub(crate) struct Observed<C> {
+    pub collector: C,
+    pub start: Start,
+}
+
+/// The beginning of a whole read.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub endpoint: String,
+    /// The revision of the whole read.
+    pub revision: i64,
+    /// The time of the first answer.
+    pub taken_at: Timestamp,
+    /// The first answers, with the small kinds; after the read, without ranges.
+    pub first: Answers,
+}
+
+/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` creates the collector for each
+/// attempt. Starts over if the revision is compacted, unless it was requested, and on a new connection if the old one
+/// breaks.
+///
+/// # Errors
+/// If etcd cannot be read, or has no Calico data.
+pub(crate) async fn observe<C: Collector>(
+    client: &Arc<EtcdClient>,
+    at: Option<i64>,
+    extent: &Extent,
+    collect: impl Fn(&Start) -> Result<C>,
+    progress: &ProgressFn,
+) -> Result<Observed<C>> {
+    let mut client = Arc::clone(client);
+    let mut attempt = 1;
+    loop {
+        let error = match attempt_once(&client, at, extent, &collect, progress).await {
+            Ok(observed) => return Ok(observed),
+            Err(error) => error,
+        };
+        if let Some(mut refused) = at.and_then(|revision| not_readable(&error, revision)) {
+            if let Error::RevisionCompacted { oldest, .. } = &mut refused {
+                *oldest = client.oldest_revision().await.ok();
+            }
+            return Err(refused);
+        }
+        match &error {
+            Error::Request { failure: Failure::Compacted, endpoint, .. } => {
+                if attempt == ATTEMPTS {
+                    return Err(Error::Compacted { endpoint: endpoint.clone(), attempts: ATTEMPTS });
+                }
+            }
+            transient if transient.is_transient() && attempt < ATTEMPTS => client = client.again().await?,
+            _ => return Err(error),
+        }
+        tracing::info!("reading again from the start: {error}");
+        attempt += 1;
+    }
+}
+
+/// The reason that a requested revision cannot be read; `None` if the error has another meaning.
+fn not_readable(error: &Error, revision: i64) -> Option<Error> {
+    let Error::Request { failure, endpoint, .. } = error else { return None };
+    let endpoint = endpoint.clone();
+    match failure {
+        Failure::Compacted => Some(Error::RevisionCompacted { endpoint, revision, oldest: None }),
+        Failure::NoQuorum(message) if message.contains(FUTURE) => {
+            Some(Error::RevisionAhead { endpoint, revision })
+        }
+        _ => None,
+    }
+}
+
+async fn attempt_once<C: Collector>(
+    client: &Arc<EtcdClient>,
+    at: Option<i64>,
+    extent: &Extent,
+    collect: &impl Fn(&Start) -> Result<C>,
+    progress: &ProgressFn,
+) -> Result<Observed<C>> {
+    client.widen().await;
+
+    // Small kinds and affinities come first. They fix the revision, and the affinities name the blocks.
+    let ranges = first_ranges(at.unwrap_or_default(), extent);
+    let mut start = begin(client, &ranges, at).await?;
+    let revision = start.revision;
+    let (collector, progress) = (collect(&start)?, Arc::clone(progress));
+    let pull = Pull::new(Arc::clone(client), revision, extent.records(), collector, progress);
+    let mut rest = Vec::new();
+    for (range, answer) in ranges.iter().zip(&start.first.ranges) {
+        pull.add(entries(answer))?;
+        rest.extend(remainder(range, answer));
+    }
+    pull.push(rest);
+
+    let affinities = ranges.iter().zip(&start.first.ranges).find(|(range, _)| range.start == affinities());
+    let keys = match affinities {
+        Some((range, answer)) => affinity_keys(client, revision, range, answer).await?,
+        None => Vec::new(),
+    };
+    start.first.ranges.clear();
+    let keys = plan::block_keys(keys.iter().map(Vec::as_slice));
+    if extent.has(Source::Blocks) {
+        pull.push(plan::blocks(&keys));
+    }
+
+    // While blocks are read, a sample of them determines the ranges of handles and endpoints.
+    let mut tasks = pull.start();
+    if extent.has_any(&[Source::Handles, Source::Endpoints]) {
+        let sample = sample(client, revision, &keys).await?;
+        pull.push(sample.handles_and_endpoints(keys.len(), extent));
+    }
+    pull.close();
+
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?;
+    }
+
+    if pull.entries() == 0 {
+        require_calico(client, revision).await?;
+    }
+    let unfinished = || client.error("everything", Failure::Other("a task is still reading".into()));
+    let collector = pull.finish().ok_or_else(unfinished)?;
+    Ok(Observed { collector, start })
+}
+
+/// Sends the first request, which fixes the revision for all others.
+async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result<Start> {
+    let first = client.get(ranges, "Calico's configuration").await?;
+    let revision = at.unwrap_or(first.revision);
+    Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: crate::clock::now(), first })
+}
+
+/// The start of the affinities, `host/` and `virtual/`: they follow the handles.
+fn affinities() -> Vec<u8> {
+    prefix_end(HANDLE_PREFIX.as_bytes())
+}
+
+/// The ranges of small kinds, and of affinities. Together with the ranges of blocks and handles, they cover everything
+/// below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
+fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
+    let after = |prefix: &str| prefix_end(prefix.as_bytes());
+    let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
+    let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
+    let ranges = [
+        // No known key is in this range.
+        (*extent == Extent::Whole, Range::between(IPAM_PREFIX, BLOCK_PREFIX), FIRST_LIMIT),
+        (extent.has(Source::IpamConfig), Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX), FIRST_LIMIT),
+        // Affinities name the blocks.
+        (
+            extent.has_any(&[Source::Affinities, Source::Blocks]),
+            Range::between(affinities(), after(IPAM_PREFIX)),
+            FIRST_LIMIT,
+        ),
+        (
+            extent.has(Source::ClusterInformation),
+            Range::prefix(&resource("clusterinformations")),
+            FIRST_LIMIT,
+        ),
+        // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbors.
+        (
+            extent.has_any(&small) || extent.has(Source::KubeControllersConfiguration),
+            Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations"))),
+            FIRST_LIMIT,
+        ),
+        (extent.has(Source::Nodes), Range::prefix(&resource("nodes")), FIRST_NODES),
+    ];
+    let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
+    // Not serializable: the member that is asked may not have this revision yet.
+    wanted.map(|(_, range, limit)| Range { revision, ..range.with_limit(limit) }).collect()
+}
+
+/// The keys beyond the limit of an answer.
+fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
+    let last = answer.kvs().last().filter(|_| answer.more())?;
+    let expected = usize::try_from(answer.count()).unwrap_or(0).saturating_sub(answer.kvs().len());
+    let range = Range::between(next_key(last.key()), range.end.as_slice());
+    Some(Part { range, expected, what: "nodes and affinities" })
+}
+
+/// The keys of all affinities, from the first answer and beyond its limit.
+async fn affinity_keys(
+    client: &EtcdClient,
+    revision: i64,
+    range: &Range,
+    first: &GetResponse,
+) -> Result<Vec<Vec<u8>>> {
+    let mut keys: Vec<Vec<u8>> = entries(first).map(|entry| entry.key.to_vec()).collect();
+    if let Some(part) = remainder(range, first) {
+        let rest = part.range.at(revision).keys_only();
+        // A malformed answer is detected when the same range is read with its values.
+        client.read_bulk(&rest, part.what).await?.for_each(|entry| keys.push(entry.key.to_vec()));
+    }
+    Ok(keys)
+}
+
+/// Reads a sample of blocks from the whole range.
+async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Result<Sample> {
+    let mut sample = Sample::default();
+    let ranges: Vec<Range> =
+        plan::sample_ranges(blocks).into_iter().map(|range| range.at(revision)).collect();
+    if !ranges.is_empty() {
+        client.get(&ranges, "blocks").await?.entries().for_each(|entry| sample.add(entry.value));
+    }
+    Ok(sample)
+}
+
+/// Rejects an etcd without any Calico key, which is probably not the right etcd.
+async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
+    let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
+    match client.get(&[range], "/calico/").await?.entries().count() {
+        0 => Err(Error::NoCalico { location: client.endpoint().to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// Reads `extent` into a snapshot, at the newest revision or a past one. etcd does not record the times of its
+/// revisions: the clock of a past one is the newest time in the data.
+pub(crate) async fn observe_at(
+    client: &Arc<EtcdClient>,
+    at: Option<i64>,
+    extent: &Extent,
+    progress: &ProgressFn,
+) -> Result<Snapshot> {
+    let collect = |_: &Start| Ok(Snapshot { records: extent.records(), ..Snapshot::default() });
+    let Observed { collector: mut snapshot, start } = observe(client, at, extent, collect, progress).await?;
+    let now = start.taken_at;
+    let newest = at.and_then(|_| newest_time(&snapshot, now));
+    snapshot.set_origin(start.endpoint, start.revision, newest.unwrap_or(now));
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot.mark_read(ETCD_SOURCES.into_iter().filter(|source| extent.has(*source)));
+    extent.say(&mut snapshot);
+    Ok(snapshot)
+}
+
+impl Collector for Snapshot {
+    type Chunk = Self;
+
+    fn chunk(records: RecordDetail) -> Self {
+        Self { records, ..Self::default() }
+    }
+
+    fn add(chunk: &mut Self, entry: RawEntry<'_>) {
+        chunk.add_entry(entry.key, entry.value, entry.mod_revision);
+    }
+
+    fn commit(&mut self, chunk: Self) -> Result<()> {
+        self.absorb(chunk);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::key::ENDPOINT_PREFIX;
+
+    use super::*;
+
+    /// The first ranges and the three large ones together cover every key below the IPAM prefix once.
+    #[test]
+    fn nothing_below_the_ipam_prefix_is_left_out() {
+        let mut ranges = first_ranges(0, &Extent::Whole);
+        ranges.truncate(3);
+        ranges.push(Range::prefix(BLOCK_PREFIX));
+        ranges.push(Range::prefix(HANDLE_PREFIX));
+        ranges.sort_by(|a, b| a.start.cmp(&b.start));
+        assert_eq!(ranges[0].start, IPAM_PREFIX.as_bytes());
+        for pair in ranges.windows(2) {
+            assert_eq!(pair[0].end, pair[1].start);
+        }
+        assert_eq!(ranges.last().unwrap().end, prefix_end(IPAM_PREFIX.as_bytes()));
+        let all = first_ranges(0, &Extent::Whole);
+        assert!(all.iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+        assert!(all.iter().any(|r| r.start == affinities()));
+    }
+
+    #[test]
+    fn a_read_of_some_sources_has_their_ranges_only() {
+        let starts = |sources: &[Source]| {
+            let extent = Extent::Sources(sources.iter().copied().collect());
+            let ranges = first_ranges(0, &extent).into_iter();
+            ranges.map(|range| String::from_utf8(range.start).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(&[Source::Blocks]), ["/calico/ipam/v2/handle0"]);
+        assert_eq!(
+            starts(&[Source::Pools, Source::Nodes, Source::IpamConfig]),
+            [
+                "/calico/ipam/v2/assignment0",
+                "/calico/resources/v3/projectcalico.org/ipamconfigurations/",
+                "/calico/resources/v3/projectcalico.org/nodes/"
+            ]
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads the parts of a plan in parallel, and passes them on in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use calipam_files::raw::{RawEntry, next_key};
+use calipam_files::{Progress, ProgressFn};
+use calipam_model::block::RecordDetail;
+use calipam_model::parallel::lock;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::plan::Part;
+use crate::error::{Error, Failure, Result};
+use crate::etcd::client::{EtcdClient, Reply};
+
+/// Maximum number of parallel requests.
+const IN_FLIGHT: usize = 4;
+/// Maximum parts that may be ahead of the next one to pass on.
+const AHEAD: usize = 32;
+/// Maximum bytes of one answer, predicted from the answer before.
+const MOST_BYTES: usize = 32 << 20;
+
+/// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of the queue.
+pub(crate) trait Collector: Send + 'static {
+    type Chunk: Send + 'static;
+
+    /// Creates a part without entries.
+    fn chunk(records: RecordDetail) -> Self::Chunk;
+
+    /// Adds an entry to a part.
+    fn add(chunk: &mut Self::Chunk, entry: RawEntry<'_>);
+
+    /// Receives a part, or the next piece of one.
+    fn commit(&mut self, chunk: Self::Chunk) -> Result<()>;
+}
+
+/// An ongoing read: a queue of parts, and the collector that receives them in order.
+pub(crate) struct Pull<C: Collector> {
+    client: Arc<EtcdClient>,
+    revision: i64,
+    records: RecordDetail,
+    state: Mutex<State<C>>,
+    changed: Notify,
+    read: AtomicU64,
+    expected: AtomicU64,
+    progress: ProgressFn,
+}
+
+struct State<C: Collector> {
+    waiting: VecDeque<Part>,
+    /// True if the queue gets no more parts.
+    closed: bool,
+    /// Number of parts that were started.
+    given: usize,
+    /// Number of parts that were fully committed.
+    committed: usize,
+    /// Finished parts that wait for earlier ones.
+    finished: BTreeMap<usize, C::Chunk>,
+    collector: C,
+}
+
+impl<C: Collector> Pull<C> {
+    /// Creates a read at `revision` without parts.
+    pub(crate) fn new(
+        client: Arc<EtcdClient>,
+        revision: i64,
+        records: RecordDetail,
+        collector: C,
+        progress: ProgressFn,
+    ) -> Arc<Self> {
+        let state = State {
+            waiting: VecDeque::new(),
+            closed: false,
+            given: 0,
+            committed: 0,
+            finished: BTreeMap::new(),
+            collector,
+        };
+        Arc::new(Self {
+            client,
+            revision,
+            records,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            read: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            progress,
+        })
+    }
+
+    /// Starts the tasks that read. Dropping the set ends them.
+    pub(crate) fn start(self: &Arc<Self>) -> JoinSet<Result<()>> {
+        let mut tasks = JoinSet::new();
+        for _ in 0..IN_FLIGHT {
+            let this = Arc::clone(self);
+            tasks.spawn(async move {
+                while let Some((index, part)) = this.next().await {
+                    this.read_part(index, part).await?;
+                }
+                Ok(())
+            });
+        }
+        tasks
+    }
+
+    /// Appends parts to the queue.
+    pub(crate) fn push(&self, parts: Vec<Part>) {
+        let expected: usize = parts.iter().map(|p| p.expected).sum();
+        self.expected.fetch_add(expected as u64, Ordering::Relaxed);
+        self.lock().waiting.extend(parts);
+        self.changed.notify_waiters();
+    }
+
+    /// Marks the end of the queue.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Adds entries that were read earlier. Must be called before the first [`Self::push`].
+    pub(crate) fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
+        let (mut chunk, mut number) = (C::chunk(self.records), 0);
+        for entry in entries {
+            C::add(&mut chunk, entry);
+            number += 1;
+        }
+        self.count(number);
+        self.lock().collector.commit(chunk)
+    }
+
+    /// The number of entries that were read.
+    pub(crate) fn entries(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Returns the collector; `None` before all tasks have ended.
+    pub(crate) fn finish(self: Arc<Self>) -> Option<C> {
+        let this = Arc::into_inner(self)?;
+        Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        lock(&self.state)
+    }
+
+    /// Waits for the next part and its index; `None` at the end of the queue.
+    async fn next(&self) -> Option<(usize, Part)> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // No notification is missed from here on.
+            changed.as_mut().enable();
+            {
+                let mut state = self.lock();
+                let near = state.given < state.committed + AHEAD;
+                if let Some(part) = near.then(|| state.waiting.pop_front()).flatten() {
+                    state.given += 1;
+                    return Some((state.given - 1, part));
+                }
+                if state.closed && state.waiting.is_empty() {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Reads one part, in several requests if it has more keys than expected.
+    async fn read_part(&self, index: usize, part: Part) -> Result<()> {
+        let mut chunk = C::chunk(self.records);
+        let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
+        loop {
+            let reply = self.client.read_bulk(&range, part.what).await?;
+            chunk = self.fill(chunk, &reply)?;
+            if !reply.more {
+                return self.commit(index, chunk);
+            }
+            let mut last = None;
+            reply
+                .for_each(|entry| last = Some(next_key(entry.key)))
+                .ok_or_else(|| self.malformed(part.what))?;
+            // The next request must start after a key.
+            range.start = last.ok_or_else(|| self.malformed(part.what))?;
+            range.limit = next_limit(&reply, range.limit);
+            chunk = self.commit_piece(index, chunk)?;
+        }
+    }
+
+    fn fill(&self, mut chunk: C::Chunk, reply: &Reply) -> Result<C::Chunk> {
+        reply.for_each(|entry| C::add(&mut chunk, entry)).ok_or_else(|| self.malformed("an answer"))?;
+        self.count(reply.len as u64);
+        Ok(chunk)
+    }
+
+    fn count(&self, entries: u64) {
+        let read = self.read.fetch_add(entries, Ordering::Relaxed) + entries;
+        let expected = self.expected.load(Ordering::Relaxed).max(read);
+        (self.progress)(Progress { read, expected });
+    }
+
+    /// Passes on the data of an incomplete part if it is the part's turn; otherwise returns the data.
+    fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
+        let mut state = self.lock();
+        if state.committed != index {
+            return Ok(chunk);
+        }
+        state.collector.commit(chunk)?;
+        Ok(C::chunk(self.records))
+    }
+
+    /// Passes on a complete part, and the finished parts that waited for it.
+    fn commit(&self, index: usize, chunk: C::Chunk) -> Result<()> {
+        let mut state = self.lock();
+        state.finished.insert(index, chunk);
+        loop {
+            let turn = state.committed;
+            let Some(chunk) = state.finished.remove(&turn) else { break };
+            state.collector.commit(chunk)?;
+            state.committed += 1;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    fn malformed(&self, what: &str) -> Error {
+        self.client.error(what, Failure::NotEtcd("its answer cannot be decoded".into()))
+    }
+}
+
+/// Doubles the limit, unless answers would become too large.
+fn next_limit(reply: &Reply, limit: i64) -> i64 {
+    let average = reply.size() / reply.len.max(1);
+    let most = MOST_BYTES / average.max(1);
+    (limit * 2).min(i64::try_from(most).unwrap_or(i64::MAX)).max(1)
+}

@@ -1,0 +1,260 @@
+//! Writes to etcd: the compare-and-swap of a batch in one transaction (facts 1.15), which several batches can share
+//! ([`shared_transactions`]).
+
+mod shared_transactions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Revision};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+
+use self::shared_transactions::SharedTransactions;
+use super::client::{EtcdClient, Range};
+use super::connection::Connection;
+use crate::error::{Failure, Result};
+use crate::retries::{READS, Retries};
+use crate::write::{BATCH, Batch, Limits, Objects, Precondition, Stored, Swap, unsendable};
+
+/// etcd's default limits: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
+/// `--max-request-bytes` 1.5 MiB, minus some bytes for the envelope.
+pub(super) const LIMITS: Limits =
+    Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
+
+/// Single objects in etcd, read and written in shared requests.
+#[derive(Debug)]
+pub(super) struct EtcdObjects {
+    connection: Arc<Connection>,
+    transactions: Arc<SharedTransactions>,
+}
+
+impl EtcdObjects {
+    /// `alone` is true if no two batches may share a transaction.
+    pub(super) fn new(client: &Arc<EtcdClient>, alone: bool) -> Self {
+        Self { connection: Connection::new(client), transactions: SharedTransactions::new(alone) }
+    }
+}
+
+#[async_trait]
+impl Objects for EtcdObjects {
+    fn kind(&self) -> DatastoreKind {
+        DatastoreKind::Etcd
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    /// Retries at any endpoint that answers.
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        let mut retries = Retries::new(&READS);
+        loop {
+            let client = self.connection.current();
+            match self.transactions.read(&client, keys).await {
+                Err(error) => retries.wait(error).await?,
+                found => return found,
+            }
+            self.connection.replace(&client).await.ok();
+        }
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        let commit = move |client| async move { self.transactions.commit(&client, batch).await };
+        self.connection.ask(commit).await
+    }
+}
+
+/// Reads keys, 128 in each request. The requests can have different revisions, since the result is only used in
+/// comparisons.
+async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    let mut found = Vec::with_capacity(keys.len());
+    for part in keys.chunks(LIMITS.conditions) {
+        let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
+        let read = client.get(&ranges, "the objects to change").await?;
+        for (key, mut answer) in part.iter().zip(read.ranges) {
+            let stored = answer.take_kvs().pop().map(|kv| {
+                let revision = Revision::Etcd(kv.mod_revision());
+                Stored::new(key, revision, kv.into_key_value().1.into())
+            });
+            found.push(stored);
+        }
+    }
+    Ok(found)
+}
+
+/// Makes the changes of a batch in one transaction.
+async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
+    let parts = Parts::new(batch).map_err(|failure| client.write_error(BATCH, failure))?;
+    let response = client.write(parts.transaction(), &what(batch)).await?;
+    if !response.succeeded() {
+        return Ok(Swap::Conflict);
+    }
+    let revision = response.header().map_or(0, |header| header.revision());
+    Ok(done(batch, revision))
+}
+
+/// The result of a batch that took place at a revision.
+fn done(batch: &Batch, revision: i64) -> Swap {
+    Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()])
+}
+
+/// The name of a batch in errors.
+fn what(batch: &Batch) -> String {
+    batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
+}
+
+/// Batches as parts of one transaction, which compares all their expectations before any change.
+#[derive(Debug)]
+struct Parts {
+    comparisons: Vec<Compare>,
+    operations: Vec<TxnOp>,
+    /// Bytes of keys and values, roughly as etcd counts them.
+    bytes: usize,
+    /// The compared keys, each with true if it is also changed.
+    keys: HashMap<String, bool>,
+}
+
+impl Parts {
+    fn new(batch: &Batch) -> Result<Self, Failure> {
+        let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
+        let mut parts = Self {
+            comparisons: Vec::new(),
+            operations: Vec::with_capacity(batch.changes.len()),
+            bytes: 0,
+            keys: HashMap::new(),
+        };
+        let changed = batch.changes.iter().map(|change| (change.key(), change.precondition()));
+        let evidence = batch.evidence.iter().map(|(key, expect)| (key, expect));
+        for (key, expect) in changed.chain(evidence) {
+            match expected.insert(key, expect) {
+                // Several changes can share one piece of evidence.
+                Some(before) if before == expect => continue,
+                Some(_) => return Err(unsendable(format!("two different states of {key} are expected"))),
+                None => {}
+            }
+            let path = path(key)?;
+            parts.bytes += path.len() + OVERHEAD;
+            parts.comparisons.push(match (expect, key) {
+                (Precondition::NoBlockSince(revision), Key::Block(network)) => {
+                    let keys = key_prefix(*network);
+                    Compare::create_revision(keys, CompareOp::Less, revision + 1).with_prefix()
+                }
+                _ => Compare::mod_revision(&*path, CompareOp::Equal, revision(expect)?),
+            });
+            parts.keys.insert(path, false);
+        }
+
+        for change in &batch.changes {
+            let path = path(change.key())?;
+            parts.bytes += path.len() + change.value().map_or(0, |value| value.len()) + OVERHEAD;
+            parts.operations.push(match change.value() {
+                // Without a lease.
+                Some(value) => TxnOp::put(&*path, value.as_ref(), None),
+                None => TxnOp::delete(&*path, None),
+            });
+            parts.keys.insert(path, true);
+        }
+
+        // etcd limits comparisons and changes separately.
+        let operations = parts.comparisons.len().max(parts.operations.len());
+        if operations > LIMITS.conditions || parts.bytes > LIMITS.bytes {
+            let bytes = parts.bytes;
+            return Err(unsendable(format!(
+                "{operations} operations and {bytes} bytes are more than etcd takes in one transaction"
+            )));
+        }
+        Ok(parts)
+    }
+
+    /// True if one transaction can also contain the other batches, and neither side changes what the other expects:
+    /// then their order does not matter.
+    fn goes_with(&self, other: &Self) -> bool {
+        let is_apart = |(key, changed): (&String, &bool)| {
+            self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
+        };
+        self.comparisons.len() + other.comparisons.len() <= LIMITS.conditions
+            && self.operations.len() + other.operations.len() <= LIMITS.changes
+            && self.bytes + other.bytes <= LIMITS.bytes
+            && other.keys.iter().all(is_apart)
+    }
+
+    fn join(&mut self, other: Self) {
+        self.comparisons.extend(other.comparisons);
+        self.operations.extend(other.operations);
+        self.bytes += other.bytes;
+        self.keys.extend(other.keys);
+    }
+
+    fn transaction(self) -> Txn {
+        Txn::new().when(self.comparisons).and_then(self.operations)
+    }
+}
+
+/// Maximum bytes around the key and value of one operation.
+const OVERHEAD: usize = 24;
+
+fn path(key: &Key) -> Result<String, Failure> {
+    match key {
+        Key::Pod { .. } | Key::Service { .. } => Err(unsendable(format!("{key} is not stored in etcd"))),
+        key => Ok(key.to_string()),
+    }
+}
+
+/// The longest text with which the keys of all blocks in a network begin. Keys of other blocks can begin with it, too.
+fn key_prefix(network: IpNet) -> String {
+    // `::` may stand for zeros at the end of the network's prefix in its first and last address, but not in the middle
+    // one.
+    let half = (network.prefix_len() + 1).min(network.max_prefix_len());
+    let middle = network.subnets(half).ok().and_then(Iterator::last).unwrap_or(network).network();
+    let keys = [network.network(), middle, network.broadcast()];
+    let [first, middle, last] = keys.map(|address| Key::Block(address.into()).to_string());
+    let common =
+        |other: &str| first.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    first[..common(&middle).min(common(&last))].to_owned()
+}
+
+/// The revision to compare with, which is 0 for a missing key.
+fn revision(expect: &Precondition) -> Result<i64, Failure> {
+    match expect {
+        Precondition::Absent => Ok(0),
+        // A missing key would match 0, which no stored key has.
+        Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
+        Precondition::At(other) => Err(unsendable(format!("{other} is not an etcd revision"))),
+        _ => Err(unsendable("a write compares versions")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_blocks_in_a_network_begin_alike() {
+        let networks = [
+            ("10.244.0.0/16", "ipv4/block/10.244."),
+            ("10.0.8.0/21", "ipv4/block/10.0."),
+            ("10.64.0.0/10", "ipv4/block/10."),
+            ("192.168.128.0/18", "ipv4/block/192.168.1"),
+            ("10.0.0.192/26", "ipv4/block/10.0.0."),
+            ("fd00:1:2::/48", "ipv6/block/fd00:1:2:"),
+            ("2001:db8::/64", "ipv6/block/2001:db8:"),
+            ("fd00::/48", "ipv6/block/fd00:"),
+            ("::/0", "ipv6/block/"),
+            ("fd00:0:0:1::/64", "ipv6/block/fd00:"),
+            ("fd00::1:0:0/96", "ipv6/block/fd00::1:"),
+            ("2001:db8:10::/46", "ipv6/block/2001:db8:1"),
+        ];
+        for (network, expected) in networks {
+            let network: IpNet = network.parse().unwrap();
+            let prefix = key_prefix(network);
+            assert_eq!(prefix.rsplit_once("assignment/").unwrap().1, expected);
+            let length = (network.prefix_len() + 10).min(network.max_prefix_len());
+            for block in network.subnets(length).unwrap() {
+                assert!(Key::Block(block).to_string().starts_with(&prefix), "{block}");
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Combines simultaneous reads and writes of parallel tasks in requests to etcd of up to 128 keys: separate requests
+//! would cost etcd and the client as much as the reads and writes themselves.
+//!
+//! Each caller sends the waiting reads or writes as soon as the limit of parallel requests allows it, so a few callers
+//! never wait. Writes stay independent: if not all batches of a transaction find what they expect, each is sent alone.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use calipam_model::key::Key;
+use calipam_model::parallel::lock;
+use calipam_model::snapshot::Revision;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{LIMITS, Parts};
+use crate::error::{Failure, Result};
+use crate::etcd::client::{EtcdClient, Range};
+use crate::write::{BATCH, Batch, Stored, Swap};
+
+/// Maximum number of parallel requests for reads, and for writes. etcd syncs the writes of several requests to disk
+/// together.
+const READS: usize = 8;
+const WRITES: usize = 16;
+
+/// The waiting reads and writes of one run.
+#[derive(Debug)]
+pub(super) struct SharedTransactions {
+    reads: Queue<Read>,
+    writes: Queue<Write>,
+    /// True if each write is sent alone: evidence in Kubernetes is read just before it, or a combined request has
+    /// failed, and the server's limits may be lower than the defaults.
+    alone: AtomicBool,
+}
+
+/// The keys of a waiting read, and the channel for their values.
+#[derive(Debug)]
+struct Read {
+    paths: Vec<String>,
+    answer: oneshot::Sender<Vec<Option<Value>>>,
+}
+
+/// Revision and value of a key.
+type Value = (i64, Bytes);
+
+/// A waiting batch, and the channel for its outcome.
+#[derive(Debug)]
+struct Write {
+    parts: Parts,
+    answer: oneshot::Sender<Sent>,
+}
+
+/// The outcome of a batch.
+#[derive(Debug)]
+enum Sent {
+    /// The batch took place, at this revision.
+    Done(i64),
+    /// An object was not in the expected state.
+    Conflict,
+    /// Several batches were sent together, and none took place: an object was not in the expected state.
+    NoneOfSeveral,
+    /// The batch may have taken place.
+    Failed(Failure),
+}
+
+impl SharedTransactions {
+    pub(super) fn new(alone: bool) -> Arc<Self> {
+        let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
+        Arc::new(Self { reads, writes, alone: AtomicBool::new(alone) })
+    }
+
+    pub(super) async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        if keys.is_empty() || keys.len() > LIMITS.conditions / 2 {
+            return super::read(client, keys).await;
+        }
+        let (answer, answered) = oneshot::channel();
+        self.reads.push(Read { paths: keys.iter().map(Key::to_string).collect(), answer });
+        match self.reads.wait(answered, || self.read_several(client)).await {
+            Some(values) if values.len() == keys.len() => {
+                let stored = |(key, value): (&Key, Option<Value>)| {
+                    let (revision, raw) = value?;
+                    Some(Stored::new(key, Revision::Etcd(revision), raw))
+                };
+                Ok(keys.iter().zip(values).map(stored).collect())
+            }
+            // The cause of the failure may be this read or another one.
+            _ => super::read(client, keys).await,
+        }
+    }
+
+    /// Sends a request for waiting reads; returns false if there are none.
+    async fn read_several(&self, client: &Arc<EtcdClient>) -> bool {
+        let (mut reads, mut room) = (Vec::new(), LIMITS.conditions);
+        while let Some(read) = self.reads.take_if(|read| read.paths.len() <= room) {
+            room -= read.paths.len();
+            reads.push(read);
+        }
+        if reads.is_empty() {
+            return false;
+        }
+        let paths = reads.iter().flat_map(|read| &read.paths);
+        let ranges: Vec<Range> = paths.map(|path| Range::key(path.as_str())).collect();
+        // After a failure, each read is sent alone.
+        if let Ok(answers) = client.get(&ranges, "the objects to change").await {
+            let mut values = answers.ranges.into_iter().map(|mut answer| {
+                answer.take_kvs().pop().map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
+            });
+            for Read { paths, answer } in reads {
+                answer.send(values.by_ref().take(paths.len()).collect()).ok();
+            }
+        }
+        true
+    }
+
+    pub(super) async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
+        if self.alone.load(Ordering::Relaxed) {
+            return super::commit(client, batch).await;
+        }
+        let parts = Parts::new(batch).map_err(|failure| client.write_error(BATCH, failure))?;
+        let (answer, answered) = oneshot::channel();
+        self.writes.push(Write { parts, answer });
+        match self.writes.wait(answered, || self.write_several(client)).await {
+            Some(Sent::Done(revision)) => Ok(super::done(batch, revision)),
+            Some(Sent::Conflict) => Ok(Swap::Conflict),
+            Some(Sent::NoneOfSeveral) => super::commit(client, batch).await,
+            Some(Sent::Failed(failure)) => Err(client.write_error(&super::what(batch), failure)),
+            None => Err(client.write_error(&super::what(batch), Failure::broken("the write was abandoned"))),
+        }
+    }
+
+    /// Sends a transaction of waiting batches; returns false if there are none.
+    async fn write_several(&self, client: &Arc<EtcdClient>) -> bool {
+        let mut together: Option<Parts> = None;
+        let mut answers = Vec::new();
+        let is_alone = self.alone.load(Ordering::Relaxed);
+        let goes_along = |all: &Option<Parts>, more: &Write| match all {
+            Some(all) => !is_alone && all.goes_with(&more.parts),
+            None => true,
+        };
+        while let Some(Write { parts, answer }) = self.writes.take_if(|more| goes_along(&together, more)) {
+            // The task that would receive the outcome is gone.
+            if answer.is_closed() {
+                continue;
+            }
+            match &mut together {
+                Some(all) => all.join(parts),
+                None => together = Some(parts),
+            }
+            answers.push(answer);
+        }
+        let Some(together) = together else { return false };
+
+        let result = client.transact(together.transaction()).await;
+        if result.is_err() && answers.len() > 1 {
+            self.alone.store(true, Ordering::Relaxed);
+        }
+        let is_one = answers.len() == 1;
+        for answer in answers {
+            let sent = match &result {
+                Ok(response) if response.succeeded() => {
+                    Sent::Done(response.header().map_or(0, |header| header.revision()))
+                }
+                Ok(_) if is_one => Sent::Conflict,
+                Ok(_) => Sent::NoneOfSeveral,
+                Err(failure) => Sent::Failed(failure.clone()),
+            };
+            answer.send(sent).ok();
+        }
+        true
+    }
+}
+
+/// Waiting items, and the limit of parallel requests.
+#[derive(Debug)]
+struct Queue<T> {
+    waiting: Mutex<VecDeque<T>>,
+    lines: Semaphore,
+}
+
+impl<T> Queue<T> {
+    fn new(lines: usize) -> Self {
+        Self { waiting: Mutex::default(), lines: Semaphore::new(lines) }
+    }
+
+    fn push(&self, item: T) {
+        lock(&self.waiting).push_back(item);
+    }
+
+    /// Takes the first waiting item if it is wanted.
+    fn take_if(&self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
+    }
+
+    /// Waits for an answer; `None` if it was lost. Meanwhile calls `send` to send waiting items when the limit allows
+    /// it. `send` returns false if there are none.
+    async fn wait<A, F: Future<Output = bool>>(
+        &self,
+        mut answered: oneshot::Receiver<A>,
+        send: impl Fn() -> F,
+    ) -> Option<A> {
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answered => return answer.ok(),
+                _line = self.lines.acquire() => {
+                    // Other tasks that are about to ask can join.
+                    tokio::task::yield_now().await;
+                    if !send().await {
+                        break;
+                    }
+                }
+            }
+        }
+        // Another task has sent the item.
+        answered.await.ok()
+    }
+}

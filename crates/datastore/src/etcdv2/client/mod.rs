@@ -1,0 +1,359 @@
+//! An etcd with the v2 API: a tree of keys over HTTP, as used by Calico 2.x (docs/etcdv2.md).
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde::Deserialize;
+
+use crate::error::{Cause, Error, Failure, Result, Server, Tried};
+use crate::kubernetes::client::transport_failure;
+use crate::pace::Pace;
+use crate::secret::redact_url;
+use crate::settings::EtcdSettings;
+
+/// All characters that are escaped in a path.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The key that is requested to find out if a server answers.
+const PROBE: &str = "/calico";
+
+/// Maximum bytes of an answer. The tree of a cluster with Calico 2.x has a few hundred megabytes at most.
+const LONGEST: usize = 1 << 30;
+
+/// Error codes of the v2 API.
+mod code {
+    pub(super) const NOT_FOUND: u32 = 100;
+    pub(super) const COMPARE_FAILED: u32 = 101;
+    pub(super) const EXISTS: u32 = 105;
+    pub(super) const FORBIDDEN: u32 = 110;
+}
+
+/// Connections to the members of an etcd cluster; one is used until it fails.
+pub struct EtcdV2Client {
+    members: Vec<Member>,
+    current: AtomicUsize,
+    settings: EtcdSettings,
+    longest: usize,
+    requests: AtomicU64,
+}
+
+struct Member {
+    endpoint: String,
+    client: kube::Client,
+}
+
+impl fmt::Debug for EtcdV2Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdV2Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}
+
+/// A key of the tree with everything below it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Node {
+    pub key: String,
+    /// `None` for a directory.
+    pub value: Option<String>,
+    pub nodes: Vec<Node>,
+    /// The index of its last change, or of its creation for a directory.
+    pub modified_index: i64,
+}
+
+/// The part of a tree to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The key with everything below it.
+    All,
+    /// The direct content of a directory.
+    Own,
+}
+
+/// The result of a read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// `None` if there is no such key.
+    pub node: Option<Node>,
+    /// The index of the whole store at the time of the read.
+    pub index: i64,
+}
+
+/// The state of the key that a write requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// The key does not exist.
+    Absent,
+    /// The last change of the key has this index.
+    Index(i64),
+}
+
+/// The outcome of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteOutcome {
+    /// The write took place, at this index.
+    At(i64),
+    /// The condition did not hold.
+    Conflict,
+}
+
+struct Answer {
+    status: StatusCode,
+    index: i64,
+    body: Bytes,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Reply {
+    node: Option<Node>,
+    error_code: u32,
+    message: String,
+    cause: String,
+}
+
+impl EtcdV2Client {
+    /// Connects to the first endpoint that serves the v2 API.
+    pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
+        Self::connect_within(settings, LONGEST).await
+    }
+
+    async fn connect_within(settings: &EtcdSettings, longest: usize) -> Result<Self> {
+        let mut members = Vec::new();
+        for endpoint in &settings.endpoints {
+            let client = http_client(endpoint, settings)
+                .map_err(|failure| Error::Connect(vec![tried(endpoint, failure)]))?;
+            members.push(Member { endpoint: endpoint.clone(), client });
+        }
+        let client = Self {
+            members,
+            current: AtomicUsize::new(0),
+            settings: settings.clone(),
+            longest,
+            requests: AtomicU64::new(0),
+        };
+        client.probe().await?;
+        Ok(client)
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let mut failed = Vec::new();
+        for (position, member) in self.members.iter().enumerate() {
+            self.current.store(position, Ordering::Relaxed);
+            match self.probe_member().await {
+                Ok(_) => return Ok(()),
+                Err(failure) => failed.push(tried(&member.endpoint, failure)),
+            }
+        }
+        Err(Error::Connect(failed))
+    }
+
+    /// Asks again if the server closes the connection before the request is sent, because that hides the reason, such
+    /// as a missing client certificate.
+    async fn probe_member(&self) -> Result<Found, Failure> {
+        for _ in 0..2 {
+            match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
+                Err(Failure::Connection(Cause::Broken(_))) => {}
+                result => return result,
+            }
+        }
+        self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await
+    }
+
+    /// The current endpoint, without user and password.
+    pub fn endpoint(&self) -> String {
+        redact_url(&self.member().endpoint)
+    }
+
+    /// The number of requests that were sent.
+    pub fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Reads a key with everything below it, through the consensus of the members. If a member does not answer, asks
+    /// the others.
+    pub(crate) async fn read(&self, path: &str) -> Result<Found> {
+        self.read_to(path, Depth::All).await
+    }
+
+    pub(crate) async fn read_to(&self, path: &str, depth: Depth) -> Result<Found> {
+        let mut left = self.members.len();
+        loop {
+            left -= 1;
+            match self.read_once(path, depth, self.settings.timeouts.request).await {
+                Err(failure) if failure.is_transient() && left > 0 => self.pass_on(),
+                result => return result.map_err(|failure| self.error(path, failure)),
+            }
+        }
+    }
+
+    async fn read_once(&self, path: &str, depth: Depth, limit: Duration) -> Result<Found, Failure> {
+        let url = format!("{}?quorum=true&recursive={}", url(path), depth == Depth::All);
+        let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
+        let reply = reply(&body);
+        match (status, reply) {
+            (StatusCode::OK, Some(Reply { node: Some(node), .. })) => Ok(Found { node: Some(node), index }),
+            (StatusCode::NOT_FOUND, Some(reply)) if reply.error_code == code::NOT_FOUND => {
+                Ok(Found { node: None, index })
+            }
+            (StatusCode::OK, _) => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
+            (_, reply) => Err(self.refusal(status, reply, &body)),
+        }
+    }
+
+    /// Writes a value, or deletes the key if `value` is `None`, provided that the condition holds. Sends the request
+    /// once: after an error, the write may have taken place.
+    pub(crate) async fn write(
+        &self,
+        path: &str,
+        value: Option<&str>,
+        condition: Condition,
+    ) -> Result<WriteOutcome> {
+        let condition = match condition {
+            Condition::Absent => "prevExist=false".to_owned(),
+            Condition::Index(index) => format!("prevIndex={index}"),
+        };
+        let url = format!("{}?{condition}", url(path));
+        let request = match value {
+            Some(value) => Request::put(url)
+                .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(Body::from(
+                    format!("value={}", utf8_percent_encode(value, NON_ALPHANUMERIC)).into_bytes(),
+                )),
+            None => Request::delete(url).body(Body::empty()),
+        };
+        let result = match self.send(request, self.settings.timeouts.request).await {
+            Ok(Answer { status, body, .. }) => self.write_outcome(status, &body),
+            Err(failure) => Err(failure),
+        };
+        result.map_err(|failure| {
+            if failure.is_transient() {
+                self.pass_on();
+            }
+            self.write_error(path, failure)
+        })
+    }
+
+    fn write_outcome(&self, status: StatusCode, body: &Bytes) -> Result<WriteOutcome, Failure> {
+        match reply(body) {
+            Some(Reply { node: Some(node), .. }) if status.is_success() => {
+                Ok(WriteOutcome::At(node.modified_index))
+            }
+            Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => {
+                Ok(WriteOutcome::Conflict)
+            }
+            _ if status.is_success() => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
+            reply => Err(self.refusal(status, reply, body)),
+        }
+    }
+
+    async fn send(&self, request: http::Result<Request<Body>>, limit: Duration) -> Result<Answer, Failure> {
+        let request = request.map_err(|error| Failure::Other(error.to_string()))?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!("{}: {} {}", self.endpoint(), request.method(), request.uri());
+        let attempt = self.settings.attempt(limit);
+        let mut pace = Pace::new(limit);
+        let sent = pace.wait(self.member().client.send(request)).await?;
+        let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
+
+        let mut body = Vec::new();
+        while let Some(frame) = pace.wait(rest.frame()).await? {
+            if let Ok(piece) = frame.map_err(|error| transport_failure(&error, attempt))?.into_data() {
+                pace.count(piece.len());
+                body.extend_from_slice(&piece);
+            }
+            if body.len() > self.longest {
+                let longest = self.longest;
+                return Err(Failure::Incomplete(format!("its answer is longer than {longest} bytes")));
+            }
+        }
+        let index = head.headers.get("x-etcd-index").and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Answer { status: head.status, index: index.unwrap_or_default(), body: body.into() })
+    }
+
+    /// The meaning of an error response.
+    fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
+        let text = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
+        if text.contains("HTTP request to an HTTPS server") {
+            return Cause::ServerWantsTls.into();
+        }
+        let said = reply.map(|reply| (reply.error_code, format!("{} {}", reply.message, reply.cause)));
+        match (status.as_u16(), said) {
+            (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) if self.settings.user.is_none() => {
+                Failure::AuthNeeded
+            }
+            (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) => Failure::PermissionDenied(
+                "the user does not exist, the password is wrong, or a permission is missing".into(),
+            ),
+            (500.., Some((_, message))) => Failure::NoQuorum(message.trim().to_owned()),
+            (500.., None) => Failure::NoQuorum(text),
+            (code, Some((_, message))) => Failure::Refused { code, message: message.trim().to_owned() },
+            (_, None) => Failure::NoV2Api,
+        }
+    }
+
+    fn member(&self) -> &Member {
+        &self.members[self.current.load(Ordering::Relaxed) % self.members.len()]
+    }
+
+    /// Switches to the next member.
+    fn pass_on(&self) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
+        Error::Request { server: Server::Etcd, endpoint: self.endpoint(), what: what.to_owned(), failure }
+    }
+
+    pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
+        Error::Write { server: Server::Etcd, endpoint: self.endpoint(), what: what.to_owned(), failure }
+    }
+}
+
+fn tried(endpoint: &str, failure: Failure) -> Tried {
+    Tried { endpoint: redact_url(endpoint), failure }
+}
+
+fn url(path: &str) -> String {
+    format!("/v2/keys{}", utf8_percent_encode(path, PATH))
+}
+
+/// Decodes a reply; `None` if it is not JSON in the form of this API.
+fn reply(body: &Bytes) -> Option<Reply> {
+    serde_json::from_slice(body).ok()
+}
+
+/// Creates kube's client, which handles connections, TLS and basic authentication for any HTTP server.
+fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, Failure> {
+    let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
+    let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);
+    config.default_retry = false;
+    config.connect_timeout = Some(settings.timeouts.connect);
+    (config.read_timeout, config.write_timeout) = (None, None);
+    if let Some(ca) = &settings.tls.ca {
+        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca.as_bytes()).collect();
+        let certificates = read.map_err(|error| other(&error))?;
+        config.root_cert = Some(certificates.into_iter().map(|one| one.to_vec()).collect());
+    }
+    if let Some((certificate, key)) = &settings.tls.identity {
+        config.auth_info.client_certificate_data = Some(STANDARD.encode(certificate));
+        config.auth_info.client_key_data = Some(STANDARD.encode(key.reveal()).into());
+    }
+    if let Some((user, password)) = &settings.user {
+        config.auth_info.username = Some(user.clone());
+        config.auth_info.password = Some(password.reveal().to_owned().into());
+    }
+    kube::Client::try_from(config).map_err(|error| other(&error))
+}

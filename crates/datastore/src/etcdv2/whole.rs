@@ -1,0 +1,133 @@
+//! Reads a whole Calico 2.x datastore.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use calipam_files::raw::RawKv;
+use calipam_files::{CALICO_2_SOURCES, Progress, ProgressFn};
+use calipam_model::block::BlockContent;
+use calipam_model::key::{HANDLE_PREFIX, Key};
+use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, Source, WhySkipped};
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::etcdv2::client::{EtcdV2Client, Found};
+use crate::etcdv2::{PARTS, convert, flatten, path};
+
+/// Maximum attempts to read the parts before the tree is read in one piece.
+const ATTEMPTS: usize = 3;
+/// The root of all Calico data.
+const ROOT: &str = "/calico";
+
+/// Entries in the form of Calico 3, read at one index.
+pub(crate) struct Tree {
+    pub endpoint: String,
+    pub index: i64,
+    pub taken_at: Timestamp,
+    pub entries: Vec<RawKv>,
+}
+
+/// Reads everything at one index. The parts are read in parallel. If something was written meanwhile, they are read
+/// again, and finally the whole tree in one answer, with data that is not needed.
+///
+/// # Errors
+/// If etcd cannot be read, or has no Calico data.
+pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
+    for _ in 0..ATTEMPTS {
+        let [a, b, c, d, e] = PARTS;
+        let taken_at = crate::clock::now();
+        let (a, b, c, d, e) =
+            tokio::try_join!(client.read(a), client.read(b), client.read(c), client.read(d), client.read(e))?;
+        let parts = [a, b, c, d, e];
+        let index = parts[0].index;
+        if parts.iter().all(|part| part.index == index) {
+            return tree(client, index, taken_at, parts.into());
+        }
+    }
+    let taken_at = crate::clock::now();
+    let whole = client.read(ROOT).await?;
+    tree(client, whole.index, taken_at, vec![whole])
+}
+
+fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found>) -> Result<Tree> {
+    let mut leaves = Vec::new();
+    parts.into_iter().for_each(|part| flatten(part.node, &mut leaves));
+    let (endpoint, entries) = (client.endpoint(), convert(&leaves));
+    if entries.is_empty() {
+        return Err(Error::NoCalico { location: endpoint });
+    }
+    Ok(Tree { endpoint, index, taken_at, entries })
+}
+
+/// Reads everything for a check.
+pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -> Result<Snapshot> {
+    let tree = read(client).await?;
+    progress(Progress { read: tree.entries.len() as u64, expected: tree.entries.len() as u64 });
+    Ok(tree.snapshot(|_| true))
+}
+
+/// Reads everything again at one new index, and returns the objects with these keys. The result omits missing ones.
+pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
+    let mut snapshot =
+        read(client).await?.snapshot(|key| std::str::from_utf8(key).is_ok_and(|key| wanted.contains(key)));
+    snapshot.mark_all_partial();
+    Ok(snapshot)
+}
+
+impl Tree {
+    /// The objects with wanted keys.
+    pub(crate) fn snapshot(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
+        let mut snapshot = Snapshot {
+            datastore: DatastoreKind::EtcdV2,
+            location: self.endpoint.clone(),
+            revision: self.index.to_string(),
+            taken_at: self.taken_at,
+            coverage: coverage(),
+            ..Snapshot::default()
+        };
+        for kv in self.entries.iter().filter(|kv| is_wanted(&kv.key)) {
+            snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision);
+        }
+        let handles = handle_indices(&self.entries);
+        for block in &mut snapshot.blocks {
+            number(&mut block.value.content, |id| handles.get(id).copied());
+        }
+        // Operators search for the stored path.
+        for defect in &mut snapshot.defects {
+            if let Some(stored) = defect.key.as_ref().and_then(path) {
+                defect.path = stored;
+            }
+        }
+        snapshot
+    }
+}
+
+/// The sources that were read, and those that Calico 2.x does not have.
+fn coverage() -> BTreeMap<Source, Coverage> {
+    let coverage = |source| match CALICO_2_SOURCES.contains(&source) {
+        true => Coverage::Read,
+        false => Coverage::Skipped(WhySkipped::NotInCalico2),
+    };
+    ETCD_SOURCES.into_iter().map(|source| (source, coverage(source))).collect()
+}
+
+/// The index of each handle's last change, by its ID.
+pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
+    let mut indices = HashMap::new();
+    for kv in entries {
+        let id = std::str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(HANDLE_PREFIX));
+        if let (Some(id), Ok(index)) = (id, u64::try_from(kv.mod_revision)) {
+            indices.insert(id, index);
+        }
+    }
+    indices
+}
+
+/// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and all pods of one name
+/// have the same handle, but Calico writes the handle whenever one of them gets or loses an address.
+pub(crate) fn number(block: &mut BlockContent, number_of: impl Fn(&str) -> Option<u64>) {
+    if let BlockContent::Sound(block) = block {
+        block.number_by_handle(number_of);
+    }
+}

@@ -1,0 +1,226 @@
+//! Writes to etcd v2: one key at a time, if it has not changed since it was read (docs/etcdv2.md). Evidence is read
+//! again just before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use calipam_model::block::BlockContent;
+use calipam_model::calico2;
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::{HANDLE_PREFIX, Key};
+use calipam_model::parallel::lock;
+use calipam_model::snapshot::{DatastoreKind, Revision};
+use calipam_model::writable::Object;
+
+use super::client::{Condition, EtcdV2Client, WriteOutcome};
+use super::whole::{handle_indices, number};
+use super::{READY, convert, flatten, path, sources};
+use crate::error::{Failure, Result};
+use crate::retries::retried;
+use crate::tasks;
+use crate::write::{
+    BATCH, Batch, Change, IN_FLIGHT, Limits, Objects, Precondition, Stored, Swap, are_expected, unsendable,
+};
+
+/// Single objects in etcd v2, with the handles that were written through it.
+#[derive(Debug)]
+pub(super) struct EtcdV2Objects {
+    client: Arc<EtcdV2Client>,
+    own: OwnHandles,
+}
+
+impl EtcdV2Objects {
+    pub(super) fn new(client: &Arc<EtcdV2Client>) -> Self {
+        Self { client: Arc::clone(client), own: OwnHandles::default() }
+    }
+}
+
+#[async_trait]
+impl Objects for EtcdV2Objects {
+    fn kind(&self) -> DatastoreKind {
+        DatastoreKind::EtcdV2
+    }
+
+    /// One key.
+    fn limits(&self) -> Limits {
+        Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: true }
+    }
+
+    /// Retries with any member, which the client chooses itself.
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        retried(|| read(&self.client, &self.own, keys)).await
+    }
+
+    fn converted(&self, batch: Batch) -> Batch {
+        converted(batch)
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        commit(&self.client, &self.own, batch).await
+    }
+}
+
+/// The handles that a writer has written itself.
+///
+/// Allocations are numbered by the index of their handle, and a handle can have addresses in several blocks: after this
+/// writer has changed the handle's count for one block, the addresses in the others must not look reassigned.
+#[derive(Debug, Default)]
+struct OwnHandles(Mutex<HashMap<String, Own>>);
+
+/// The index of a handle before the writer's first write, and after the last; `None` if that deleted it. Nothing else
+/// has written it in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Own {
+    before: i64,
+    after: Option<i64>,
+}
+
+impl OwnHandles {
+    fn note(&self, change: &Change, written: i64) {
+        let Key::Handle(id) = change.key() else { return };
+        let mut own = lock(&self.0);
+        let Precondition::At(Revision::Etcd(replaced)) = change.precondition() else {
+            own.remove(id);
+            return;
+        };
+        let first =
+            own.get(id).filter(|own| own.after == Some(*replaced)).map_or(*replaced, |own| own.before);
+        own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
+    }
+
+    /// The index that numbers the addresses of a handle. `now` is the handle's current index. If this writer wrote the
+    /// handle last, the index before the writer's own writes counts.
+    fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
+        let own = lock(&self.0);
+        let index = |index: i64| u64::try_from(index).ok();
+        match own.get(id) {
+            Some(own) if own.after.and_then(index) == now => index(own.before),
+            _ => now,
+        }
+    }
+}
+
+/// Reads objects, each by its own request.
+async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    let one = |key: &Key| {
+        let (client, key) = (Arc::clone(client), key.clone());
+        async move { stored(&client, &key).await }
+    };
+    let mut found = tasks::all(IN_FLIGHT, keys.iter().map(one)).await?;
+    number_blocks(client, own, &mut found).await?;
+    Ok(found)
+}
+
+/// Numbers the allocations of blocks by their handles, which are read after the blocks: if an address was reassigned
+/// before the block was read, its handle already has another index.
+async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Option<Stored>]) -> Result<()> {
+    let is_block =
+        |stored: &&mut Stored| matches!(&stored.object, Some(Object::Block(BlockContent::Sound(_))));
+    let mut blocks = found.iter_mut().flatten().filter(is_block).peekable();
+    if blocks.peek().is_none() {
+        return Ok(());
+    }
+    let mut leaves = Vec::new();
+    flatten(client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node, &mut leaves);
+    let entries = convert(&leaves);
+    let handles = handle_indices(&entries);
+    for stored in blocks {
+        if let Some(Object::Block(block)) = &mut stored.object {
+            number(block, |id| own.number(id, handles.get(id).copied()));
+        }
+    }
+    Ok(())
+}
+
+async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
+    let mut leaves = Vec::new();
+    for path in sources(key) {
+        flatten(client.read(&path).await?.node, &mut leaves);
+    }
+    let wanted = key.to_string();
+    let entry = convert(&leaves).into_iter().find(|entry| entry.key == wanted.as_bytes());
+    Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
+}
+
+/// Converts the values of a batch to Calico 2.x's form.
+fn converted(batch: Batch) -> Batch {
+    let change = |change: Change| {
+        let value = change.value().and_then(|value| calico2::value(change.key(), value));
+        match value {
+            Some(value) => change.with_value(value),
+            None => change,
+        }
+    };
+    Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
+}
+
+/// Makes the one change of a batch.
+async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: &Batch) -> Result<Swap> {
+    let refused = |failure| client.write_error(BATCH, failure);
+    let only = batch.only().map_err(refused)?;
+    let (path, value) = target(only).map_err(refused)?;
+    let condition = match only.precondition() {
+        Precondition::Absent => Condition::Absent,
+        // 0 would be no condition.
+        Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
+        other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
+    };
+    if only.value().is_none() && condition == Condition::Absent {
+        return Err(refused(unsendable(format!("{} cannot be deleted: it does not exist", only.key()))));
+    }
+
+    let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
+    if !are_expected(&read(client, own, &keys).await?, &batch.evidence) {
+        return Ok(Swap::Conflict);
+    }
+    Ok(match client.write(&path, value.as_deref(), condition).await? {
+        WriteOutcome::At(index) => {
+            own.note(only, index);
+            Swap::Done(vec![Some(Revision::Etcd(index))])
+        }
+        WriteOutcome::Conflict => Swap::Conflict,
+    })
+}
+
+/// The path and text of a change. Of the cluster information, only the flag `Ready` is ever written.
+fn target(change: &Change) -> Result<(String, Option<String>), Failure> {
+    let text =
+        |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| unsendable("the value is not text"));
+    if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {
+        let information = ClusterInformation::parse(value).map_err(|error| unsendable(error.to_string()))?;
+        let ready = information.datastore_ready;
+        let ready = ready.ok_or_else(|| unsendable(format!("{READY} is never deleted")))?;
+        return Ok((READY.to_owned(), Some(ready.to_string())));
+    }
+    let path = path(change.key())
+        .ok_or_else(|| unsendable(format!("{} is not a single key in Calico 2.x", change.key())))?;
+    Ok((path, change.value().map(text).transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_counts_as_before_until_another_writes_it() {
+        let own = OwnHandles::default();
+        let key = || Key::Handle("default.web-0".to_owned());
+        assert_eq!(own.number("default.web-0", Some(5)), Some(5));
+        own.note(&Change::update(key(), Revision::Etcd(5), "{}"), 7);
+        assert_eq!(own.number("default.web-0", Some(7)), Some(5));
+        assert_eq!(own.number("default.web-0", Some(5)), Some(5), "a read that is older");
+        assert_eq!(own.number("default.web-0", Some(8)), Some(8), "another wrote it");
+        assert_eq!(own.number("default.web-1", Some(7)), Some(7));
+
+        own.note(&Change::update(key(), Revision::Etcd(7), "{}"), 9);
+        assert_eq!(own.number("default.web-0", Some(9)), Some(5), "both writes are its own");
+        own.note(&Change::update(key(), Revision::Etcd(11), "{}"), 12);
+        assert_eq!(own.number("default.web-0", Some(12)), Some(11), "another wrote it between");
+        own.note(&Change::delete(key(), Revision::Etcd(12)), 13);
+        assert_eq!(own.number("default.web-0", None), Some(11));
+        own.note(&Change::create(key(), "{}"), 14);
+        assert_eq!(own.number("default.web-0", Some(14)), Some(14));
+    }
+}

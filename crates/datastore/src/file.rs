@@ -1,0 +1,57 @@
+//! A data file: an export, an etcd snapshot, or Kubernetes objects. It is read as a whole and never written.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calipam_files::export::export_file;
+use calipam_files::recording::Positions;
+use calipam_files::{DataFile, Extent, FileKind, ProgressFn, quiet};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
+
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::read::Lookup;
+use crate::tasks::blocking;
+
+#[async_trait]
+impl Backend for DataFile {
+    /// etcd, since the content is known only after a read.
+    fn kind(&self) -> DatastoreKind {
+        DatastoreKind::Etcd
+    }
+
+    fn location(&self) -> String {
+        self.name()
+    }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    /// True for exports. The clock of other files is the newest time in the data, or else the file's modification time.
+    fn knows_its_time(&self) -> bool {
+        DataFile::kind(self) == FileKind::Export
+    }
+
+    async fn observe(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
+        let (file, extent, progress) = (self.clone(), extent.clone(), Arc::clone(progress));
+        blocking(move || Ok(file.observe_extent(&extent, &progress)?)).await
+    }
+
+    async fn lookup(&self, _lookup: &Lookup) -> Result<Snapshot> {
+        let file = self.clone();
+        blocking(move || Ok(file.observe(&quiet())?)).await
+    }
+
+    async fn reread(&self, _keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
+        Ok(None)
+    }
+
+    async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
+        let (file, path, progress) = (self.clone(), path.to_owned(), Arc::clone(progress));
+        blocking(move || Ok((export_file(&file, &path, &progress)?, Positions::new()))).await
+    }
+}

@@ -1,0 +1,117 @@
+//! Reads some objects by name, never from a cache of the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calipam_files::objects::names::{affinity_name, block_name, handle_name};
+use calipam_files::objects::{Encoding, protobuf};
+use calipam_model::key::{DEFAULT, Key};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+
+use crate::error::{Error, Failure, Result};
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::{self, Kind};
+use crate::kubernetes::whole::list::list;
+use crate::tasks;
+
+/// Maximum number of parallel requests.
+const IN_FLIGHT: usize = 16;
+/// Maximum objects of one kind to read one by one: for more, the whole kind is listed.
+const MOST_ONE_BY_ONE: usize = 1_000;
+
+/// Reads some objects again. The result omits missing objects.
+pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let mut snapshot = start(client);
+    fetch(client, &mut snapshot, keys.iter().cloned()).await?;
+    snapshot.taken_at = crate::clock::now();
+    Ok(snapshot)
+}
+
+pub(crate) fn start(client: &KubeClient) -> Snapshot {
+    Snapshot {
+        datastore: DatastoreKind::Kubernetes,
+        location: client.server().to_owned(),
+        ..Snapshot::default()
+    }
+}
+
+/// Adds the objects with these keys to the snapshot; of kinds with many keys, adds all objects.
+pub(crate) async fn fetch(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    keys: impl Iterator<Item = Key>,
+) -> Result<()> {
+    let mut wanted: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
+    for key in keys {
+        if let Some((kind, path)) = locate(client, &key) {
+            wanted.entry(kind.path.clone()).or_insert_with(|| (kind, Vec::new())).1.push(path);
+        }
+    }
+    let mut single = Vec::new();
+    for (kind, paths) in wanted.into_values() {
+        snapshot.coverage.entry(kind.known.source).or_insert(Coverage::Partial);
+        if paths.len() > MOST_ONE_BY_ONE {
+            snapshot.absorb(list(client, &kind).await?.taken);
+        } else {
+            single.extend(paths.into_iter().map(|path| (kind.clone(), path)));
+        }
+    }
+    let reads = single.into_iter().map(|(kind, path)| {
+        let client = Arc::clone(client);
+        async move { read_one(&client, &kind, &path).await.map(|read| read.map(|(snapshot, _)| snapshot)) }
+    });
+    let read = tasks::all(IN_FLIGHT, reads).await?;
+    read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
+    Ok(())
+}
+
+/// Reads the current state of one object, never from a cache; `None` if it is gone. Returns a snapshot with the object
+/// alone, and the object as the API server sent it.
+///
+/// # Errors
+/// If the server fails, rejects the request, or does not answer in time, or if the answer is cut off.
+pub(crate) async fn read_one(
+    client: &KubeClient,
+    kind: &Kind,
+    path: &str,
+) -> Result<Option<(Snapshot, Bytes)>> {
+    let read = client.get_whole(path, kind.known.accept, kind.known.plural).await?;
+    let Some((body, encoding)) = read else { return Ok(None) };
+    let object = match encoding {
+        Encoding::Json => Some(&*body),
+        Encoding::Protobuf => protobuf::object(&body),
+    };
+    let mut snapshot = Snapshot::default();
+    kind.known.add(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
+    Ok(Some((snapshot, body)))
+}
+
+/// The error of an answer that was cut off.
+pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
+    client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()))
+}
+
+/// The kind and path of the object with this key; `None` for keys without an object in Kubernetes.
+pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
+    let (source, namespace, name) = match key {
+        Key::Block(cidr) => (Source::Blocks, "", block_name(*cidr)),
+        Key::Affinity(key) => (Source::Affinities, "", affinity_name(key)),
+        Key::Handle(id) => (Source::Handles, "", handle_name(id)),
+        Key::Node(name) => (Source::Nodes, "", name.clone()),
+        Key::Pod { namespace, name } => (Source::Pods, namespace.as_str(), name.clone()),
+        Key::Service { namespace, name } => (Source::Services, namespace.as_str(), name.clone()),
+        Key::IpamConfig => (Source::IpamConfig, "", DEFAULT.to_owned()),
+        Key::Pool(name) => (Source::Pools, "", name.clone()),
+        Key::Reservation(name) => (Source::Reservations, "", name.clone()),
+        Key::ClusterInformation(name) => (Source::ClusterInformation, "", name.clone()),
+        Key::KubeControllersConfiguration(name) => (Source::KubeControllersConfiguration, "", name.clone()),
+        Key::Endpoint { .. } | Key::IpamConfiguration(_) | Key::IpamHost(_) => return None,
+    };
+    if name.is_empty() {
+        return None;
+    }
+    let kind = kinds::find(client.api(), source).ok()?;
+    let path = kind.object_path(namespace, &name);
+    Some((kind, path))
+}

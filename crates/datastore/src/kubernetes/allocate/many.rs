@@ -1,0 +1,142 @@
+//! Reads many blocks by pages of the list of all blocks; each page starts at the name of a wanted block. An API server
+//! answers a few hundred requests for single objects per second, but lists a few thousand objects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use calipam_assign::Query;
+use calipam_files::objects::names::block_name;
+use calipam_files::objects::{Accept, Encoding, meta};
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Snapshot, Source};
+use serde_json::value::RawValue;
+
+use super::read::{Answer, get, object_entries};
+use crate::error::Result;
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::{self, Kind};
+use crate::kubernetes::client::object::List;
+use crate::kubernetes::client::page::token_from;
+use crate::tasks;
+
+/// Fewer blocks than this are read one by one.
+const MANY: usize = 64;
+/// Maximum blocks on a page: full blocks of Calico's usual size take two megabytes.
+const PAGE: usize = 128;
+/// Maximum number of parallel reads of pages.
+const PAGES: usize = 2;
+/// Maximum number of parallel reads of single blocks in each [`Part`].
+const IN_FLIGHT: usize = 32;
+
+/// The blocks that the queries ask for; `None` if they are few, or if a query asks for anything else.
+pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
+    let block = |query: &Query| match query {
+        Query::Get(Key::Block(cidr)) => Some(*cidr),
+        _ => None,
+    };
+    (queries.len() >= MANY).then(|| queries.iter().map(block).collect())?
+}
+
+/// Reads the blocks with these CIDRs. The answers have the same order.
+pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
+    let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
+    by_name.sort();
+    let parts = by_name.chunks(PAGE).map(|part| {
+        let (client, part) = (Arc::clone(client), part.to_vec());
+        async move { Part { client: &client, found: Vec::new() }.read(&part).await }
+    });
+    let found = tasks::all(PAGES, parts).await?;
+    let mut found: HashMap<IpNet, Answer> = found.into_iter().flatten().collect();
+    Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
+}
+
+/// Reads blocks in the order of their names.
+struct Part<'c> {
+    client: &'c Arc<KubeClient>,
+    found: Vec<(IpNet, Answer)>,
+}
+
+impl Part<'_> {
+    async fn read(mut self, mut wanted: &[(String, IpNet)]) -> Result<Vec<(IpNet, Answer)>> {
+        let Ok(kind) = kinds::find(self.client.api(), Source::Blocks) else { return Ok(self.found) };
+        while !wanted.is_empty() {
+            let Some(page) = self.page(&kind, wanted).await? else { break };
+            wanted = &wanted[page.covered..];
+            // If most blocks on this page are not wanted, reading blocks one by one is cheaper.
+            let is_worth_it = page.items > 0 && page.blocks.len() * 2 >= page.items;
+            for (cidr, answer) in page.blocks {
+                let answer = match answer {
+                    Some(answer) => answer,
+                    None => get(self.client, &Key::Block(cidr)).await?,
+                };
+                self.found.push((cidr, answer));
+            }
+            if !is_worth_it {
+                break;
+            }
+        }
+        self.one_by_one(wanted).await?;
+        Ok(self.found)
+    }
+
+    /// Reads a page from the first wanted name on; `None` if the server cannot start a page there.
+    async fn page(&self, kind: &Kind, wanted: &[(String, IpNet)]) -> Result<Option<Page>> {
+        let Some((first, cidr)) = wanted.first() else { return Ok(None) };
+        let path = format!("{}?limit={}&continue={}", kind.path, wanted.len(), token_from(first));
+        let read = match self.client.get_whole(&path, Accept::Json, kind.known.plural).await {
+            Ok(read) => read,
+            Err(error) if error.may_pass() => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let Some((body, _)) = read else {
+            let blocks = vec![(*cidr, Some(Answer::missing()))];
+            return Ok(Some(Page { blocks, covered: wanted.len(), items: 1 }));
+        };
+        Ok(Page::of(self.client.decode(&body, kind.known.plural)?, kind, wanted))
+    }
+
+    async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
+        let reads = wanted.iter().map(|(_, cidr)| {
+            let (client, cidr) = (Arc::clone(self.client), *cidr);
+            async move { get(&client, &Key::Block(cidr)).await.map(|answer| (cidr, answer)) }
+        });
+        self.found.extend(tasks::all(IN_FLIGHT, reads).await?);
+        Ok(())
+    }
+}
+
+/// The wanted blocks on a page.
+struct Page {
+    /// Answers for wanted blocks; `None` for a block that must be read on its own.
+    blocks: Vec<(IpNet, Option<Answer>)>,
+    /// The number of wanted blocks up to the last name on the page; all if there is no next page.
+    covered: usize,
+    /// The number of blocks on the page.
+    items: usize,
+}
+
+impl Page {
+    /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
+    fn of(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
+        let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
+        let (mut blocks, mut items) = (Vec::new(), 0);
+        for item in list.items {
+            let text = item.get().as_bytes();
+            let found = meta::metadata(text, Encoding::Json)?;
+            if items == 0 && wanted.peek().is_some_and(|(first, _)| *found.name < **first) {
+                return None;
+            }
+            items += 1;
+            while wanted.next_if(|(name, _)| **name < *found.name).is_some() {}
+            let Some((_, cidr)) = wanted.next_if(|(name, _)| **name == *found.name) else { continue };
+            let mut snapshot = Snapshot::default();
+            kind.known.add(&mut snapshot, text, Encoding::Json);
+            let is_marked = snapshot.blocks.iter().any(|block| block.value.content.is_deleted());
+            let entries = || object_entries(&Key::Block(*cidr), snapshot, &found.revision());
+            blocks.push((*cidr, (!is_marked).then(|| Answer::found(entries()))));
+        }
+        let rest = if list.metadata.next.is_empty() { 0 } else { wanted.len() };
+        Some(Self { blocks, covered: whole - rest, items })
+    }
+}

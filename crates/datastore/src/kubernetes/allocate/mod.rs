@@ -1,0 +1,240 @@
+//! Kubernetes for an allocator: independent queries are sent in parallel, and an object that was read is replaced
+//! without reading it again.
+
+mod keys;
+mod many;
+mod read;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use calipam_assign::{Entry, Query, Record, StoreError, Swap};
+use calipam_model::key::Key;
+use calipam_model::parallel::lock;
+use calipam_model::snapshot::{Revision, Source};
+use serde_json::Value;
+
+use self::read::Answer;
+use super::client::KubeClient;
+use super::client::discovery::Api;
+use super::write::change::{Target, version};
+use crate::allocation::{Records, Selecting, unavailable};
+use crate::error::{Cause, Error, Failure, Result};
+use crate::retries::{ALLOCATIONS, Retries};
+use crate::tasks;
+use crate::write::is_version;
+
+#[derive(Debug)]
+pub(crate) struct KubeStore {
+    state: Mutex<State>,
+    selecting: Selecting,
+}
+
+#[derive(Debug)]
+struct State {
+    client: Arc<KubeClient>,
+    /// True if the API group of Calico's objects is only assumed.
+    is_assumed: bool,
+    /// Objects as last read or written.
+    objects: HashMap<Key, Value>,
+}
+
+impl KubeStore {
+    pub(crate) fn new(client: Arc<KubeClient>, is_assumed: bool, selecting: Selecting) -> Self {
+        Self { state: Mutex::new(State { client, is_assumed, objects: HashMap::new() }), selecting }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn client(&self) -> Arc<KubeClient> {
+        Arc::clone(&self.state().client)
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let mut answers = self.ask(queries).await?;
+        if self.state().is_assumed && self.is_other_group(&answers).await? {
+            answers = self.ask(queries).await?;
+        }
+        let mut state = self.state();
+        if queries.len() > MOST_OBJECTS {
+            // This was a read of many blocks, few of which will be written.
+            state.objects.clear();
+        }
+        let entries = answers.into_iter().map(|answer| {
+            if queries.len() <= MOST_OBJECTS {
+                state.objects.extend(answer.object);
+            }
+            answer.entries
+        });
+        Ok(entries.collect())
+    }
+
+    /// Sends queries in parallel, and retries temporary failures, except after a timeout.
+    async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
+        let is_late = |error: &Error| {
+            matches!(error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. })
+        };
+        let mut retries = Retries::new(&ALLOCATIONS);
+        loop {
+            match all(&self.client(), queries, self.selecting).await {
+                Ok(answers) => return Ok(answers),
+                Err(error) if is_late(&error) => return Err(unavailable(error)),
+                Err(error) => retries.wait(error).await.map_err(unavailable)?,
+            }
+        }
+    }
+
+    /// Finds out from the first answers if the assumed API group exists. If no answer shows the group and an object is
+    /// missing, asks the server. Returns true if the cluster has the other group.
+    async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
+        if answers.iter().any(|answer| answer.shows_group) {
+            self.state().is_assumed = false;
+            return Ok(false);
+        }
+        if !answers.iter().any(|answer| answer.misses_kind) {
+            return Ok(false);
+        }
+        let client = self.client();
+        let api = Api::discover(&client, "").await.map_err(unavailable)?;
+        let is_other = api.flavour != client.api().flavour;
+        let mut state = self.state();
+        state.client = client.with_api(api);
+        state.is_assumed = false;
+        Ok(is_other)
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let (client, key) = (self.client(), swap.record.key());
+        let failed = |failure| match failure {
+            Failure::NotFound => StoreError::NotFound(key.clone()),
+            Failure::Conflict(_) if swap.read.is_none() => StoreError::Exists(key.clone()),
+            Failure::Conflict(_) => StoreError::Conflict(key.clone()),
+            failure => unavailable(client.write_error(&key.to_string(), failure)),
+        };
+        let target = Target::locate(&client, &key, LABELLED).map_err(failed)?;
+        let value = match swap.after().map(Record::encode) {
+            Some(None) => {
+                return Err(failed(Failure::Other("records of this kind are never written".into())));
+            }
+            value => value.flatten(),
+        };
+        let read = match &swap.read {
+            Some(revision) => Some(self.object(&target, &key, revision).await.map_err(failed)?),
+            None => None,
+        };
+        if swap.deletes {
+            self.state().objects.remove(&key);
+        }
+        match target.swap(read, value).await.map_err(failed)? {
+            Some(object) => {
+                let revision = version(&object);
+                self.state().objects.insert(key, object);
+                Ok(revision)
+            }
+            None => Ok(Revision::Kubernetes(Box::default())),
+        }
+    }
+
+    /// The object at a revision: from the last read or write, or from a new read.
+    async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
+        let known =
+            self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
+        match known {
+            Some(known) => Ok(known),
+            None => target.expected(revision).await,
+        }
+    }
+
+    async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
+        let client = self.client();
+        let mut labelled = 0;
+        for entry in read::affinities_of(&client, node).await.map_err(unavailable)? {
+            let Record::Affinity(affinity) = &entry.record else { continue };
+            let Revision::Kubernetes(found) = &entry.revision else { continue };
+            let has = |(name, value): &(&str, String)| found.labels.get(*name) == Some(value);
+            if affinity.key.labels().iter().all(has) {
+                continue;
+            }
+            let swap =
+                Swap { record: entry.record.clone(), read: Some(entry.revision.clone()), deletes: false };
+            match self.swap(&swap).await {
+                Ok(_) => labelled += 1,
+                // Another client has labeled, changed or deleted the affinity; whatever it writes has labels.
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(labelled)
+    }
+}
+
+#[async_trait]
+impl Records for KubeStore {
+    fn request_count(&self) -> u64 {
+        self.client().request_count()
+    }
+
+    fn kubernetes(&self) -> Option<Arc<KubeClient>> {
+        Some(self.client())
+    }
+
+    fn machine_configuration(&self) -> Key {
+        Key::IpamConfig
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        self.read(queries).await
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        self.swap(swap).await
+    }
+
+    async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
+        self.label_affinities(node).await
+    }
+}
+
+/// Answers queries: many blocks by pages, all others in parallel.
+async fn all(client: &Arc<KubeClient>, queries: &[Query], selecting: Selecting) -> Result<Vec<Answer>> {
+    if let [query] = queries {
+        return Ok(vec![one(client, query, selecting).await?]);
+    }
+    if let Some(blocks) = many::asked_for(queries) {
+        return many::blocks(client, blocks).await;
+    }
+    let asked = queries.iter().cloned().map(|query| {
+        let client = Arc::clone(client);
+        async move { one(&client, &query, selecting).await }
+    });
+    tasks::all(usize::MAX, asked).await
+}
+
+async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> Result<Answer> {
+    let is_wanted = |key: &Key| query.asks_for(key);
+    match query {
+        Query::Get(key) => read::get(client, key).await,
+        Query::Pools => read::listed(client, Source::Pools, is_wanted).await,
+        Query::Reservations => read::listed(client, Source::Reservations, is_wanted).await,
+        Query::Blocks(_) => read::listed(client, Source::Blocks, is_wanted).await,
+        Query::Affinities { kind, holder, family } if selecting == Selecting::ByLabels => {
+            read::selected(client, kind, holder, *family, is_wanted).await
+        }
+        Query::Affinities { .. } | Query::HostAffinities => {
+            read::listed(client, Source::Affinities, is_wanted).await
+        }
+        Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,
+        Query::Overlapping(cidr) => keys::overlapping(client, *cidr).await,
+        Query::BlockKeys(_) => keys::block_keys(client, keys::NAMES, query).await,
+        Query::BlockRevisions(_) => keys::block_keys(client, keys::WITH_REVISIONS, query).await,
+    }
+}
+
+/// Maximum queries in a read whose objects are kept, so that they can be replaced without another read.
+const MOST_OBJECTS: usize = 16;
+
+/// Affinities are written with labels, since Calico 3.31 and later finds them by labels.
+const LABELLED: bool = true;

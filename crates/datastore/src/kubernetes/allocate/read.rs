@@ -1,0 +1,211 @@
+//! An allocator's reads on Kubernetes.
+
+use std::sync::Arc;
+
+use calipam_assign::{Entry, Family, Record};
+use calipam_files::objects::{Accept, Encoding};
+use calipam_model::DecodeError;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
+use calipam_model::block::BlockContent;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DefectKind, Revision, Snapshot, Source, Versioned};
+use percent_encoding::utf8_percent_encode;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Failure, Result};
+use crate::kubernetes::again::{incomplete, locate, read_one};
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::{self, Kind, UNRESERVED};
+use crate::kubernetes::client::object::List;
+use crate::kubernetes::whole::list::list;
+use crate::kubernetes::write::change::{finish_deletion, is_marked, version, without_strict};
+
+/// Maximum attempts to complete the deletion of an object to which others keep writing.
+const DELETIONS: usize = 5;
+
+#[derive(Default)]
+pub(super) struct Answer {
+    pub entries: Vec<Entry>,
+    /// The object itself, kept so that it can be replaced later.
+    pub object: Option<(Key, Value)>,
+    /// True if the answer proves that the API group exists.
+    pub shows_group: bool,
+    /// True if the object or the whole API group is missing.
+    pub misses_kind: bool,
+}
+
+impl Answer {
+    pub(super) fn found(entries: Vec<Entry>) -> Self {
+        Self { entries, shows_group: true, ..Self::default() }
+    }
+
+    pub(super) fn missing() -> Self {
+        Self { misses_kind: true, ..Self::default() }
+    }
+
+    /// Creates the answer to a list request. "Not found" means that there are no such objects.
+    pub(super) fn to_list(read: Result<Vec<Entry>>) -> Result<Self> {
+        match read {
+            Ok(entries) => Ok(Self::found(entries)),
+            Err(Error::Request { failure: Failure::NotFound, .. }) => Ok(Self::missing()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Reads one object. If it is marked as deleted, completes the deletion.
+pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
+    let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
+    if kind.known.source == Source::Nodes {
+        return node(client, key, &kind, &path).await;
+    }
+    for _ in 0..DELETIONS {
+        let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
+            return Ok(Answer::missing());
+        };
+        let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        if is_marked(&value["spec"]) {
+            match finish_deletion(client, &path, &value).await {
+                Ok(()) | Err(Failure::NotFound) => return Ok(Answer::found(Vec::new())),
+                Err(Failure::Conflict(_)) => continue,
+                Err(failure) => return Err(client.write_error(kind.known.plural, failure)),
+            }
+        }
+        let entries = object_entries(key, snapshot, &version(&value));
+        return Ok(Answer { object: Some((key.clone(), value)), ..Answer::found(entries) });
+    }
+    let failure = Failure::Conflict("it is marked deleted, but other clients keep writing to it".into());
+    Err(client.write_error(kind.known.plural, failure))
+}
+
+/// Reads only the metadata of a node: the rest is long, and allocators do not need it.
+async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result<Answer> {
+    let read = client.get_whole(path, Accept::OneMetadata, kind.known.plural).await?;
+    let Some((body, _)) = read else { return Ok(Answer::default()) };
+    let mut snapshot = Snapshot::default();
+    kind.known.add(&mut snapshot, &body, Encoding::Json);
+    Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
+}
+
+/// The record in a Calico object; [`Record::Undecodable`] if it belongs to another key or cannot be decoded.
+pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
+    if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
+        return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
+    }
+    let mut found = entries(snapshot, |found| found == key);
+    found.iter_mut().for_each(|entry| entry.revision = revision.clone());
+    if found.is_empty() {
+        let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
+        let record = Record::Undecodable { key: key.clone(), reason };
+        found.push(Entry { record, revision: revision.clone() });
+    }
+    found
+}
+
+/// Lists a kind, and returns the records whose keys `is_wanted` accepts.
+pub(super) async fn listed(
+    client: &Arc<KubeClient>,
+    source: Source,
+    is_wanted: impl Fn(&Key) -> bool,
+) -> Result<Answer> {
+    let Ok(kind) = kinds::find(client.api(), source) else { return Ok(Answer::default()) };
+    let listed = list::<Snapshot>(client, &kind).await;
+    Answer::to_list(listed.map(|listed| entries(listed.taken, is_wanted)))
+}
+
+/// Finds a holder's affinities by their labels, in one request.
+pub(super) async fn selected(
+    client: &Arc<KubeClient>,
+    kind: &AffinityType,
+    holder: &str,
+    family: Family,
+    is_wanted: impl Fn(&Key) -> bool,
+) -> Result<Answer> {
+    let Ok(resource) = kinds::find(client.api(), Source::Affinities) else { return Ok(Answer::default()) };
+    let selector = utf8_percent_encode(&selector(kind, holder, family), UNRESERVED).to_string();
+    let path = format!("{}?labelSelector={selector}", resource.path);
+    let snapshot = items(client, &resource, &path).await;
+    Answer::to_list(snapshot.map(|snapshot| entries(snapshot, is_wanted)))
+}
+
+/// A label selector for a holder's affinities in one family.
+fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
+    let any_block = match family {
+        Family::V4 => calipam_model::IpNet::V4(Default::default()),
+        Family::V6 => calipam_model::IpNet::V6(Default::default()),
+    };
+    let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr: any_block };
+    key.labels().map(|(name, value)| format!("{name}={value}")).join(",")
+}
+
+/// Reads a short list in one request, without pages.
+async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snapshot> {
+    let read = client.get_whole(path, Accept::Json, kind.known.plural).await?;
+    let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
+    let list: List<&RawValue> = client.decode(&body, kind.known.plural)?;
+    let mut snapshot = Snapshot::default();
+    list.items.iter().for_each(|item| kind.known.add(&mut snapshot, item.get().as_bytes(), Encoding::Json));
+    Ok(snapshot)
+}
+
+/// A node's affinities in both families, with and without labels.
+pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Result<Vec<Entry>> {
+    let is_of =
+        |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host && key.node == node);
+    Ok(listed(client, Source::Affinities, is_of).await?.entries)
+}
+
+/// The wanted records in a snapshot. Affinities that are marked as deleted are omitted.
+fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
+    let defects = snapshot.defects.into_iter().filter_map(|defect| {
+        let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else { return None };
+        // No write matches an empty version.
+        let revision = Revision::Kubernetes(Box::default());
+        Some(Entry { record: Record::Undecodable { key, reason }, revision })
+    });
+    let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
+        let undecodable = |error: DecodeError| Record::Undecodable {
+            key: Key::Block(value.key),
+            reason: error.to_string(),
+        };
+        let usable = value.content.into_usable();
+        let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
+            Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
+            Ok(other) => undecodable(DecodeError::AnotherBlock(other.cidr())),
+            Err(reason) => undecodable(reason),
+        };
+        Entry { record, revision }
+    });
+    let is_alive = |affinity: &Versioned<Affinity>| !affinity.value.deleted;
+    let affinities = snapshot.affinities.into_iter().filter(is_alive).map(of(Record::Affinity));
+    let handles = snapshot.handles.into_iter().map(of(Record::Handle));
+    let pools = snapshot.pools.into_iter().map(of(Record::Pool));
+    let reservations = snapshot.reservations.into_iter().map(of(Record::Reservation));
+    let nodes = snapshot.nodes.into_iter().map(of(Record::Node));
+    let all = blocks.chain(affinities).chain(handles).chain(pools).chain(reservations).chain(nodes);
+    all.chain(defects).filter(|entry| is_wanted(&entry.record.key())).collect()
+}
+
+fn of<T>(record: fn(T) -> Record) -> impl Fn(Versioned<T>) -> Entry {
+    move |Versioned { value, revision }| Entry { record: record(value), revision }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_selector_has_the_labels_of_the_facts() {
+        assert_eq!(
+            selector(&AffinityType::Host, "node-1", Family::V4),
+            "projectcalico.org/affinity-type=host,\
+             projectcalico.org/hostname-hash=A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA,\
+             projectcalico.org/ip-version=4"
+        );
+        assert!(selector(&AffinityType::Host, "node-1", Family::V6).ends_with("ip-version=6"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads data around an address or a handle on Kubernetes: some objects by name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_files::skip;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
+
+use crate::error::{Error, Result};
+use crate::kubernetes::again::{fetch, start};
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::{self, UNRESERVED};
+use crate::kubernetes::whole::list::{Listed, list};
+use crate::kubernetes::whole::no_kubevirt;
+use crate::read::Lookup;
+use crate::tasks;
+
+/// Reads data around an address or a handle.
+pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
+    if client.api().is_empty() {
+        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
+    }
+
+    let mut snapshot = start(client);
+    let first = lookup.first_keys();
+    let mut known: BTreeSet<Key> = first.iter().cloned().collect();
+    let (read, fetched) =
+        tokio::join!(configuration(client), fetch(client, &mut snapshot, first.into_iter()));
+    fetched?;
+    let mut read = read?;
+    snapshot.coverage.append(&mut read.coverage);
+    // The server's clock, or ours if the server does not report its own.
+    let known_clock = read.taken_at != Timestamp::default();
+    snapshot.taken_at = if known_clock { read.taken_at } else { crate::clock::now() };
+    snapshot.absorb(read);
+
+    let mut blocks = lookup.blocks(&snapshot);
+    blocks.retain(|key| known.insert(key.clone()));
+    fetch(client, &mut snapshot, blocks.into_iter()).await?;
+    add_users(client, &mut snapshot, lookup).await?;
+    known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
+    let mut named = lookup.named(&snapshot).keys;
+    // Object names have no carriage return: Calico cuts off the handle there, and the cut ID is among the keys, too.
+    let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
+    named.retain(|key| has_name(key) && !known.contains(key));
+    fetch(client, &mut snapshot, named.into_iter()).await?;
+
+    // Services are read only if a record names them.
+    snapshot.coverage.entry(Source::Services).or_insert(Coverage::Partial);
+    skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
+    skip(&mut snapshot, Source::Machines, no_kubevirt());
+    Ok(snapshot)
+}
+
+/// Adds the pods that may use an address, whatever its record names. The API server finds pods by their first address;
+/// pods with the address as the second one, or only in an annotation, are looked for on the nodes that the address's
+/// blocks and records name.
+pub(crate) async fn add_users(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    lookup: &Lookup,
+) -> Result<()> {
+    let Lookup::Address(address) = lookup else { return Ok(()) };
+    let Ok(pods) = kinds::find(client.api(), Source::Pods) else { return Ok(()) };
+    let named = lookup.named(snapshot);
+    let by_node = named.nodes().into_iter().map(|node| format!("spec.nodeName={node}"));
+    let selectors = by_node.chain([format!("status.podIP={address}")]);
+
+    let lists = selectors.map(|selector| {
+        let mut some = pods.clone();
+        some.path = format!("{}?fieldSelector={}", pods.path, utf8_percent_encode(&selector, UNRESERVED));
+        let client = Arc::clone(client);
+        async move { list::<Snapshot>(&client, &some).await }
+    });
+    let lists = tasks::all(usize::MAX, lists).await?;
+    let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| pod.value.key()).collect();
+    for Listed { mut taken, .. } in lists {
+        taken.pods.retain(|pod| known.insert(pod.value.key()));
+        snapshot.absorb(taken);
+    }
+    snapshot.coverage.insert(Source::Pods, Coverage::Partial);
+    Ok(())
+}
+
+/// Pools, reservations and configuration: few and small.
+async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let mut lists = Vec::new();
+    for source in kinds::CONFIGURATION {
+        match kinds::find(client.api(), source) {
+            Ok(kind) => {
+                let client = Arc::clone(client);
+                lists.push(
+                    async move { list(&client, &kind).await.map(|listed| (kind.known.source, listed)) },
+                );
+            }
+            Err((source, reason)) => skip(&mut snapshot, source, reason),
+        }
+    }
+
+    for (source, listed) in tasks::all(usize::MAX, lists).await? {
+        let Listed { taken, date, .. } = listed;
+        snapshot.absorb(taken);
+        snapshot.mark_read([source]);
+        snapshot.taken_at = date.map_or(snapshot.taken_at, |date| date.max(snapshot.taken_at));
+    }
+    Ok(snapshot)
+}

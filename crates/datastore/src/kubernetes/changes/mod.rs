@@ -1,0 +1,131 @@
+//! Changes on Kubernetes, with a watch for each kind that a check reads.
+
+mod one_kind;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calipam_files::Extent;
+use calipam_files::objects::{Encoding, KnownKind};
+use calipam_files::recording::{Change, Position, Positions};
+use tokio::sync::mpsc::{self, Receiver};
+use tokio::sync::watch as state;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use self::one_kind::OneKind;
+use crate::error::Result;
+use crate::feed::{Broken, Changes, QUIET, Reported, TOGETHER, WhyWhole};
+use crate::kubernetes::client::kinds::Kind;
+use crate::kubernetes::client::{KubeClient, permission, watch};
+use crate::kubernetes::whole::list::Listed;
+use crate::kubernetes::whole::plan;
+
+/// Maximum number of messages that wait to be received. Beyond that, the watches stop reading.
+const MOST: usize = 10_000;
+/// Seconds until a watch ends. Not all watches have the same length: if a server is stopped just when one watch has to
+/// end, it cuts off the others, which shows that changes may be missing.
+const SECONDS: [u32; 4] = [15, 16, 17, 18];
+
+/// A report of a watch.
+pub(crate) enum Message {
+    Change(&'static KnownKind, watch::Change),
+    /// All changes of the kind up to this version were reported.
+    Reached(&'static str, i64),
+    /// The answer to the request with this number: all changes of the kind before the request were reported.
+    Current(&'static str, u64),
+    Broken(Broken),
+}
+
+/// Running watches. They report changes of one kind in order, those of different kinds in any order.
+pub(crate) struct Watches {
+    messages: Receiver<Message>,
+    asked: state::Sender<u64>,
+    _watches: JoinSet<()>,
+}
+
+impl Watches {
+    /// Starts to watch kinds, each from its position on.
+    pub(crate) fn begin(client: &Arc<KubeClient>, kinds: &[Kind], from: &Positions) -> Self {
+        let (sender, messages) = mpsc::channel(MOST);
+        let (asked, question) = state::channel(0);
+        let mut watches = JoinSet::new();
+        for (kind, seconds) in kinds.iter().zip(SECONDS.into_iter().cycle()) {
+            let position = from.get(kind.known.plural).copied();
+            watches.spawn(OneKind::follow(client, kind, seconds, position, sender.clone(), question.clone()));
+        }
+        Self { messages, asked, _watches: watches }
+    }
+
+    pub(crate) async fn next(&mut self) -> Message {
+        let ended = || WhyWhole::CannotWatch("the watches have ended".to_owned());
+        self.messages.recv().await.unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
+    }
+
+    /// The reports that wait to be received.
+    pub(crate) fn waiting(&mut self) -> impl Iterator<Item = Message> {
+        std::iter::from_fn(|| self.messages.try_recv().ok())
+    }
+
+    /// Requests a [`Message::Current`] of each kind; returns the number of the request.
+    pub(crate) fn ask(&self) -> u64 {
+        self.asked.send_modify(|asked| *asked += 1);
+        *self.asked.borrow()
+    }
+}
+
+#[async_trait]
+impl Changes for Watches {
+    async fn reported(&mut self) -> Result<Reported, Broken> {
+        let mut reported = Reported::default();
+        let mut until = Instant::now() + QUIET;
+        while let Ok(message) = timeout_at(until, self.next()).await {
+            match message {
+                Message::Change(known, change) => {
+                    if reported.changes.is_empty() {
+                        until = Instant::now() + TOGETHER;
+                    }
+                    reported.changes.push(recorded(known, &change));
+                }
+                Message::Reached(kind, version) => {
+                    reported.reached.insert(kind.to_owned(), version);
+                }
+                Message::Current(..) => {}
+                Message::Broken(broken) => return Err(broken),
+            }
+        }
+        Ok(reported)
+    }
+}
+
+/// Follows the changes of every kind that a check reads.
+pub(super) async fn begin(client: &Arc<KubeClient>, from: Positions) -> Result<Box<dyn Changes>> {
+    let plan = plan(client, &Extent::Whole).await?;
+    require_watch(client, &plan.kinds).await?;
+    Ok(Box::new(Watches::begin(client, &plan.kinds, &from)))
+}
+
+/// Returns an error if there is a kind that the user may not watch.
+pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
+    permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
+}
+
+/// Converts a change to the form in an export. An object that a check does not need counts as deleted.
+pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
+    let exported = if change.is_deleted { None } else { known.export(&change.object, Encoding::Json) };
+    let (key, value) = match exported {
+        Some(entry) => (entry.key, Some(entry.value)),
+        None => (format!("{}/{}", known.plural, change.name).into_bytes(), None),
+    };
+    Change { key, revision: change.version.cast_signed(), value }
+}
+
+/// The positions from which to follow changes after some lists were read: the version of each list, by the plural of
+/// its kind.
+pub(crate) fn positions<T>(kinds: &[Kind], lists: &[Listed<T>]) -> Positions {
+    let known = kinds.iter().zip(lists).filter_map(|(kind, listed)| {
+        let revision = watch::number(&listed.resource_version).ok()?.cast_signed();
+        Some((kind.known.plural.to_owned(), Position::at(revision)))
+    });
+    known.collect()
+}

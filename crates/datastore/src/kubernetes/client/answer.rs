@@ -1,0 +1,90 @@
+//! The response of an API server: its headers, and its body, in pieces or as a whole.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use calipam_files::objects::Encoding;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use kube::client::Body;
+
+use super::classify::transport_failure;
+use crate::error::{Attempt, Failure};
+use crate::pace::Pace;
+
+/// Maximum bytes of a response that is read as a whole.
+pub(super) const MAX_WHOLE: usize = 64 << 20;
+/// Maximum bytes of an error response.
+pub(super) const MAX_REFUSAL: usize = 64 << 10;
+
+/// A response whose body has not been read yet.
+pub(crate) struct Answer {
+    body: Body,
+    encoding: Encoding,
+    /// The time by the server's clock.
+    pub date: Option<Timestamp>,
+    pace: Pace,
+    attempt: Attempt,
+}
+
+impl Answer {
+    pub(super) fn new(body: Body, headers: &HeaderMap, timeout: Duration, attempt: Attempt) -> Self {
+        Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
+    }
+
+    /// Marks the response as one to a watch, which the server ends after `time`.
+    pub(super) fn lasting(self, time: Duration) -> Self {
+        Self { pace: self.pace.lasting(time), ..self }
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let Some(frame) = self.pace.wait(self.body.frame()).await? else { return Ok(None) };
+            match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
+                Ok(piece) => {
+                    self.pace.count(piece.len());
+                    return Ok(Some(piece));
+                }
+                // Trailers are not needed.
+                Err(_) => continue,
+            }
+        }
+    }
+
+    /// Reads the whole body as JSON.
+    pub(crate) async fn json(self) -> Result<serde_json::Value, Failure> {
+        let whole = self.whole(MAX_WHOLE).await?;
+        serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
+    }
+
+    pub(crate) async fn whole(mut self, limit: usize) -> Result<Bytes, Failure> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > limit {
+                return Err(Failure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
+            }
+        }
+        Ok(whole.into())
+    }
+}
+
+fn encoding(headers: &HeaderMap) -> Encoding {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match kind.starts_with("application/vnd.kubernetes.protobuf") {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
+}
+
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    DateTimeParser::new().parse_timestamp(text).ok()
+}

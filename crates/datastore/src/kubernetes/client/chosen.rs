@@ -1,0 +1,78 @@
+//! The cluster and user of a context in a kubeconfig. kube's own function for this also reads the proxy variables, but
+//! differently from client-go (see `proxy`).
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::Config;
+use kube::config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError};
+
+use super::pem::{bad, certificates, certificates_of};
+use super::proxy;
+use crate::error::Error;
+use crate::settings::KubernetesSettings;
+
+/// The configuration for the settings' context, or for the current context. `name` is the name of the kubeconfig.
+pub(super) fn configuration(
+    kubeconfig: Kubeconfig,
+    settings: &KubernetesSettings,
+    name: &str,
+) -> Result<Config, Error> {
+    let wrong = |error: KubeconfigError| bad(name, &error);
+    let Kubeconfig { current_context, contexts, clusters, auth_infos, .. } = kubeconfig;
+
+    let context = Some(settings.context.clone()).filter(|context| !context.is_empty()).or(current_context);
+    let context = context.ok_or_else(|| wrong(KubeconfigError::CurrentContextNotSet))?;
+    let found = contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone());
+    let context = found.ok_or_else(|| {
+        let known: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
+        let reason = format!("context {context:?} does not exist; it has {}", known.join(", "));
+        Error::Kubeconfig { what: name.into(), reason }
+    })?;
+
+    let cluster = settings.kubectl.cluster.clone().unwrap_or(context.cluster);
+    let found = clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
+    let cluster = found.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster)))?;
+
+    // As in client-go, a context may name a missing user; an option may not.
+    let user = settings.kubectl.user.clone().or(context.user);
+    let found = auth_infos.into_iter().find(|named| Some(&named.name) == user.as_ref());
+    if let (Some(user), None) = (&settings.kubectl.user, &found) {
+        let reason = format!("auth info {user:?} does not exist");
+        return Err(Error::Kubeconfig { what: name.into(), reason });
+    }
+    let mut user: AuthInfo = found.and_then(|named| named.auth_info).unwrap_or_default();
+    if let Some(plugin) = &mut user.exec
+        && plugin.provide_cluster_info
+    {
+        plugin.cluster = Some((&cluster).try_into().map_err(wrong)?);
+    }
+
+    let url = cluster.server.as_ref().ok_or_else(|| wrong(KubeconfigError::MissingClusterUrl))?;
+    let mut config =
+        Config::new(url.parse().map_err(|error| wrong(KubeconfigError::ParseClusterUrl(error)))?);
+    if let Some(namespace) = context.namespace {
+        config.default_namespace = namespace;
+    }
+    config.root_cert = authority(&cluster, name)?;
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
+    config.disable_compression = cluster.disable_compression.unwrap_or(false);
+    let proxy = cluster.proxy_url.filter(|url| !url.is_empty());
+    config.proxy_url = proxy.map(|url| proxy::parse("the kubeconfig's proxy-url", &url)).transpose()?;
+    config.tls_server_name = cluster.tls_server_name;
+    config.auth_info = user;
+    Ok(config)
+}
+
+/// The server's certificate authorities, from the kubeconfig.
+fn authority(cluster: &Cluster, name: &str) -> Result<Option<Vec<Vec<u8>>>, Error> {
+    if let Some(data) = cluster.certificate_authority_data.as_ref().filter(|data| !data.is_empty()) {
+        let what = format!("the CA certificate in {name}");
+        let pem = STANDARD.decode(data);
+        let reason = || Error::Kubeconfig { what: what.clone(), reason: "it is not base64".into() };
+        return certificates_of(&pem.map_err(|_| reason())?, &what).map(Some);
+    }
+    let path = cluster.certificate_authority.as_ref().filter(|path| !path.is_empty());
+    path.map(|path| certificates(Path::new(path))).transpose()
+}

@@ -1,0 +1,305 @@
+//! Creates the configuration of a connection from the settings: a kubeconfig with overrides, an API endpoint, or the
+//! pod's service account (facts 7.2).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use calipam_files::regular;
+use http::Uri;
+use kube::Config;
+use kube::client::AuthError;
+use kube::config::{ExecInteractiveMode, Kubeconfig, NamedContext};
+use secrecy::ExposeSecret;
+
+use super::classify::login_failure;
+use super::pem::{bad, certificates, endpoint, set_identity};
+use super::token_file::bearer;
+use super::{chosen, flags, proxy, request_error};
+use crate::error::{Error, Failure, SettingsError, innermost};
+use crate::secret::redact_url;
+use crate::settings::KubernetesSettings;
+
+/// The name of an inline kubeconfig in errors.
+const INLINE: &str = "the settings' field kubeconfigInline";
+
+/// The configuration of the connection that the settings describe.
+pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
+    let mut config = base(settings).await?;
+    apply(settings, &mut config)?;
+    flags::apply(&settings.kubectl, &mut config)?;
+    if config.proxy_url.is_none() {
+        config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
+    }
+    // kube's error would demand a feature of kube, which operators do not know.
+    if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
+        let reason = "it logs in with the auth-provider gcp, which Google has removed: \
+            `gcloud container clusters get-credentials` writes a new one";
+        return Err(Error::Kubeconfig { what: "the kubeconfig".into(), reason: reason.into() });
+    }
+
+    if let Some(token) = &config.auth_info.token
+        && !token.expose_secret().is_empty()
+        && bearer(token.expose_secret()).is_none()
+    {
+        let reason = "it has a line break or another control character";
+        return Err(Error::Kubeconfig { what: "the token".into(), reason: reason.into() });
+    }
+    if settings.unattended
+        && let Some(plugin) = &mut config.auth_info.exec
+    {
+        plugin.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    // Failures are reported, not retried without the user's knowledge.
+    config.default_retry = false;
+    config.connect_timeout = Some(settings.timeouts.connect);
+    // Each request has its own limits for reading and writing.
+    config.read_timeout = None;
+    config.write_timeout = None;
+    Ok(config)
+}
+
+/// The kubeconfig of the settings, with its name; `None` if there is none, or the settings use an API endpoint alone.
+fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
+    if !settings.kubeconfig_inline.is_empty() {
+        let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
+        return Ok(Some((parsed.map_err(|e| bad(INLINE, &e))?, INLINE.to_owned())));
+    }
+    let home = || std::env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
+    let paths: Vec<PathBuf> = match settings.kubeconfig.is_empty() {
+        false => std::env::split_paths(&settings.kubeconfig).collect(),
+        true if settings.api_endpoint.is_empty() => home().into_iter().collect(),
+        true => Vec::new(),
+    };
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let name = format!("the kubeconfig {}", join(&paths));
+    Ok(Some((merged(&paths, &name)?, name)))
+}
+
+/// The kubeconfig's program that provides credentials; `None` if there is none, or the settings are not usable.
+pub async fn credential_plugin(settings: &KubernetesSettings) -> Option<String> {
+    config(settings).await.ok()?.auth_info.exec?.command
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeconfigNames {
+    pub contexts: Vec<String>,
+    pub clusters: Vec<String>,
+    pub users: Vec<String>,
+}
+
+impl KubeconfigNames {
+    /// The names in the settings' kubeconfig; none if there is no kubeconfig.
+    pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
+        let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
+        Ok(Self {
+            contexts: kubeconfig.contexts.into_iter().map(|context| context.name).collect(),
+            clusters: kubeconfig.clusters.into_iter().map(|cluster| cluster.name).collect(),
+            users: kubeconfig.auth_infos.into_iter().map(|user| user.name).collect(),
+        })
+    }
+}
+
+/// The first context of the kubeconfig that leads to `server`, a result of
+/// [`Datastore::location`](crate::Datastore::location). `None` if the chosen context already leads there, or none does.
+pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
+    let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
+    let server_of = |cluster: &str| {
+        let named = kubeconfig.clusters.iter().find(|named| named.name == cluster)?;
+        let url: Uri = named.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
+        Some(location(&url))
+    };
+    let leads_there = |named: &&NamedContext| {
+        named.context.as_ref().and_then(|context| server_of(&context.cluster)).as_deref() == Some(server)
+    };
+    let mut there = kubeconfig.contexts.iter().filter(leads_there).map(|context| &context.name);
+    let chosen = Some(&settings.context).filter(|name| !name.is_empty());
+    let chosen = chosen.or(kubeconfig.current_context.as_ref());
+    let is_there = there.clone().any(|name| Some(name) == chosen);
+    Ok(there.next().filter(|_| !is_there).cloned())
+}
+
+/// A server's URL without user and password, for output.
+pub(super) fn location(url: &Uri) -> String {
+    redact_url(&url.to_string()).trim_end_matches('/').to_owned()
+}
+
+async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
+    if let Some((kubeconfig, name)) = kubeconfig(settings)? {
+        return chosen::configuration(kubeconfig, settings, &name);
+    }
+    if !settings.context.is_empty() {
+        return Err(SettingsError::ContextAlone(settings.context.clone()).into());
+    }
+    let url = settings.kubectl.server.as_deref().unwrap_or(&settings.api_endpoint);
+    if !url.is_empty() {
+        return Ok(Config::new(endpoint(url)?));
+    }
+    Config::incluster_env().map_err(|error| Error::NoCluster(innermost(&error)))
+}
+
+/// Merges several kubeconfigs: the first one with a value wins. Files in a list may be missing, but not all.
+fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
+        let unreadable =
+            |error: io::Error| Error::KubeconfigFile { what: name.into(), reason: error.to_string() };
+        regular::open(path).map_err(unreadable)?;
+        let one = Kubeconfig::read_from(path).map_err(|e| bad(name, &e))?;
+        merged = Some(match merged {
+            None => one,
+            Some(before) => before.merge(one).map_err(|e| bad(name, &e))?,
+        });
+    }
+    merged.ok_or_else(|| Error::KubeconfigFile { what: name.into(), reason: "there is no such file".into() })
+}
+
+/// Applies settings that override or replace a kubeconfig.
+fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error> {
+    if !settings.api_endpoint.is_empty() {
+        config.cluster_url = endpoint(&settings.api_endpoint)?;
+    }
+    if !settings.ca_file.is_empty() {
+        config.root_cert = Some(certificates(Path::new(&settings.ca_file))?);
+        config.root_cert_file = None;
+    }
+    if !settings.cert_file.is_empty() || !settings.key_file.is_empty() {
+        set_identity(config, settings.cert_file.as_ref(), settings.key_file.as_ref())?;
+    }
+    if !settings.token.is_empty() {
+        config.auth_info.token = Some(settings.token.reveal().to_owned().into());
+        config.auth_info.token_file = None;
+    }
+    if settings.insecure {
+        config.accept_invalid_certs = true;
+        config.root_cert = None;
+        config.root_cert_file = None;
+    }
+    Ok(())
+}
+
+/// True if the client has a certificate, or may get one from a plugin.
+pub(crate) fn has_certificate(config: &Config) -> bool {
+    let auth = &config.auth_info;
+    auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
+}
+
+fn join(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The error for a configuration from which no client can be created. A failure of a credential plugin or identity
+/// provider is not the configuration's fault.
+pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
+    let (what, reason) = match error {
+        kube::Error::Auth(
+            error @ (AuthError::MissingCommand
+            | AuthError::ExecMissingClusterInfo
+            | AuthError::ReadTokenFile(..)
+            | AuthError::InvalidBearerToken(_)
+            | AuthError::InvalidBasicAuth(_)),
+        ) => ("the credentials", login_failure(error)),
+        kube::Error::Auth(error) => {
+            let failure = Failure::Login(login_failure(error));
+            return request_error(server, "anything", failure);
+        }
+        kube::Error::RustlsTls(error) => ("the certificates", innermost(error)),
+        other => ("the kubeconfig", innermost(other)),
+    };
+    Error::Kubeconfig { what: what.into(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn kubeconfig(server: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+             clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n"
+        )
+    }
+
+    fn write(folder: &TempDir, name: &str, text: &str) -> String {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    async fn read(settings: &KubernetesSettings) -> Result<Config, String> {
+        config(settings).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_is_said_inline_wins_and_of_a_list_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(&folder, "a", &kubeconfig("https://a:6443", "token: x"));
+        let second = write(&folder, "b", &kubeconfig("https://b:6443", "token: y"));
+        let mut settings = KubernetesSettings {
+            kubeconfig: format!("/does/not/exist:{first}:{second}"),
+            ..Default::default()
+        };
+        let found = read(&settings).await.unwrap();
+        assert_eq!(found.cluster_url, "https://a:6443");
+        assert!(!found.default_retry && found.connect_timeout.is_some());
+        settings.kubeconfig_inline = Secret::new(kubeconfig("https://c:6443", ""));
+        assert_eq!(read(&settings).await.unwrap().cluster_url, "https://c:6443");
+        settings.api_endpoint = "https://d:6443/k8s".into();
+        settings.insecure = true;
+        let found = read(&settings).await.unwrap();
+        assert_eq!(found.cluster_url, "https://d:6443/k8s");
+        assert!(found.accept_invalid_certs && found.root_cert.is_none());
+    }
+
+    #[test]
+    fn the_context_of_a_server_is_found_where_another_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            clusters: [{name: x, cluster: {server: 'https://x:6443/'}}, {name: y, cluster: {server: 'https://u:p@y'}}]\n\
+            contexts: [{name: a, context: {cluster: x, user: u}}, {name: b, context: {cluster: y, user: u}},\n\
+            {name: c, context: {cluster: y, user: v}}, {name: d, context: {cluster: z, user: v}}, {name: e}]\n";
+        let path = write(&folder, "a", text);
+        let of = |server: &str, context: &str| {
+            let (kubeconfig, context) = (path.clone(), context.to_owned());
+            let settings = KubernetesSettings { kubeconfig, context, ..Default::default() };
+            context_of_server(&settings, server).unwrap()
+        };
+        assert_eq!(of("https://x:6443", ""), None);
+        assert_eq!(of("https://x:6443", "b").as_deref(), Some("a"));
+        assert_eq!(of("https://y", "").as_deref(), Some("b"));
+        assert_eq!(of("https://y", "c"), None);
+        assert_eq!(of("https://elsewhere", ""), None);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_used_is_named_without_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
+        let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
+        let error = read(&of(&broken)).await.unwrap_err();
+        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is not a kubeconfig in YAML"));
+        let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
+        assert!(error.ends_with("there is no such file"), "{error}");
+        let ended =
+            write(&folder, "c", &kubeconfig("https://a:6443", "auth-provider: {name: gcp, config: {}}"));
+        let error = read(&of(&ended)).await.unwrap_err();
+        assert!(error.contains("get-credentials"), "{error}");
+        let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
+        let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(error.ends_with("context \"other\" does not exist; it has a"), "{error}");
+        settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");
+        settings = KubernetesSettings { api_endpoint: "u:hunter2@10.0.0.1:6443".into(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

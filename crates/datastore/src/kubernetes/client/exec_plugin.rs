@@ -1,0 +1,233 @@
+//! Gets credentials from a plugin, a program that may wait for a person, for the network, or forever.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal, stdin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kube::config::ExecInteractiveMode;
+use kube::{Client, Config};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::error::Failure;
+
+/// Time limits for a plugin: without a person to answer it, and with one, who may have to log in with a browser.
+const UNATTENDED: Duration = Duration::from_mins(1);
+const INTERACTIVE: Duration = Duration::from_mins(10);
+
+/// The variable that marks the processes of a plugin.
+const MARK: &str = "CALIPAM_PLUGIN";
+
+/// A function that creates a client from a configuration, and thereby runs the plugin.
+type Make = fn(Config) -> kube::Result<Client>;
+
+/// The plugin of a client, which runs when the client is created and when its token expires. Dropping it kills the
+/// running processes, but only on Linux: elsewhere, they are unknown and continue.
+#[derive(Default)]
+pub(super) struct Plugin {
+    /// Empty if there is no plugin.
+    command: String,
+    /// The value of the variable [`MARK`], different for each client of this process.
+    mark: String,
+}
+
+impl Plugin {
+    /// Marks the processes of a configuration's plugin, if it has one.
+    pub(super) fn mark(config: &mut Config) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let Some(plugin) = &mut config.auth_info.exec else { return Self::default() };
+        let mark = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let variable =
+            [("name", MARK), ("value", &mark)].map(|(key, text)| (key.to_owned(), text.to_owned()));
+        plugin.env.get_or_insert_default().push(HashMap::from(variable));
+        Self { command: plugin.command.clone().unwrap_or_default(), mark }
+    }
+
+    /// Creates a client on a separate thread, where a plugin blocks nothing, and kills a plugin that takes too long.
+    pub(super) async fn within_limit(
+        &self,
+        config: Config,
+        make: Make,
+    ) -> Result<kube::Result<Client>, Failure> {
+        let mode = config.auth_info.exec.as_ref().and_then(|plugin| plugin.interactive_mode.as_ref());
+        let is_attended = mode != Some(&ExecInteractiveMode::Never) && stdin().is_terminal();
+        self.within(if is_attended { INTERACTIVE } else { UNATTENDED }, config, make).await
+    }
+
+    async fn within(
+        &self,
+        limit: Duration,
+        config: Config,
+        make: Make,
+    ) -> Result<kube::Result<Client>, Failure> {
+        match timeout(limit, spawn_blocking(move || make(config))).await {
+            Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
+            Err(_) => Err(self.kill_late(limit).unwrap_or_else(|| self.late(limit, ""))),
+        }
+    }
+
+    /// Kills the plugin if it is still running after a request has waited for `limit`. Returns the failure; `None` if
+    /// no plugin was running.
+    pub(super) fn kill_late(&self, limit: Duration) -> Option<Failure> {
+        self.kill().then(|| self.late(limit, ", and was killed"))
+    }
+
+    fn late(&self, limit: Duration, killed: &str) -> Failure {
+        let (command, seconds) = (&self.command, limit.as_secs());
+        Failure::Login(format!("the credential plugin {command} did not finish within {seconds} s{killed}"))
+    }
+
+    /// Returns true if it killed processes.
+    fn kill(&self) -> bool {
+        !self.command.is_empty() && system::kill_children(&format!("{MARK}={}", self.mark))
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs;
+    use std::num::NonZeroI32;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    /// Kills the children of this process that have `variable` (`NAME=value`) in their environment, and their
+    /// descendants: a plugin can be a script, whose commands would outlive it. Returns true if there were any.
+    pub(super) fn kill_children(variable: &str) -> bool {
+        let mut found = children("self");
+        found.retain(|process| {
+            let environment = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero()));
+            environment.is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == variable.as_bytes()))
+        });
+        let mut next = 0;
+        while let Some(parent) = found.get(next) {
+            found.extend(children(&parent.as_raw_nonzero().to_string()));
+            next += 1;
+        }
+        for &process in &found {
+            // The process may have ended by now.
+            let _ = kill_process(process, Signal::KILL);
+        }
+        !found.is_empty()
+    }
+
+    fn children(process: &str) -> Vec<Pid> {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+        let text = lists.collect::<String>();
+        let numbers = text.split_whitespace().filter_map(|number| number.parse::<NonZeroI32>().ok());
+        numbers.filter_map(|number| Pid::from_raw(number.get())).collect()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn kill_children(_variable: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::time::Instant;
+
+    use calipam_files::objects::Accept;
+    use kube::config::ExecConfig;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::client::KubeClient;
+    use crate::secret::Secret;
+    use crate::settings::{KubernetesSettings, Timeouts};
+
+    #[tokio::test]
+    async fn a_plugin_that_hangs_is_killed_with_what_it_has_started() {
+        let plugin = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+            "args": ["-c", "sleep 61.5; true"], "interactiveMode": "Never"});
+        let plugin: ExecConfig = serde_json::from_value(plugin).unwrap();
+        let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.auth_info.exec = Some(plugin);
+        let hanging = async |limit| {
+            let mut config = config.clone();
+            Plugin::mark(&mut config).within(limit, config, Client::try_from).await
+        };
+
+        let start = Instant::now();
+        let (short, long) = (Duration::from_secs(1), Duration::from_mins(1));
+        let Err(failure) = hanging(short).await else { panic!("it got credentials") };
+        let said = "the credential plugin sh did not finish within 1 s, and was killed";
+        assert!(failure.to_string().contains(said), "{failure}");
+        assert_killed("61.5", start);
+        assert!(timeout(short, hanging(long)).await.is_err(), "no one waits for it any more");
+        assert_killed("61.5", start);
+    }
+
+    /// The token has expired, so that each request runs the plugin again.
+    #[tokio::test]
+    async fn a_plugin_that_hangs_when_the_token_expires_is_killed_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let hangs = folder.path().join("hangs");
+        let token = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": {"token": "x", "expirationTimestamp": "2026-01-01T00:00:00Z"}});
+        let script = format!("[ -e {} ] && sleep 62.5; echo '{token}'", hangs.display());
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1",
+                "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}}}]});
+        let settings = KubernetesSettings {
+            kubeconfig_inline: Secret::new(kubeconfig.to_string()),
+            timeouts: Timeouts { request: Duration::from_secs(1), ..Timeouts::default() },
+            ..KubernetesSettings::default()
+        };
+        let client = KubeClient::connect_unasked(&settings).await.unwrap();
+        std::fs::write(&hangs, "").unwrap();
+        let start = Instant::now();
+        let error = client.get_whole("/version", Accept::Json, "the version").await.unwrap_err().to_string();
+        assert!(
+            error.contains("the credential plugin sh did not finish within 1 s, and was killed"),
+            "{error}"
+        );
+        assert_killed("62.5", start);
+
+        let last =
+            timeout(Duration::from_millis(500), client.get_whole("/version", Accept::Json, "the version"));
+        assert!(last.await.is_err());
+        assert!(is_running("62.5"));
+        drop(client);
+        assert_killed("62.5", start);
+    }
+
+    /// Waits briefly until a killed process is gone.
+    fn assert_killed(seconds: &str, start: Instant) {
+        while is_running(seconds) {
+            assert!(start.elapsed() < Duration::from_secs(30), "it was not killed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn is_running(seconds: &str) -> bool {
+        let command = format!("sleep\0{seconds}\0");
+        let all = std::fs::read_dir("/proc").unwrap();
+        let mut commands = all.filter_map(|process| std::fs::read(process.ok()?.path().join("cmdline")).ok());
+        commands.any(|running| running == command.as_bytes())
+    }
+
+    #[test]
+    fn what_is_marked_is_killed_and_nothing_else() {
+        let sleep =
+            |mark: &str| std::process::Command::new("sleep").arg("60").env(MARK, mark).spawn().unwrap();
+        let (mut own, mut other) = (sleep("own"), sleep("other"));
+        assert!(system::kill_children(&format!("{MARK}=own")));
+        assert!(!own.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

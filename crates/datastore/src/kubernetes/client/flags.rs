@@ -1,0 +1,45 @@
+//! kubectl's connection options, which override the kubeconfig and the settings.
+
+use kube::Config;
+
+use super::pem::{certificates, endpoint, set_identity};
+use crate::error::Error;
+use crate::settings::KubectlOptions;
+
+pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(), Error> {
+    if let Some(server) = &options.server {
+        config.cluster_url = endpoint(server)?;
+    }
+    if let Some(name) = &options.tls_server_name {
+        config.tls_server_name = Some(name.clone());
+    }
+    if let Some(path) = &options.certificate_authority {
+        if options.insecure {
+            return Err(Error::Kubeconfig {
+                what: "the connection options".into(),
+                reason: "specifying a root certificates file with the insecure flag is not allowed".into(),
+            });
+        }
+        (config.root_cert, config.root_cert_file) = (Some(certificates(path)?), None);
+        config.accept_invalid_certs = false;
+    }
+    if options.insecure {
+        config.accept_invalid_certs = true;
+        (config.root_cert, config.root_cert_file) = (None, None);
+    }
+    if let Some((certificate, key)) = &options.client_identity {
+        set_identity(config, certificate, key)?;
+    }
+    let auth = &mut config.auth_info;
+    if !options.token.is_empty() {
+        auth.token = Some(options.token.reveal().to_owned().into());
+        // One way to log in is enough, and a plugin might ask the user.
+        (auth.token_file, auth.exec, auth.auth_provider) = (None, None, None);
+        (auth.username, auth.password) = (None, None);
+    }
+    if let Some(user) = &options.as_user {
+        auth.impersonate = Some(user.clone());
+        auth.impersonate_groups = Some(options.as_groups.clone()).filter(|groups| !groups.is_empty());
+    }
+    Ok(())
+}

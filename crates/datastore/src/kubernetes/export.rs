@@ -1,0 +1,66 @@
+//! Exports the Kubernetes datastore: the part of each object that a check needs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_files::export::{Header, Lines, Writer};
+use calipam_files::objects::Encoding;
+use calipam_files::recording::Positions;
+use calipam_files::{Extent, ProgressFn};
+use calipam_model::config::ClusterInformation;
+use calipam_model::snapshot::{DatastoreKind, Source};
+
+use crate::error::Result;
+use crate::kubernetes::changes::positions;
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::Kind;
+use crate::kubernetes::namespaces;
+use crate::kubernetes::whole::list::{Counter, Listed, Take};
+use crate::kubernetes::whole::order::{Lists, lists_in_order};
+use crate::kubernetes::whole::plan;
+
+#[derive(Default)]
+pub(crate) struct Exported {
+    lines: Lines,
+    /// The cluster's GUID, if this is the list of cluster information.
+    guid: String,
+}
+
+impl Take for Exported {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
+        let Some(entry) = kind.known.export(object, encoding) else {
+            return;
+        };
+        self.lines.push(&entry.as_entry());
+        if kind.known.source == Source::ClusterInformation {
+            self.guid =
+                ClusterInformation::parse(&entry.value).map(|cluster| cluster.guid).unwrap_or_default();
+        }
+    }
+}
+
+/// Exports all data that a check needs. Returns the number of entries, and the position at which later changes begin.
+pub(crate) async fn export(
+    client: &Arc<KubeClient>,
+    path: &Path,
+    progress: &ProgressFn,
+) -> Result<(u64, Positions)> {
+    let plan = plan(client, &Extent::Whole).await?;
+    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
+    let begin = lists.first();
+    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now);
+    let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
+    let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), &revision, taken_at);
+    let guid = lists.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
+    header.guid = guid.cloned().unwrap_or_default();
+
+    header.coverage = plan.coverage.coverage;
+    let mut writer = Writer::create(path, &header)?;
+    // Namespaces are useful, but may be forbidden.
+    let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();
+    for listed in lists.iter().chain([&namespaces]) {
+        writer.lines(&listed.taken.lines)?;
+    }
+    Ok((writer.finish()?, positions(&plan.kinds, &lists)))
+}

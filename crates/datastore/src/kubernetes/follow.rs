@@ -1,0 +1,246 @@
+//! Kubernetes kinds that are listed once and then followed: each is watched from the version of its list on, and the
+//! changes of all kinds are collected on request.
+//!
+//! The watches are independent: a change of one kind may be known before an earlier one of another. The state of all
+//! kinds at one time is known only after [`Feed::prove`].
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem::take;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calipam_files::objects::{Encoding, KnownKind};
+use calipam_files::recording::Positions;
+use calipam_files::{Extent, ProgressFn};
+use calipam_model::snapshot::Snapshot;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, timeout};
+
+use super::changes::{Message, Watches, positions, require_watch};
+use super::client::KubeClient;
+use super::client::kinds::Kind;
+use super::client::watch;
+use super::objects::{self, change};
+use super::whole::list::Counter;
+use super::whole::order::{Lists, lists_in_order};
+use super::whole::{assemble, plan};
+use crate::error::{Cause, Error, Result};
+use crate::feed::{Broken, Changed, Feed, OrWhole, WhyWhole};
+
+/// The kind that every assignment and release writes.
+const BLOCKS: &str = "ipamblocks";
+/// Time for the server to confirm that everything was reported.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The followed kinds, their watches, and the point up to which their changes were applied.
+pub(crate) struct KubeFeed {
+    client: Arc<KubeClient>,
+    kinds: Vec<Kind>,
+    /// The version up to which blocks are known.
+    blocks: i64,
+    watches: Watches,
+    /// The reason that changes can no longer be followed.
+    lost: Option<WhyWhole>,
+    /// Reports that have not been collected.
+    reported: Vec<Message>,
+    /// Changes that have not been applied.
+    latest: LatestChanges,
+    clock: Clock,
+    /// The time up to which all changes are known.
+    proven: Timestamp,
+}
+
+/// The snapshot's clock at one moment, continued by this machine's monotonic clock.
+struct Clock {
+    at: Timestamp,
+    since: Instant,
+}
+
+impl Clock {
+    fn now(&self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.at.checked_add(passed).unwrap_or(self.at)
+    }
+}
+
+impl KubeFeed {
+    /// Starts to follow kinds after they were listed. The lists were read from `begin` on, which is `at` by the
+    /// snapshot's clock. Sorts the snapshot into the order that updates need.
+    pub(crate) fn begin(
+        client: &Arc<KubeClient>,
+        kinds: Vec<Kind>,
+        positions: &Positions,
+        (begin, at): (Instant, Timestamp),
+        snapshot: &mut Snapshot,
+    ) -> Self {
+        objects::sort(snapshot);
+        let watches = Watches::begin(client, &kinds, positions);
+        let blocks = positions.get(BLOCKS).map_or(0, |position| position.revision);
+        Self {
+            client: Arc::clone(client),
+            kinds,
+            blocks,
+            watches,
+            lost: None,
+            reported: Vec::new(),
+            latest: LatestChanges { blocks, at, ..LatestChanges::default() },
+            clock: Clock { at, since: begin },
+            proven: at,
+        }
+    }
+}
+
+#[async_trait]
+impl Feed for KubeFeed {
+    fn revision(&self) -> i64 {
+        self.blocks
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn proven(&self) -> Option<Timestamp> {
+        Some(self.proven)
+    }
+
+    async fn wait(&mut self) -> Result<()> {
+        let is_news = |message: &Message| matches!(message, Message::Change(..) | Message::Broken(_));
+        while self.lost.is_none() && !self.reported.iter().any(is_news) {
+            let message = self.watches.next().await;
+            self.reported.push(message);
+        }
+        Ok(())
+    }
+
+    /// Waits until all changes up to now are known, or until changes can no longer be followed.
+    ///
+    /// # Errors
+    /// If the server does not confirm that in time.
+    async fn prove(&mut self, now: Timestamp) -> Result<()> {
+        let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
+        let is_broken = |message: &Message| matches!(message, Message::Broken(_));
+        if self.lost.is_some() || self.reported.iter().any(is_broken) {
+            return Ok(());
+        }
+        let asked = self.watches.ask();
+        let proving = async {
+            while !missing.is_empty() {
+                let message = self.watches.next().await;
+                match &message {
+                    Message::Current(kind, number) if *number >= asked => drop(missing.remove(kind)),
+                    Message::Broken(_) => {
+                        self.reported.push(message);
+                        return false;
+                    }
+                    _ => self.reported.push(message),
+                }
+            }
+            true
+        };
+        match timeout(PATIENCE, proving).await {
+            Ok(true) => self.proven = now,
+            // The next call of `news` returns the reason.
+            Ok(false) => {}
+            Err(_) => {
+                let failure = Cause::TimedOut(PATIENCE.as_secs()).into();
+                return Err(self.client.error("whether all changes were reported", failure));
+            }
+        }
+        Ok(())
+    }
+
+    /// Once there is a reason to read everything, every later call returns it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached. The next calls return a reason instead.
+    async fn news(&mut self) -> Result<OrWhole<usize>> {
+        let reported = take(&mut self.reported);
+        for message in reported.into_iter().chain(self.watches.waiting()) {
+            match message {
+                _ if self.lost.is_some() => {}
+                Message::Change(known, change) => self.latest.change(known, change),
+                Message::Reached(kind, version) => self.latest.reach(kind, version),
+                Message::Current(..) => {}
+                Message::Broken(Broken::Lost(why)) => self.lost = Some(why),
+                Message::Broken(Broken::Failed(error)) => {
+                    self.lost = Some(WhyWhole::Interrupted);
+                    return Err(error);
+                }
+            }
+        }
+        self.latest.at = self.clock.now();
+        Ok(self.lost.clone().map_or_else(|| Ok(self.latest.changes.len()), Err))
+    }
+
+    fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
+        let mut now = Snapshot::default();
+        for (known, change) in self.latest.changes.values().filter(|(_, change)| !change.is_deleted) {
+            known.add(&mut now, &change.object, Encoding::Json);
+        }
+        let changed: BTreeSet<objects::Changed> = take(&mut self.latest.changes).into_keys().collect();
+        let before = change(snapshot, &changed, now.clone());
+        self.blocks = self.latest.blocks;
+        snapshot.revision = self.blocks.to_string();
+        snapshot.taken_at = self.latest.at;
+        Changed { before, now }
+    }
+}
+
+/// Collected changes.
+#[derive(Default)]
+struct LatestChanges {
+    /// The last change of each object.
+    changes: BTreeMap<objects::Changed, (&'static KnownKind, watch::Change)>,
+    /// The version up to which all changes of blocks were collected.
+    blocks: i64,
+    /// The time at which the changes were collected.
+    at: Timestamp,
+}
+
+impl LatestChanges {
+    fn change(&mut self, known: &'static KnownKind, change: watch::Change) {
+        self.reach(known.plural, change.version.cast_signed());
+        let (plural, source) = (known.plural, known.source);
+        let (name, uid) = (change.name.clone(), change.uid.clone());
+        self.changes.insert(objects::Changed { plural, source, name, uid }, (known, change));
+    }
+
+    fn reach(&mut self, kind: &'static str, version: i64) {
+        if kind == BLOCKS {
+            self.blocks = self.blocks.max(version);
+        }
+    }
+}
+
+/// Reads the whole Kubernetes datastore, and starts to follow it.
+pub(super) async fn start(
+    client: &Arc<KubeClient>,
+    progress: &ProgressFn,
+) -> Result<OrWhole<(Snapshot, KubeFeed)>> {
+    let plan = plan(client, &Extent::Whole).await?;
+    if let Err(why) = require_proof(client, &plan.kinds).await? {
+        return Ok(Err(why));
+    }
+    let begin = Instant::now();
+    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let lists = lists_in_order::<Snapshot>(&reader, &plan).await?;
+    let positions = positions(&plan.kinds, &lists);
+    let mut snapshot = assemble(client, plan.coverage, lists);
+    let clock = (begin, snapshot.taken_at);
+    let feed = KubeFeed::begin(client, plan.kinds, &positions, clock, &mut snapshot);
+    Ok(Ok((snapshot, feed)))
+}
+
+/// Returns the reason that the kinds cannot be followed, if there is one.
+pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<OrWhole<()>> {
+    if !client.api().whole_lists {
+        return Ok(Err(WhyWhole::old_server()));
+    }
+    match require_watch(client, kinds).await {
+        Ok(()) => Ok(Ok(())),
+        Err(error @ Error::Permission { .. }) => Ok(Err(WhyWhole::CannotWatch(error.to_string()))),
+        Err(error) => Err(error),
+    }
+}

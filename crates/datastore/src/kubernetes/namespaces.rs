@@ -1,0 +1,36 @@
+//! Namespaces: pools with a `namespaceSelector` select them by their labels, and their annotations name pools for their
+//! pods.
+
+use std::sync::Arc;
+
+use calipam_files::skip;
+use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
+
+use super::whole::list::{self, Listed, Take};
+use crate::error::Result;
+use crate::kubernetes::client::{KubeClient, kinds};
+
+/// Adds the namespaces if they are needed and the user may list them. They are needed if a pool selects namespaces, a
+/// pod waits for an address, or changes are followed, since a pod may wait later.
+pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot, is_followed: bool) {
+    let selects = snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty());
+    if !selects && !is_followed && !snapshot.pods.iter().any(|pod| pod.value.waits()) {
+        return;
+    }
+    match list::<Snapshot>(client).await {
+        Ok(listed) => {
+            snapshot.absorb(listed.taken);
+            snapshot.mark_read([Source::Namespaces]);
+        }
+        // Namespaces help to explain a waiting pod; missing ones are a gap only if a pool selects namespaces.
+        Err(error) if selects => {
+            skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string()));
+        }
+        Err(_) => {}
+    }
+}
+
+pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Listed<T>> {
+    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Listed::default()) };
+    list::list(client, &kind).await
+}

@@ -1,0 +1,223 @@
+//! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's machine, data for the migration from
+//! host-local, and the annotation of the installed plugin. A query is one request, without discovery.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_files::objects::{Accept, IPIP, KUBEVIRT_GROUP};
+use calipam_model::plugin::INSTALLED;
+use http::Method;
+use percent_encoding::utf8_percent_encode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::error::{Failure, Result};
+use crate::kubernetes::client::kinds::{UNRESERVED, segment};
+use crate::kubernetes::client::object::{List, Metadata, Object, Owner, Pod};
+use crate::kubernetes::client::{Answer, KubeClient};
+use crate::settings::KubernetesSettings;
+
+/// The version of KubeVirt's API that Calico uses.
+const KUBEVIRT_VERSION: &str = "v1";
+/// The label of a pod to which a machine is being migrated.
+const MIGRATION: &str = "kubevirt.io/migrationJobUID";
+
+/// A connection to an API server for single queries.
+#[derive(Clone, Debug)]
+pub struct PluginQueries {
+    client: Arc<KubeClient>,
+}
+
+/// The pod that runs an instance of a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LauncherPod {
+    pub instance_name: String,
+    /// The UID of the instance, according to the pod.
+    pub instance_uid: String,
+    /// The UID of the live migration to this pod, if there is one.
+    pub migration: Option<String>,
+}
+
+/// A virtual machine, or a running instance of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualMachine {
+    pub uid: String,
+    pub is_being_deleted: bool,
+    /// The machine that an instance belongs to.
+    pub machine: Option<String>,
+}
+
+/// A node's data for the migration from host-local.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAddresses {
+    pub pod_cidr: String,
+    /// The address of the IPIP tunnel, if one is set.
+    pub tunnel: Option<String>,
+    version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodAddress {
+    pub namespace: String,
+    pub name: String,
+    pub address: IpAddr,
+}
+
+impl PluginQueries {
+    pub async fn connect(settings: &KubernetesSettings) -> Result<Self> {
+        Ok(Self { client: KubeClient::connect_unasked(settings).await? })
+    }
+
+    /// Uses an existing connection.
+    pub fn through(client: Arc<KubeClient>) -> Self {
+        Self { client }
+    }
+
+    /// The labels of a namespace; `None` if there is no such namespace.
+    ///
+    /// # Errors
+    /// If the server fails, rejects the request, or does not answer in time, as for all queries.
+    pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
+        let found: Option<Object> =
+            self.get(&format!("/api/v1/namespaces/{}", segment(name)), "namespaces").await?;
+        Ok(found.map(|namespace| namespace.metadata.labels))
+    }
+
+    /// The instance that a pod runs. The outer `None` means that there is no such pod; the inner one, that the pod runs
+    /// no instance.
+    pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
+        let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
+        let Metadata { labels, owner_references, .. } = found.metadata;
+        let migration = labels.get(MIGRATION).filter(|uid| !uid.is_empty()).cloned();
+        let mut owners = owner_references.into_iter();
+        let instance = owners.find(|owner| is_kubevirt(owner, "VirtualMachineInstance") && owner.controller);
+        Ok(Some(instance.map(|owner| LauncherPod {
+            instance_name: owner.name,
+            instance_uid: owner.uid,
+            migration,
+        })))
+    }
+
+    /// The instance of a virtual machine; `None` if there is none.
+    pub async fn instance(&self, namespace: &str, name: &str) -> Result<Option<VirtualMachine>> {
+        self.kubevirt(namespace, "virtualmachineinstances", name).await
+    }
+
+    /// A virtual machine; `None` if there is none.
+    pub async fn machine(&self, namespace: &str, name: &str) -> Result<Option<VirtualMachine>> {
+        self.kubevirt(namespace, "virtualmachines", name).await
+    }
+
+    async fn kubevirt(&self, namespace: &str, plural: &str, name: &str) -> Result<Option<VirtualMachine>> {
+        let (namespace, name) = (segment(namespace), segment(name));
+        let path =
+            format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}");
+        let found: Option<Object> = self.get(&path, plural).await?;
+        Ok(found.map(|Object { metadata, .. }| {
+            let owner =
+                metadata.owner_references.into_iter().find(|owner| is_kubevirt(owner, "VirtualMachine"));
+            VirtualMachine {
+                uid: metadata.uid,
+                is_being_deleted: metadata.deletion_timestamp.is_some(),
+                machine: owner.map(|owner| owner.name).filter(|name| !name.is_empty()),
+            }
+        }))
+    }
+
+    /// The addresses of a node; `None` if there is no such node.
+    pub async fn node_addresses(&self, name: &str) -> Result<Option<NodeAddresses>> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Spec {
+            #[serde(rename = "podCIDR")]
+            pod_cidr: String,
+        }
+        let found: Option<Object<Spec>> =
+            self.get(&format!("/api/v1/nodes/{}", segment(name)), "nodes").await?;
+        Ok(found.map(|Object { mut metadata, spec, .. }| NodeAddresses {
+            pod_cidr: spec.pod_cidr,
+            tunnel: metadata.annotations.remove(IPIP).filter(|text| !text.is_empty()),
+            version: metadata.resource_version,
+        }))
+    }
+
+    /// Writes the IPIP tunnel address to a node that has not changed since it was read; returns false if it has. The
+    /// patch goes to the node's status, the only part that Calico may patch; a patch of the status can set annotations.
+    pub async fn set_tunnel_address(
+        &self,
+        name: &str,
+        read: &NodeAddresses,
+        address: IpAddr,
+    ) -> Result<bool> {
+        let change = json!({
+            "metadata": {"resourceVersion": read.version, "annotations": {IPIP: address.to_string()}},
+        });
+        let path = format!("/api/v1/nodes/{}/status", segment(name));
+        let written = self.client.write(Method::PATCH, &path, &change).await;
+        self.unless_conflict(written, "nodes")
+    }
+
+    /// Records the plugin that assigns a node's addresses in an annotation of the node, or with `None` removes the
+    /// annotation. Other changes to the node are neither checked nor overwritten.
+    pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
+        let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
+        let path = format!("/api/v1/nodes/{}", segment(node));
+        let written = self.client.write(Method::PATCH, &path, &change).await;
+        written.map(drop).map_err(|failure| self.client.write_error("nodes", failure))
+    }
+
+    /// The addresses of a node's pods in both families.
+    pub async fn pods_on(&self, node: &str) -> Result<Vec<PodAddress>> {
+        let selector = format!("spec.nodeName={node}");
+        let selector = utf8_percent_encode(&selector, UNRESERVED);
+        let found: Option<List<Pod>> =
+            self.get(&format!("/api/v1/pods?fieldSelector={selector}"), "pods").await?;
+
+        let addresses = |Pod { metadata, status, .. }: Pod| {
+            let all = status.addresses.into_iter().map(|address| address.ip);
+            let parsed: BTreeSet<IpAddr> =
+                all.chain([status.address]).filter_map(|text| text.parse().ok()).collect();
+            parsed.into_iter().map(move |address| PodAddress {
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                address,
+            })
+        };
+        Ok(found.into_iter().flat_map(|pods| pods.items).flat_map(addresses).collect())
+    }
+
+    /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information.
+    /// Returns false if the cluster information changed at the same time.
+    pub async fn set_datastore_ready(&self, ready: bool) -> Result<bool> {
+        const WHAT: &str = "clusterinformations";
+        let path = format!("{}/default", self.client.api().calico_path(WHAT));
+        let missing = || self.client.error(WHAT, Failure::NotFound);
+        let mut object: Value = self.get(&path, WHAT).await?.ok_or_else(missing)?;
+        if object["spec"]["datastoreReady"] == ready {
+            return Ok(true);
+        }
+        object["spec"]["datastoreReady"] = ready.into();
+        let written = self.client.write(Method::PUT, &path, &object).await;
+        self.unless_conflict(written, WHAT)
+    }
+
+    /// Returns false if the object has changed.
+    fn unless_conflict(&self, written: Result<Answer, Failure>, what: &str) -> Result<bool> {
+        match written {
+            Ok(_) => Ok(true),
+            Err(Failure::Conflict(_)) => Ok(false),
+            Err(failure) => Err(self.client.write_error(what, failure)),
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Option<T>> {
+        self.client.get_json(path, Accept::Json, what).await
+    }
+}
+
+fn is_kubevirt(owner: &Owner, kind: &str) -> bool {
+    owner.kind == kind && owner.api_version == format!("{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}")
+}

@@ -1,0 +1,232 @@
+//! Reads all objects of a kind, in one piece or in pages, each object as it arrives.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use calipam_files::objects::{Encoding, ItemReader, ListMeta};
+use calipam_files::{Progress, ProgressFn, quiet};
+use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::error::{Cause, Failure, Result};
+use crate::kubernetes::client::kinds::{Kind, UNRESERVED};
+use crate::kubernetes::client::{Answer, KubeClient};
+
+/// Items on one page. Pages of 500, which are common, take eight times as long for custom resources.
+const PAGE: u64 = 5_000;
+
+/// Maximum attempts at a list if its revision is compacted between two pages.
+const ATTEMPTS: u32 = 4;
+
+/// Receives the objects of a list.
+pub(crate) trait Take: Default + Send + 'static {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding);
+}
+
+impl Take for Snapshot {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
+        kind.known.add(self, object, encoding);
+    }
+}
+
+/// All objects of a kind.
+#[derive(Default)]
+pub(crate) struct Listed<T> {
+    /// The receiver of the objects.
+    pub taken: T,
+    /// The revision of the list.
+    pub resource_version: String,
+    /// The server's time at the start of the list.
+    pub date: Option<Timestamp>,
+    /// Number of objects.
+    pub items: u64,
+    /// True if the list was restarted.
+    pub begun_again: bool,
+}
+
+/// Counts the objects of all lists.
+pub(crate) struct Counter {
+    read: AtomicU64,
+    expected: AtomicU64,
+    before: u64,
+    progress: ProgressFn,
+}
+
+impl Counter {
+    pub(crate) fn new(progress: &ProgressFn) -> Arc<Self> {
+        Self::after(0, progress)
+    }
+
+    /// Creates a counter for a read that comes after `before` other objects.
+    pub(crate) fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
+        Arc::new(Self {
+            read: AtomicU64::new(before),
+            expected: AtomicU64::new(0),
+            before,
+            progress: Arc::clone(progress),
+        })
+    }
+
+    pub(crate) fn add(&self, items: u64) {
+        let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
+        // Whole lists do not announce their length, and asking would take a request for each.
+        let expected = match self.expected.load(Ordering::Relaxed) {
+            0 => 0,
+            known => read.max(self.before + known),
+        };
+        (self.progress)(Progress { read, expected });
+    }
+
+    fn expect(&self, items: u64) {
+        self.expected.fetch_add(items, Ordering::Relaxed);
+    }
+
+    /// Subtracts the objects of a list that is restarted.
+    pub(crate) fn forget(&self, items: u64) {
+        self.read.fetch_sub(items, Ordering::Relaxed);
+    }
+}
+
+/// Signals that the revision of a list is fixed.
+pub(crate) type Begun = oneshot::Sender<()>;
+
+/// Reads all objects of a kind at one revision.
+pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>, kind: &Kind) -> Result<Listed<T>> {
+    list_from(client, kind, &Counter::new(&quiet()), None).await
+}
+
+/// Like [`list`], but counts the objects, and signals `begun` once the list begins to arrive: its revision is fixed.
+pub(crate) async fn list_from<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+    mut begun: Option<Begun>,
+) -> Result<Listed<T>> {
+    let mut attempt = 1;
+    let mut limit = if client.api().whole_lists { 0 } else { PAGE };
+    let mut begun_again = false;
+    loop {
+        let listed = Listed { begun_again, ..Listed::default() };
+        let mut run = Run { client, kind, counter, limit, listed, expected: false, begun: &mut begun };
+        match run.pages().await {
+            Ok(()) => return Ok(run.listed),
+            // A server, or a proxy in front of it, may not have enough time for a long list.
+            Err(
+                Failure::Connection(Cause::Broken(_))
+                | Failure::Incomplete(_)
+                | Failure::Server { code: 504, .. },
+            ) if limit == 0 => {
+                tracing::info!("{}: the list was cut off, reading it in pages", kind.known.plural);
+                limit = PAGE;
+            }
+            Err(Failure::Compacted) if attempt < ATTEMPTS => {
+                tracing::info!(
+                    "{}: the revision was compacted, reading again from the start",
+                    kind.known.plural
+                );
+                attempt += 1;
+            }
+            Err(failure) => return Err(client.error(kind.known.plural, failure)),
+        }
+        counter.forget(run.listed.items);
+        begun_again = true;
+    }
+}
+
+/// One attempt at a list.
+struct Run<'r, T> {
+    client: &'r Arc<KubeClient>,
+    kind: &'r Kind,
+    counter: &'r Arc<Counter>,
+    /// Items on one page; 0 for a list in one piece.
+    limit: u64,
+    listed: Listed<T>,
+    expected: bool,
+    /// Signals the beginning of the list, once.
+    begun: &'r mut Option<Begun>,
+}
+
+impl<T: Take> Run<'_, T> {
+    async fn pages(&mut self) -> Result<(), Failure> {
+        let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
+        self.listed.date = answer.date;
+        loop {
+            // The next page is requested as soon as its token arrives: the server prepares it in the meantime.
+            let mut ahead = JoinSet::new();
+            let meta = self.page(answer, &mut ahead).await?;
+            self.listed.resource_version.clone_from(&meta.resource_version);
+            if meta.is_last() {
+                return Ok(());
+            }
+            if meta.next.is_empty() {
+                let missing = format!("{} items are left, but the answer names no next page", meta.remaining);
+                return Err(Failure::Incomplete(missing));
+            }
+            answer = match ahead.join_next().await {
+                Some(joined) => joined.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?,
+                None => self.client.get(&self.path(&meta.next), self.kind.known.accept).await?,
+            };
+        }
+    }
+
+    async fn page(
+        &mut self,
+        mut answer: Answer,
+        ahead: &mut JoinSet<Result<Answer, Failure>>,
+    ) -> Result<ListMeta, Failure> {
+        let encoding = answer.encoding();
+        let mut reader = ItemReader::new(encoding);
+        while let Some(piece) = answer.piece().await? {
+            if let Some(begun) = self.begun.take() {
+                // The receiver is gone if another list has failed.
+                let _ = begun.send(());
+            }
+            let (taken, kind) = (&mut self.listed.taken, self.kind);
+            let mut items = 0;
+            let fed = reader.feed(&piece, &mut |item| {
+                taken.take(kind, item, encoding);
+                items += 1;
+            });
+            fed.map_err(|error| Failure::NotKubernetes(error.to_string()))?;
+            if let Some(meta) = reader.meta()
+                && ahead.is_empty()
+                && !meta.next.is_empty()
+            {
+                let (client, path, accept) =
+                    (Arc::clone(self.client), self.path(&meta.next), self.kind.known.accept);
+                self.expect(meta.remaining);
+                ahead.spawn(async move { client.get(&path, accept).await });
+            }
+            self.listed.items += items;
+            self.counter.add(items);
+        }
+        let meta = reader.finish().map_err(|error| Failure::Incomplete(error.to_string()))?;
+        if !meta.next.is_empty() {
+            self.expect(meta.remaining);
+        }
+        Ok(meta)
+    }
+
+    /// Adds the items of a list with several pages to the expected number, once.
+    fn expect(&mut self, remaining: u64) {
+        if !self.expected {
+            self.expected = true;
+            self.counter.expect(remaining + self.limit);
+        }
+    }
+
+    fn path(&self, next: &str) -> String {
+        let (path, limit) = (&self.kind.path, self.limit);
+        // The path may already have a selector.
+        let and = if path.contains('?') { '&' } else { '?' };
+        match next {
+            "" if limit == 0 => path.clone(),
+            "" => format!("{path}{and}limit={limit}"),
+            next => format!("{path}{and}limit={limit}&continue={}", utf8_percent_encode(next, UNRESERVED)),
+        }
+    }
+}

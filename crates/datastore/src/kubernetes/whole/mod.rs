@@ -1,0 +1,108 @@
+//! Reads the whole Kubernetes datastore.
+
+pub(crate) mod list;
+pub(crate) mod order;
+
+use std::sync::Arc;
+
+use calipam_files::objects::Flavour;
+use calipam_files::objects::kinds::REDUCED_BLOCKS;
+use calipam_files::{Extent, ProgressFn, skip};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
+
+use self::list::{Counter, Listed};
+use self::order::{Lists, lists_in_order};
+use crate::error::{Error, Permission, Result};
+use crate::kubernetes::client::kinds::{self, Kind};
+use crate::kubernetes::client::{KubeClient, permission};
+
+/// The reason that machines are not read: KubeVirt is not installed.
+pub(crate) fn no_kubevirt() -> WhySkipped {
+    WhySkipped::NotInstalled("KubeVirt".to_owned())
+}
+
+/// The kinds to read, in order, and the coverage of the result.
+pub(crate) struct Plan {
+    /// Address records and configuration, then the users of addresses, which are read after the records, so that an
+    /// address assigned in between does not look like a leak.
+    pub kinds: Vec<Kind>,
+    /// The index in `kinds` of the first users of addresses.
+    pub users: usize,
+    /// A snapshot without objects. It names the sources that are read, and the reasons that others are not.
+    pub coverage: Snapshot,
+}
+
+pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Plan> {
+    let api = client.api();
+    if api.is_empty() {
+        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
+    }
+    let (mut kinds, mut coverage) = (Vec::new(), Snapshot::default());
+    for source in kinds::RECORDS.into_iter().chain(kinds::CONFIGURATION) {
+        match kinds::find(api, source) {
+            Ok(kind) => kinds.push(kind),
+            Err((source, reason)) => skip(&mut coverage, source, reason),
+        }
+    }
+    kinds.retain(|kind| extent.has(kind.known.source));
+    let users = kinds.len();
+    kinds.extend(kinds::users_of_addresses(api).into_iter().filter(|kind| extent.has(kind.known.source)));
+    match extent {
+        Extent::Whole => require(client, &kinds).await?,
+        // Objects in a partial read are not read again. A later whole read must check further permissions.
+        Extent::Sources(_) => {
+            permission::require(client, kinds.iter().map(|kind| kind.permission("list")).collect()).await?;
+            let blocks = kinds.iter_mut().filter(|kind| kind.known.source == Source::Blocks);
+            blocks.for_each(|kind| kind.known = &REDUCED_BLOCKS);
+        }
+    }
+    coverage.mark_read(kinds.iter().map(|kind| kind.known.source));
+    skip(&mut coverage, Source::Endpoints, WhySkipped::PodsInstead);
+    if *extent == Extent::Whole {
+        skip(&mut coverage, Source::Machines, no_kubevirt());
+    }
+    Ok(Plan { kinds, users, coverage })
+}
+
+/// Reads the given extent. Each list has a revision of its own.
+pub(crate) async fn observe(
+    client: &Arc<KubeClient>,
+    extent: &Extent,
+    progress: &ProgressFn,
+) -> Result<Snapshot> {
+    let plan = plan(client, extent).await?;
+    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let lists = lists_in_order(&reader, &plan).await?;
+    let mut snapshot = assemble(client, plan.coverage, lists);
+    snapshot.records = extent.records();
+    extent.say(&mut snapshot);
+    Ok(snapshot)
+}
+
+/// Combines the lists of a plan, in its order, into one snapshot, which has the time of the first list.
+pub(crate) fn assemble(client: &KubeClient, coverage: Snapshot, lists: Vec<Listed<Snapshot>>) -> Snapshot {
+    let begin = lists.first();
+    let mut snapshot = Snapshot {
+        datastore: DatastoreKind::Kubernetes,
+        is_native: client.api().flavour == Flavour::Native,
+        location: client.server().to_owned(),
+        taken_at: begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now),
+        revision: begin.map(|listed| listed.resource_version.clone()).unwrap_or_default(),
+        ..coverage
+    };
+    lists.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
+    snapshot
+}
+
+/// Checks that the user may list and get the kinds, once for each connection.
+pub(crate) async fn require(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
+    let permissions: Vec<Permission> = kinds
+        .iter()
+        .flat_map(|kind| {
+            // Objects are read again one by one; machines are only listed.
+            let get = (kind.known.source != Source::Machines).then(|| kind.permission("get"));
+            get.into_iter().chain([kind.permission("list")])
+        })
+        .collect();
+    client.permitted.get_or_try_init(|| permission::require(client, permissions)).await.map(drop)
+}

@@ -1,0 +1,192 @@
+//! A migration's queries and requests to Kubernetes: controllers that replace pods, disruption budgets, and annotations
+//! that tie pods to a pool; evictions of pods, and live migrations of virtual machines.
+
+mod objects;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_files::objects::Accept;
+use jiff::SignedDuration;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use self::objects::{DisruptionBudget, LabelSelector, asks};
+use crate::error::{Failure, Result};
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::client::kinds::segment;
+use crate::kubernetes::client::object::{List, Object, Pod};
+
+/// Objects on one page of a list.
+const PAGE: usize = 500;
+const MIGRATIONS: &str = "virtualmachineinstancemigrations";
+
+/// The controller that replaces a pod once it is gone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Controller {
+    /// `Deployment`, `StatefulSet` and so on; `Node` for static pods.
+    pub kind: String,
+    pub name: String,
+}
+
+/// The data of a pod that a migration needs.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadPod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Empty until the pod is scheduled.
+    pub node: String,
+    /// `None` if nothing replaces the pod.
+    pub controller: Option<Controller>,
+    pub labels: BTreeMap<String, String>,
+    pub asks: Vec<Asks>,
+    /// The addresses that Calico's plugin has recorded, or those of the status.
+    pub addresses: Vec<IpAddr>,
+    /// True if the condition `Ready` is true, and the pod is not being deleted.
+    pub ready: bool,
+    /// Time from the pod's creation until it last became ready.
+    pub ready_after: Option<SignedDuration>,
+    pub finished: bool,
+    pub host_network: bool,
+}
+
+/// An annotation that requests pools or addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    pub annotation: &'static str,
+    pub value: String,
+}
+
+/// A namespace whose annotations request pools.
+#[derive(Clone, Debug)]
+pub struct AskingNamespace {
+    pub name: String,
+    pub asks: Vec<Asks>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Budget {
+    pub namespace: String,
+    pub name: String,
+    /// Number of pods that may be evicted now.
+    pub allowed: i64,
+    selector: Option<LabelSelector>,
+}
+
+impl Budget {
+    /// True if the budget covers the pod. A budget without a selector covers none.
+    pub fn covers(&self, pod: &WorkloadPod) -> bool {
+        self.namespace == pod.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
+}
+
+/// The result of a request to evict a pod or to live-migrate its virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    Yes,
+    /// The pod is gone, or another pod has its name now.
+    Gone,
+    /// Not now (429): a disruption budget does not allow it, or the API server is overloaded.
+    NotNow,
+    /// KubeVirt does not migrate the machine, for this reason.
+    Refused(String),
+}
+
+/// The part of the Kubernetes API that a migration needs.
+#[derive(Clone, Debug)]
+pub struct Workloads {
+    client: Arc<KubeClient>,
+}
+
+impl Workloads {
+    pub(crate) fn new(client: Arc<KubeClient>) -> Self {
+        Self { client }
+    }
+
+    /// Lists all pods.
+    ///
+    /// # Errors
+    /// If the server fails or rejects the request, as for all queries.
+    pub async fn pods(&self) -> Result<Vec<WorkloadPod>> {
+        let pods: Vec<Pod> = self.list("/api/v1/pods", "pods").await?;
+        Ok(pods.into_iter().map(WorkloadPod::from).collect())
+    }
+
+    /// Lists the namespaces that request pools for their pods.
+    pub async fn namespaces(&self) -> Result<Vec<AskingNamespace>> {
+        let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
+        let asking = |Object { metadata, .. }: Object| {
+            let asks = asks(&metadata.annotations);
+            (!asks.is_empty()).then_some(AskingNamespace { name: metadata.name, asks })
+        };
+        Ok(namespaces.into_iter().filter_map(asking).collect())
+    }
+
+    pub async fn budgets(&self) -> Result<Vec<Budget>> {
+        let path = "/apis/policy/v1/poddisruptionbudgets";
+        let budgets: Vec<DisruptionBudget> = self.list(path, "poddisruptionbudgets").await?;
+        let budget = |DisruptionBudget { metadata, spec, status }| Budget {
+            namespace: metadata.namespace,
+            name: metadata.name,
+            allowed: status.disruptions_allowed,
+            selector: spec.selector,
+        };
+        Ok(budgets.into_iter().map(budget).collect())
+    }
+
+    /// Evicts exactly this pod, if the budgets allow it.
+    pub async fn evict(&self, pod: &WorkloadPod) -> Result<Evicted> {
+        let path =
+            format!("/api/v1/namespaces/{}/pods/{}/eviction", segment(&pod.namespace), segment(&pod.name));
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"namespace": pod.namespace, "name": pod.name},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        });
+        match self.client.post_once(&path, &eviction).await {
+            Ok(_) => Ok(Evicted::Yes),
+            Err(Failure::NotFound | Failure::Conflict(_)) => Ok(Evicted::Gone),
+            Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
+            Err(failure) => Err(self.client.write_error("pods/eviction", failure)),
+        }
+    }
+
+    /// Requests a live migration of the virtual machine in a pod: KubeVirt starts another pod, moves the machine to it,
+    /// and ends this one.
+    pub async fn live_migrate(&self, pod: &WorkloadPod, machine: &str) -> Result<Evicted> {
+        let namespace = segment(&pod.namespace);
+        let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{MIGRATIONS}");
+        let migration = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+            "metadata": {"namespace": pod.namespace, "generateName": "calipam-"},
+            "spec": {"vmiName": machine},
+        });
+        match self.client.post_once(&path, &migration).await {
+            Ok(_) => Ok(Evicted::Yes),
+            Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
+            // KubeVirt's webhook: the machine cannot be migrated, or is being migrated already.
+            Err(Failure::Refused { message, .. } | Failure::Conflict(message)) => {
+                Ok(Evicted::Refused(message))
+            }
+            Err(failure) => Err(self.client.write_error(MIGRATIONS, failure)),
+        }
+    }
+
+    async fn list<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Vec<T>> {
+        let mut items = Vec::new();
+        let mut next = String::new();
+        loop {
+            let page = format!("{path}?limit={PAGE}&continue={}", segment(&next));
+            let list: Option<List<T>> = self.client.get_json(&page, Accept::Json, what).await?;
+            let list = list.ok_or_else(|| self.client.error(what, Failure::NotFound))?;
+            items.extend(list.items);
+            next = list.metadata.next;
+            if next.is_empty() {
+                return Ok(items);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Kubernetes objects, with the fields that a migration needs.
+
+use std::collections::BTreeMap;
+
+use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::{Asks, Controller, WorkloadPod};
+use crate::kubernetes::client::object::{Condition, Metadata, Object, Pod};
+
+/// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
+const ASKING: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
+
+pub(super) type DisruptionBudget = Object<BudgetSpec, BudgetStatus>;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BudgetSpec {
+    pub(super) selector: Option<LabelSelector>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BudgetStatus {
+    pub(super) disruptions_allowed: i64,
+}
+
+/// A Kubernetes label selector. An empty one matches everything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct LabelSelector {
+    pub(super) match_labels: BTreeMap<String, String>,
+    pub(super) match_expressions: Vec<Expression>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Expression {
+    pub(super) key: String,
+    pub(super) operator: String,
+    pub(super) values: Vec<String>,
+}
+
+impl LabelSelector {
+    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let expression =
+            |Expression { key, operator, values }: &Expression| match (operator.as_str(), labels.get(key)) {
+                ("In", Some(value)) => values.contains(value),
+                ("NotIn", value) => value.is_none_or(|value| !values.contains(value)),
+                ("Exists", value) => value.is_some(),
+                ("DoesNotExist", value) => value.is_none(),
+                _ => false,
+            };
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(expression)
+    }
+}
+
+impl From<Pod> for WorkloadPod {
+    fn from(Pod { metadata, spec, status }: Pod) -> Self {
+        let annotation =
+            |name: &str| metadata.annotations.get(name).map(String::as_str).filter(|text| !text.is_empty());
+        let noted = annotation(CNI_IPS).or_else(|| annotation(CNI_IP));
+        let texts: Vec<&str> = match noted {
+            Some(noted) => noted.split(',').collect(),
+            None => status.addresses.iter().map(|address| address.ip.as_str()).collect(),
+        };
+        let address = |text: &str| text.trim().split('/').next()?.parse().ok();
+        let addresses = texts.into_iter().filter_map(address).collect();
+
+        let is_true = |condition: &&Condition| condition.kind == "Ready" && condition.status == "True";
+        let ready = status.conditions.iter().find(is_true);
+        let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
+        let since = ready.and_then(|ready| time(&ready.last_transition_time));
+        let ready_after = since.zip(time(&metadata.creation_timestamp));
+        Self {
+            addresses,
+            ready_after: ready_after.map(|(ready, created)| ready.duration_since(created)),
+            asks: asks(&metadata.annotations),
+            controller: controller(&metadata),
+            ready: ready.is_some() && metadata.deletion_timestamp.is_none(),
+            finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+            host_network: spec.host_network,
+            namespace: metadata.namespace,
+            name: metadata.name,
+            uid: metadata.uid,
+            node: spec.node_name,
+            labels: metadata.labels,
+        }
+    }
+}
+
+pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
+    let asked =
+        |annotation: &'static str| Some(Asks { annotation, value: annotations.get(annotation)?.clone() });
+    ASKING.into_iter().filter_map(asked).collect()
+}
+
+/// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's
+/// name, followed by the hash in the pod's labels.
+fn controller(metadata: &Metadata) -> Option<Controller> {
+    // A static pod. Old versions of Kubernetes set no owner.
+    if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
+        return Some(Controller { kind: "Node".into(), name: metadata.name.clone() });
+    }
+    let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
+    let hash = metadata.labels.get("pod-template-hash").filter(|_| owner.kind == "ReplicaSet");
+    let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
+    Some(match deployment {
+        Some(name) => Controller { kind: "Deployment".into(), name: name.to_owned() },
+        None => Controller { kind: owner.kind.clone(), name: owner.name.clone() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use std::net::IpAddr;
+
+    use jiff::SignedDuration;
+
+    use super::super::Budget;
+    use super::*;
+
+    fn pod(json: Value) -> WorkloadPod {
+        serde_json::from_value::<Pod>(json).unwrap().into()
+    }
+
+    #[test]
+    fn a_pod_of_a_replica_set_is_its_deployments() {
+        let of = |kind: &str, name: &str, hash: &str| {
+            let owners = json!([{"kind": kind, "name": name, "controller": true}]);
+            let pod =
+                pod(json!({"metadata": {"labels": {"pod-template-hash": hash}, "ownerReferences": owners}}));
+            pod.controller.map(|controller| format!("{}/{}", controller.kind, controller.name))
+        };
+        assert_eq!(of("ReplicaSet", "web-5d9", "5d9").unwrap(), "Deployment/web");
+        assert_eq!(of("ReplicaSet", "web-5d9", "x").unwrap(), "ReplicaSet/web-5d9");
+        assert_eq!(of("DaemonSet", "agent", "5d9").unwrap(), "DaemonSet/agent");
+        assert!(
+            pod(json!({"metadata": {"ownerReferences": [{"kind": "X", "name": "y"}]}})).controller.is_none()
+        );
+        let mirror = json!({"name": "etcd-n1", "annotations": {"kubernetes.io/config.mirror": "0a"}});
+        assert_eq!(pod(json!({"metadata": mirror})).controller.unwrap().kind, "Node");
+    }
+
+    #[test]
+    fn the_addresses_of_calico_count_before_those_of_the_status() {
+        let status =
+            json!({"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}]});
+        let plain = pod(json!({"metadata": {}, "status": status}));
+        assert_eq!((plain.addresses, plain.ready), (vec!["10.0.0.1".parse().unwrap()], true));
+        assert_eq!(plain.ready_after, None);
+        let condition =
+            json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T10:00:40Z"});
+        let created = json!({"creationTimestamp": "2026-05-01T10:00:00Z"});
+        let timed = pod(json!({"metadata": created, "status": {"conditions": [condition]}}));
+        assert_eq!(timed.ready_after, Some(SignedDuration::from_secs(40)));
+        let noted = json!({"cni.projectcalico.org/podIPs": "10.0.0.2/32, fd00::2/128"});
+        let noted =
+            pod(json!({"metadata": {"annotations": noted, "deletionTimestamp": "now"}, "status": status}));
+        let addresses: Vec<IpAddr> = ["10.0.0.2", "fd00::2"].map(|text| text.parse().unwrap()).into();
+        assert_eq!((noted.addresses, noted.ready), (addresses, false));
+    }
+
+    #[test]
+    fn a_budget_selects_as_kubernetes_does() {
+        let covers = |selector: Value, labels: Value| {
+            let budget = Budget {
+                namespace: "n".into(),
+                name: "b".into(),
+                allowed: 0,
+                selector: serde_json::from_value(selector).unwrap(),
+            };
+            budget.covers(&pod(json!({"metadata": {"namespace": "n", "labels": labels}})))
+        };
+        assert!(covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "b", "c": "d"})));
+        assert!(!covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "c"})));
+        assert!(covers(json!({}), json!({})));
+        assert!(!covers(Value::Null, json!({})));
+        let expression = |operator: &str| json!({"matchExpressions": [{"key": "a", "operator": operator, "values": ["b"]}]});
+        assert!(covers(expression("In"), json!({"a": "b"})) && !covers(expression("In"), json!({})));
+        assert!(covers(expression("NotIn"), json!({})) && !covers(expression("NotIn"), json!({"a": "b"})));
+        assert!(covers(expression("Exists"), json!({"a": "x"})) && !covers(expression("Exists"), json!({})));
+        assert!(
+            covers(expression("DoesNotExist"), json!({})) && !covers(expression("Other"), json!({"a": "b"}))
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! Reads and changes objects one by one, always against the version that was read (facts 2.9).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calipam_files::objects::Flavour;
+use calipam_model::block::BlockContent;
+use calipam_model::config::ClusterInformation;
+use calipam_model::edit::User;
+use calipam_model::key::{DEFAULT, Key};
+use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
+use calipam_model::writable::Object;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::form::{self, flag, labels, spec};
+use crate::error::{Failure, Result};
+use crate::kubernetes::again::{incomplete, locate, read_one};
+use crate::kubernetes::client::kinds::{self, Kind};
+use crate::kubernetes::client::{KubeClient, permission};
+use crate::write::{Change, Precondition, Stored, Swap, is_version};
+
+/// Checks that the user may change objects of these sources, and take the lock if `lock` is true.
+pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
+    let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
+    let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
+    let locked = kinds::find(client.api(), Source::ClusterInformation).into_iter().filter(|_| lock);
+    permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
+}
+
+/// Reads the current state of one object, never from a cache; `None` if there is none.
+pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
+    let Some((kind, path)) = locate(client, key) else { return Ok(None) };
+    let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
+        return Ok(None);
+    };
+    // Built-in objects are in protobuf, or in JSON if a proxy or the server does not know protobuf.
+    if matches!(key, Key::Node(_) | Key::Pod { .. } | Key::Service { .. }) {
+        return Ok(built_in(snapshot));
+    }
+    let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
+    Ok(Some(custom(key, snapshot, &value, body)))
+}
+
+/// A built-in object, as evidence. A service without load balancer and cluster IPs uses no address and counts as
+/// missing.
+fn built_in(snapshot: Snapshot) -> Option<Stored> {
+    let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
+    let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
+    let services = snapshot.services.into_iter().map(|o| (o.revision, User::Service(o.value)));
+    let (revision, user) = match nodes.chain(pods).chain(services).next() {
+        Some((revision, user)) => (revision, Some(user)),
+        None if snapshot.defects.is_empty() => return None,
+        // The object exists but cannot be decoded, so its version is unknown.
+        None => (Revision::Kubernetes(Box::default()), None),
+    };
+    Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
+}
+
+/// A custom resource. If it can be edited, its raw value is in etcd's form, for comparison with what is written.
+fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
+    // The value of an object, not its name, identifies its handle or affinity.
+    let object = match key {
+        Key::Block(_) => {
+            let block = snapshot.blocks.into_iter().next();
+            block.map(|block| Object::Block(without_strict(block.value.content)))
+        }
+        Key::Handle(id) => {
+            let handle = snapshot.handles.into_iter().next().map(|handle| handle.value);
+            handle.filter(|handle| handle.id() == **id).map(Object::Handle)
+        }
+        Key::Affinity(key) => {
+            let affinity = snapshot.affinities.into_iter().next().map(|affinity| affinity.value);
+            affinity.filter(|affinity| affinity.key == *key).map(Object::Affinity)
+        }
+        Key::Pool(_) => Some(Object::Pool(form::pool(value))),
+        Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
+        _ => None,
+    };
+    let raw = match &object {
+        Some(object) => object.encode().into(),
+        None => body.clone(),
+    };
+    Stored { revision: version(value), raw, whole: Some(body), object, user: None }
+}
+
+/// A block without the `strictAffinity: false` that the schema requires, so that a new block reads back as it was
+/// written.
+pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
+    match content {
+        BlockContent::Sound(mut block) => {
+            block.set_own_strict_affinity(block.own_strict_affinity().filter(|strict| *strict));
+            BlockContent::Sound(block)
+        }
+        corrupt @ BlockContent::Corrupt(_) => corrupt,
+    }
+}
+
+/// The version of an object in JSON.
+pub(crate) fn version(value: &Value) -> Revision {
+    let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
+    let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    Revision::Kubernetes(Box::new(ObjectVersion {
+        resource_version: text("resourceVersion"),
+        uid: text("uid"),
+        labels: labels.collect(),
+    }))
+}
+
+/// Makes one change. A deletion has two steps: the object is marked as deleted if it has the expected version, and then
+/// deleted by UID and version. Pools and the configuration are deleted in one step. Affinities get labels if `labels`
+/// is true.
+///
+/// # Errors
+/// If the server fails, rejects the request, or does not answer in time. In that case, the change may have taken place
+/// in part.
+pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
+    let failed = |failure| client.write_error(&change.key().to_string(), failure);
+    let target = Target::locate(client, change.key(), labels).map_err(failed)?;
+    let read = match change.precondition() {
+        Precondition::Absent => Ok(None),
+        Precondition::At(before) => target.as_read(change, before).await.map(Some),
+        _ => return Ok(Swap::Conflict),
+    };
+    let changed = match read {
+        Ok(read) => target.swap(read, change.value()).await,
+        Err(failure) => Err(failure),
+    };
+    match changed {
+        Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
+        // The object already exists, was changed, or is gone.
+        Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
+        Err(failure) => Err(failed(failure)),
+    }
+}
+
+/// The place of an object to change.
+pub(crate) struct Target<'c> {
+    client: &'c Arc<KubeClient>,
+    kind: Kind,
+    path: String,
+    key: &'c Key,
+    /// True if affinities get labels.
+    labels: bool,
+}
+
+impl<'c> Target<'c> {
+    pub(crate) fn locate(client: &'c Arc<KubeClient>, key: &'c Key, labels: bool) -> Result<Self, Failure> {
+        let (kind, path) = locate(client, key).ok_or(Failure::NotFound)?;
+        Ok(Self { client, kind, path, key, labels })
+    }
+
+    /// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
+    pub(crate) async fn swap(
+        &self,
+        read: Option<Value>,
+        value: Option<impl AsRef<[u8]>>,
+    ) -> Result<Option<Value>, Failure> {
+        match (read, value) {
+            (None, Some(value)) => self.create(value.as_ref()).await.map(Some),
+            (Some(read), Some(value)) => self.replace(read, value.as_ref()).await.map(Some),
+            (Some(read), None) => self.delete(read).await.map(|()| None),
+            (None, None) => Err(Failure::NotFound),
+        }
+    }
+
+    fn new_spec(&self, value: &[u8]) -> Result<Value, Failure> {
+        let spec = spec(self.key, value, self.client.api().flavour == Flavour::Classic);
+        spec.ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
+    }
+
+    /// Sends an object with labels, if affinities get them.
+    async fn send(&self, method: Method, path: &str, mut object: Value) -> Result<Value, Failure> {
+        if self.labels {
+            label(&mut object, self.key);
+        }
+        self.client.write(method, path, &object).await?.json().await
+    }
+
+    async fn create(&self, value: &[u8]) -> Result<Value, Failure> {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let flavour = self.client.api().flavour;
+        if !matches!(
+            self.key,
+            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig
+        ) {
+            return Err(Failure::Other("objects of this kind are never created".into()));
+        }
+        let object = json!({
+            "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
+            "kind": self.kind.known.name,
+            "metadata": form::metadata(self.key, name, value),
+            "spec": self.new_spec(value)?,
+        });
+        self.send(Method::POST, &self.kind.path, object).await
+    }
+
+    /// Reads the whole object, in order to keep everything that does not change.
+    ///
+    /// # Errors
+    /// A conflict if it is not the expected version.
+    pub(crate) async fn expected(&self, expected: &Revision) -> Result<Value, Failure> {
+        let object = of_version(self.client.value(&self.path).await?, expected);
+        object.ok_or_else(|| Failure::Conflict("its version is different".into()))
+    }
+
+    /// The object to change, as it was read just before, or from a new read. The request to change it contains its
+    /// version, so the server rejects the request if the object has changed since.
+    async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
+        let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
+        match read.and_then(|object| of_version(object, before)) {
+            Some(object) => Ok(object),
+            None => self.expected(before).await,
+        }
+    }
+
+    async fn replace(&self, mut object: Value, value: &[u8]) -> Result<Value, Failure> {
+        let spec = self.new_spec(value)?;
+        if is_marked(&object["spec"]) && !is_marked(&spec) {
+            // The client that marked it will delete it by its UID, so it must not be revived with that UID.
+            finish_deletion(self.client, &self.path, &object).await?;
+            return self.create(value).await;
+        }
+        object["spec"] = spec;
+        if let Key::ClusterInformation(_) = self.key {
+            form::annotate_as(&mut object, value);
+        }
+        self.send(Method::PUT, &self.path, object).await
+    }
+
+    /// Deletes an object that was read, in Calico's two steps; a pool or the configuration in one.
+    async fn delete(&self, mut object: Value) -> Result<(), Failure> {
+        let (client, path) = (self.client, self.path.as_str());
+        if matches!(self.key, Key::Pool(_) | Key::IpamConfig) {
+            // Deleted in one step, since nothing in Calico completes a deletion of this kind.
+            return finish_deletion(client, path, &object).await;
+        }
+        let marked = is_marked(&object["spec"]);
+        if !marked {
+            let as_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
+            object["spec"]["deleted"] = flag(true, as_text);
+            if let Key::Block(_) = self.key {
+                // If the second step is never made, the block must not record released addresses.
+                empty(&mut object["spec"]);
+            }
+            object = match client.write(Method::PUT, path, &object).await {
+                Err(Failure::Conflict(why)) => {
+                    finish_begun(client, path, &object).await;
+                    return Err(Failure::Conflict(why));
+                }
+                answer => answer?.json().await?,
+            };
+        }
+
+        for _ in 0..SECOND_STEPS {
+            match finish_deletion(client, path, &object).await {
+                Ok(()) => return Ok(()),
+                // This change marked the object, and another client has completed the deletion.
+                Err(Failure::NotFound) if !marked => return Ok(()),
+                Err(Failure::Conflict(_)) if !marked => {}
+                Err(failure) => return Err(failure),
+            }
+
+            // Another client has written to the object or reused its name. The deletion is over if the name is reused
+            // or the mark is gone.
+            let now = match client.value(path).await {
+                Err(Failure::NotFound) => return Ok(()),
+                now => now?,
+            };
+            if now["metadata"]["uid"] != object["metadata"]["uid"] || !is_marked(&now["spec"]) {
+                return Ok(());
+            }
+            object = now;
+        }
+        Err(Failure::Conflict("it is marked deleted, but other clients keep writing to it".into()))
+    }
+}
+
+/// The object that was read; `None` if it is not the expected version.
+fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    is_version(&version(&object), expected).then_some(object)
+}
+
+/// Maximum attempts at the second step of a deletion while others write to the object.
+const SECOND_STEPS: usize = 5;
+
+/// The second step of a deletion, for this version of an object.
+pub(crate) async fn finish_deletion(
+    client: &Arc<KubeClient>,
+    path: &str,
+    object: &Value,
+) -> Result<(), Failure> {
+    let metadata = &object["metadata"];
+    let options = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+    });
+    client.write(Method::DELETE, path, &options).await.map(drop)
+}
+
+/// Completes the deletion of this object if it was started, perhaps by a request of this client that got no answer.
+async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
+    let Ok(now) = client.value(path).await else { return };
+    if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
+        // The caller sees the result at the next read.
+        finish_deletion(client, path, &now).await.ok();
+    }
+}
+
+pub(crate) fn is_marked(spec: &Value) -> bool {
+    spec["deleted"] == true || spec["deleted"] == "true"
+}
+
+/// Frees all addresses in a block whose deletion is starting. A block that cannot be read stays unchanged.
+fn empty(block: &mut Value) {
+    let (Some(allocations), Some(free)) = (block["allocations"].as_array(), block["unallocated"].as_array())
+    else {
+        return;
+    };
+    let held = (0..allocations.len()).filter(|ordinal| !allocations[*ordinal].is_null());
+    let free: Vec<Value> = free.iter().cloned().chain(held.map(Value::from)).collect();
+    block["allocations"] = vec![Value::Null; allocations.len()].into();
+    block["unallocated"] = free.into();
+    block["attributes"] = json!([]);
+}
+
+/// True if affinities need labels: Calico 3.31 and later finds them by labels, and once one of them has labels, all
+/// need them.
+pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
+    if let Some(information) = stored(client, &Key::ClusterInformation(DEFAULT.to_owned())).await?
+        && let Ok(information) = ClusterInformation::parse(&information.raw)
+        && information.finds_affinities_by_labels()
+    {
+        return Ok(true);
+    }
+    let Ok(kind) = kinds::find(client.api(), Source::Affinities) else { return Ok(true) };
+    let path = format!("{}?labelSelector={HOSTNAME_HASH}&limit=1", kind.path);
+    let list = client.value(&path).await.map_err(|failure| client.error(kind.known.plural, failure))?;
+    Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
+}
+
+/// A label of every labeled affinity.
+const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
+
+/// Sets the labels with which Calico finds an affinity.
+fn label(object: &mut Value, key: &Key) {
+    let wanted = labels(key);
+    if wanted.is_empty() {
+        return;
+    }
+    let metadata = &mut object["metadata"];
+    if !metadata["labels"].is_object() {
+        metadata["labels"] = json!({});
+    }
+    wanted.into_iter().for_each(|(name, value)| metadata["labels"][name] = value);
+}

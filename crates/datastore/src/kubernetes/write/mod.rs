@@ -1,0 +1,84 @@
+//! Writes to Kubernetes: one object at a time, since there are no transactions. Evidence is read again just before.
+
+pub(super) mod change;
+mod form;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Source};
+use tokio::sync::OnceCell;
+
+use self::change::{change, labels_affinities, require, stored};
+use super::client::KubeClient;
+use crate::error::Result;
+use crate::retries::retried;
+use crate::tasks;
+use crate::write::{BATCH, Batch, IN_FLIGHT, Limits, Objects, Precondition, Stored, Swap, are_expected};
+
+/// Single objects on Kubernetes.
+#[derive(Debug)]
+pub(super) struct KubeObjects {
+    client: Arc<KubeClient>,
+    /// True if affinities get labels; unset until an affinity is written.
+    labels: OnceCell<bool>,
+}
+
+impl KubeObjects {
+    pub(super) fn new(client: &Arc<KubeClient>) -> Self {
+        Self { client: Arc::clone(client), labels: OnceCell::new() }
+    }
+}
+
+#[async_trait]
+impl Objects for KubeObjects {
+    fn kind(&self) -> DatastoreKind {
+        DatastoreKind::Kubernetes
+    }
+
+    /// One object. The bytes are a little below the default limit of the API server's etcd.
+    fn limits(&self) -> Limits {
+        Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: false }
+    }
+
+    async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
+        require(&self.client, sources, lock).await
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        retried(|| read(&self.client, keys)).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        commit(&self.client, &self.labels, batch).await
+    }
+}
+
+/// Reads objects, each by its own request.
+pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    let one = |key: &Key| {
+        let (client, key) = (Arc::clone(client), key.clone());
+        async move { stored(&client, &key).await }
+    };
+    tasks::all(IN_FLIGHT, keys.iter().map(one)).await
+}
+
+/// Makes the one change of a batch. Before the first affinity, finds out if affinities get labels.
+async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
+    let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
+    if !holds(client, &batch.evidence).await? {
+        return Ok(Swap::Conflict);
+    }
+    let labels = match only.key() {
+        Key::Affinity(_) => *labels.get_or_try_init(|| labels_affinities(client)).await?,
+        _ => false,
+    };
+    change(client, only, labels).await
+}
+
+/// True if the evidence is currently as expected.
+pub(crate) async fn holds(client: &Arc<KubeClient>, evidence: &[(Key, Precondition)]) -> Result<bool> {
+    let keys: Vec<Key> = evidence.iter().map(|(key, _)| key.clone()).collect();
+    Ok(are_expected(&read(client, &keys).await?, evidence))
+}

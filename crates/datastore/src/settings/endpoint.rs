@@ -1,0 +1,57 @@
+//! Endpoints of etcd as URLs.
+
+use http::Uri;
+
+use crate::error::SettingsError;
+use crate::secret::redact_url;
+
+/// Converts an endpoint to a URL; `usual` is the default scheme.
+pub(super) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
+    let text = endpoint.trim();
+    let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };
+    let (scheme, host) = match text.split_once("://") {
+        Some((scheme, host)) => (scheme, host),
+        None => (usual, text),
+    };
+    let host = host.trim_end_matches('/');
+    if scheme != "http" && scheme != "https" {
+        return Err(bad("its scheme is neither http nor https"));
+    }
+    if host.contains('@') {
+        return Err(bad("user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
+    }
+    let uri: Uri = format!("{scheme}://{host}")
+        .parse()
+        .map_err(|_| bad("it is not a URL of the form https://HOST:PORT"))?;
+    // A port that is not a number is parsed as no port at all.
+    let whole = uri.port_u16().is_some() || uri.host() == Some(host);
+    if uri.host().is_none_or(str::is_empty) || !whole || uri.path() != "/" || uri.query().is_some() {
+        return Err(bad("it is not a URL of the form https://HOST:PORT"));
+    }
+    let port = uri.port_u16().unwrap_or(2379);
+    Ok(format!("{scheme}://{}:{port}", uri.host().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_become_urls() {
+        for (endpoint, usual, url) in [
+            ("http://10.0.0.5:2379", "http", "http://10.0.0.5:2379"),
+            (" https://etcd.example/ ", "http", "https://etcd.example:2379"),
+            ("10.0.0.5:2379", "http", "http://10.0.0.5:2379"),
+            ("10.0.0.5:2379", "https", "https://10.0.0.5:2379"),
+            ("[fd00::1]:2379", "https", "https://[fd00::1]:2379"),
+            ("http://10.0.0.5", "https", "http://10.0.0.5:2379"),
+        ] {
+            assert_eq!(normalise(endpoint, usual).as_deref(), Ok(url));
+        }
+        for endpoint in ["", "ftp://x:1", "https://", "http://x:port", "http://x:1/path", "http://x y"] {
+            assert!(normalise(endpoint, "http").is_err(), "{endpoint:?}");
+        }
+        let error = normalise("https://root:s3cret@etcd:2379", "http").unwrap_err();
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+}

@@ -1,0 +1,121 @@
+//! An open datastore, of any kind.
+
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use calipam_files::DataFile;
+use calipam_model::snapshot::DatastoreKind;
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::etcd::client::EtcdClient;
+use crate::etcdv2::client::EtcdV2Client;
+use crate::kubernetes::client::KubeClient;
+use crate::kubernetes::workloads::Workloads;
+use crate::settings::{Settings, Target};
+use crate::tasks::{Pending, blocking};
+
+/// A datastore, and the API server of the cluster that uses it.
+#[derive(Clone, Debug)]
+pub struct Datastore {
+    backend: Arc<dyn Backend>,
+    /// The API server beside etcd, if there is one.
+    beside: Option<Arc<KubeClient>>,
+}
+
+impl Datastore {
+    /// Opens the datastore of the settings.
+    pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
+            let backend: Arc<dyn Backend> = match &settings.target {
+                Target::Etcd(etcd) => Arc::new(Arc::new(EtcdClient::connect(etcd).await?)),
+                Target::EtcdV2(etcd) => Arc::new(Arc::new(EtcdV2Client::connect(etcd).await?)),
+                Target::Kubernetes => Arc::new(KubeClient::connect(settings.kubernetes.of_calico()?).await?),
+                Target::File(path) => Arc::new(DataFile::open(path)?),
+                Target::StandardInput => {
+                    Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
+                }
+            };
+            let beside = match is_etcd && settings.kubernetes.is_named() {
+                true => Some(KubeClient::connect(&settings.kubernetes).await?),
+                false => None,
+            };
+            Ok(Self { backend, beside })
+        })
+    }
+
+    /// The datastore behind an etcd client, without an API server.
+    pub fn of_etcd(client: EtcdClient) -> Self {
+        Self { backend: Arc::new(Arc::new(client)), beside: None }
+    }
+
+    /// The Kubernetes datastore behind a client.
+    pub fn of_kubernetes(client: Arc<KubeClient>) -> Self {
+        Self { backend: Arc::new(client), beside: None }
+    }
+
+    /// False if there is an API server beside etcd, and only its kubeconfig was named, not the cluster.
+    pub fn names_kubernetes(&self) -> bool {
+        self.beside.as_ref().is_none_or(|kubernetes| kubernetes.names_cluster())
+    }
+
+    /// The API server of the cluster, as the datastore or beside etcd.
+    fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
+        self.backend.kubernetes().or(self.beside.as_ref())
+    }
+
+    /// The Kubernetes API of the cluster; `None` if none is known, or the data is a file.
+    pub fn workloads(&self) -> Option<Workloads> {
+        self.kubernetes().map(|client| Workloads::new(Arc::clone(client)))
+    }
+
+    /// Returns an error for a datastore without revisions.
+    pub fn has_revisions(&self) -> Result<()> {
+        self.require_revisions().map(drop)
+    }
+
+    /// Returns etcd, or an error for a datastore without revisions.
+    fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
+        self.backend.revisions().ok_or_else(|| Error::NoRevisions { location: self.location() })
+    }
+
+    /// The place without secrets: an endpoint, or the path of a file.
+    pub fn location(&self) -> String {
+        self.backend.location()
+    }
+
+    /// The kind of datastore. It is always etcd for a file, whose content is known only after a read.
+    pub fn kind(&self) -> DatastoreKind {
+        self.backend.kind()
+    }
+
+    /// Returns an error for Calico 2.x data, for which `what` is not supported.
+    pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
+        self.backend.require_calico_3(what)
+    }
+
+    /// The number of requests that were sent.
+    pub fn request_count(&self) -> u64 {
+        self.backend.request_count() + self.kubernetes().map_or(0, |client| client.request_count())
+    }
+
+    /// True if the data can change, so a second read may differ.
+    pub fn is_live(&self) -> bool {
+        self.backend.is_live()
+    }
+
+    /// True if the time of the data is known: false for files other than exports. Their clock is the newest time in the
+    /// data, or else the file's modification time.
+    pub fn knows_its_time(&self) -> bool {
+        self.backend.knows_its_time()
+    }
+
+    /// True if a released address can cool down: the datastore keeps the time of its release. False for etcd v2, since
+    /// Calico 2.x would treat a cooling address as assigned, forever.
+    pub async fn keeps_cooldown(&self) -> bool {
+        self.backend.keeps_cooldown().await
+    }
+}

@@ -1,0 +1,177 @@
+//! Reads a datastore: all of it, data around one address or handle, some objects again, names, past states, or changes.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+
+use calipam_files::archive::{Added, Adding};
+use calipam_files::recording::Positions;
+use calipam_files::{Extent, ProgressFn};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Snapshot, Source};
+
+use super::Datastore;
+use crate::error::Result;
+use crate::etcd::{self, past};
+use crate::feed::{Changes, Followed, OrWhole};
+use crate::read::{Lookup, NameKind, Past, PastOf};
+use crate::tasks::Pending;
+use crate::{both, kubernetes};
+
+impl Datastore {
+    /// Reads everything for a check, etcd at one revision.
+    pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
+        self.observe_extent(&Extent::Whole, progress).await
+    }
+
+    /// Reads the given extent. The tree of etcd v2 and files of Kubernetes objects are read as a whole.
+    pub fn observe_extent<'a>(
+        &'a self,
+        extent: &'a Extent,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move {
+            let mut snapshot = self.backend.observe(extent, progress).await?;
+            if let Some(kubernetes) = &self.beside
+                && extent.has_any(&[Source::Pods, Source::Services, Source::Machines])
+            {
+                both::add(kubernetes, &mut snapshot, progress).await?;
+            }
+            if *extent == Extent::Whole {
+                self.add_namespaces(&mut snapshot, false).await;
+            }
+            Ok(snapshot)
+        })
+    }
+
+    /// Adds the namespaces if they are needed and the user may list them. `is_followed` is true if pods that come later
+    /// may need them.
+    async fn add_namespaces(&self, snapshot: &mut Snapshot, is_followed: bool) {
+        if let Some(client) = self.kubernetes() {
+            kubernetes::namespaces::add(client, snapshot, is_followed).await;
+        }
+    }
+
+    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, as in a file that states
+    /// no time, because etcd does not record the times of its revisions. Kubernetes is left out, since it has no past
+    /// states.
+    ///
+    /// # Errors
+    /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not etcd v3.
+    pub fn observe_at<'a>(
+        &'a self,
+        revision: i64,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move {
+            let client = self.require_revisions()?;
+            etcd::observe_at(client, Some(revision), &Extent::Whole, progress).await
+        })
+    }
+
+    /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 and Kubernetes
+    /// about one request for each key, and a file as a whole.
+    pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move {
+            let mut snapshot = self.backend.lookup(lookup).await?;
+            if let Some(kubernetes) = &self.beside {
+                both::add_around(kubernetes, &mut snapshot, lookup).await?;
+            }
+            Ok(snapshot)
+        })
+    }
+
+    /// Reads some keys again, in etcd at one new revision. `None` if the datastore cannot change.
+    pub fn reread<'a>(&'a self, keys: &'a BTreeSet<Key>) -> Pending<'a, Result<Option<Snapshot>>> {
+        Box::pin(async move {
+            let Some(kubernetes) = &self.beside else { return self.backend.reread(keys).await };
+            let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
+                keys.iter().cloned().partition(both::is_in_kubernetes);
+            let mut snapshot = self.backend.reread(&in_etcd).await?;
+            if let Some(snapshot) = &mut snapshot {
+                both::reread(kubernetes, snapshot, &in_kubernetes).await?;
+            }
+            Ok(snapshot)
+        })
+    }
+
+    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common beginning of the answer is
+    /// still the common beginning of all names.
+    pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
+        self.backend.names(kind, begin).await
+    }
+
+    /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
+    /// revisions names, not the whole cluster. For [`PastOf::Blocks`], reads only the last revisions.
+    pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
+        Box::pin(async move { past::past(self.require_revisions()?, of).await })
+    }
+
+    /// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch
+    /// of past revisions, and reads only these keys in etcd. `None` if the datastore keeps no history.
+    pub fn recent<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        address: IpAddr,
+    ) -> Pending<'a, Result<Option<Past>>> {
+        Box::pin(async move {
+            let Some(client) = self.backend.revisions() else { return Ok(None) };
+            past::recent(client, snapshot, address).await.map(Some)
+        })
+    }
+
+    /// Writes the data of a check to a file, compressed if its name ends with `.zst`. The file appears when it is
+    /// complete. Returns the number of entries.
+    pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
+        Ok(self.export_and_locate(path, progress).await?.0)
+    }
+
+    /// Like [`Self::export`]; also returns the start of later changes, if they can be [followed](Self::changes_after).
+    pub async fn export_and_locate(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
+        self.backend.export(path, progress).await
+    }
+
+    /// Adds an export to an archive, and creates its folder if it is missing.
+    pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
+        let adding = Adding::begin(folder)?;
+        let entries = self.export(&adding.path(), progress).await?;
+        Ok(adding.finish(entries)?)
+    }
+
+    /// Follows all changes after these positions. For etcd with Kubernetes, only etcd's changes.
+    pub async fn changes_after(&self, from: Positions) -> Result<Box<dyn Changes>> {
+        self.backend.changes_after(from).await
+    }
+
+    /// Waits until a Calico object is written after a snapshot's revision: on etcd any object that a check reads there,
+    /// on the Kubernetes datastore a block. Waits forever if there are only other changes, or in any other datastore.
+    /// Returns at once if the server no longer has the changes since that revision.
+    pub async fn next_change(&self, after: i64) -> Result<()> {
+        self.backend.next_change(after).await
+    }
+
+    /// Reads everything and starts to follow it, or returns the reason that this datastore cannot be followed.
+    ///
+    /// # Errors
+    /// The same as for [`Self::observe`].
+    pub fn follow<'a>(
+        &'a self,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<OrWhole<(Snapshot, Followed)>>> {
+        Box::pin(async move {
+            let mut started = self.backend.follow(self.beside.as_ref(), progress).await?;
+            if let Ok((snapshot, _)) = &mut started {
+                self.add_namespaces(snapshot, true).await;
+            }
+            Ok(started)
+        })
+    }
+
+    /// Goes on following over this connection to the same datastore. Kubernetes is followed by the watches of the first
+    /// connection.
+    pub fn resume(&self, followed: &mut Followed) {
+        if let Some(etcd) = self.backend.revisions() {
+            followed.resume(etcd);
+        }
+    }
+}

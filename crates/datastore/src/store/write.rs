@@ -1,0 +1,90 @@
+//! Writes of a datastore, and its use by an allocator.
+
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::Source;
+
+use super::Datastore;
+use crate::allocation::{AllocatorStore, Records, Selecting};
+use crate::both::Both;
+use crate::error::{Error, Result};
+use crate::etcd::EtcdStore;
+use crate::etcd::client::EtcdClient;
+use crate::kubernetes::KubeStore;
+use crate::kubernetes::client::KubeClient;
+use crate::secret::redact_url;
+use crate::settings::{Settings, Target};
+use crate::tasks::Pending;
+use crate::write::{Consent, Objects, Stored, Writer};
+
+/// The action that is not supported on Calico 2.x data, for errors.
+const ASSIGN: &str = "assign or release single addresses";
+
+impl Datastore {
+    fn objects(&self) -> Result<Arc<dyn Objects>> {
+        let own = self.backend.objects(self.beside.is_some())?;
+        Ok(match &self.beside {
+            Some(kubernetes) => Arc::new(Both { etcd: own, kubernetes: Arc::clone(kubernetes) }),
+            None => own,
+        })
+    }
+
+    /// Creates a writer with the operator's consent.
+    pub fn writer(&self, consent: Consent) -> Result<Writer> {
+        Ok(Writer::new(self.objects()?, consent))
+    }
+
+    /// Checks that the user may create, update and delete objects of these kinds, and take the lock if `lock` is true,
+    /// so that a run does not fail halfway. etcd has no such check.
+    pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
+        Box::pin(async move { self.objects()?.may_write(sources, lock).await })
+    }
+
+    /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
+    pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
+        Box::pin(async move { self.objects()?.read(keys).await })
+    }
+
+    /// Opens this datastore for an allocator, with the operator's consent. Affinities are listed without a selector.
+    pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
+        self.require_calico_3(ASSIGN)?;
+        Ok(AllocatorStore::new(self.backend.records()?, consent))
+    }
+}
+
+impl AllocatorStore {
+    /// Connects without discovery: only the first read shows if a single etcd endpoint or the API server answers, and
+    /// which API group the cluster has. `selecting` is the way to find affinities on Kubernetes.
+    pub fn connect<'a>(
+        settings: &'a Settings,
+        selecting: Selecting,
+        consent: Consent,
+    ) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            let records: Box<dyn Records> = match &settings.target {
+                Target::Etcd(etcd) => {
+                    // The first request shows if a single endpoint answers.
+                    let probe = etcd.endpoints.len() > 1;
+                    Box::new(EtcdStore::new(EtcdClient::connect_first(etcd, probe).await?.into()))
+                }
+                Target::EtcdV2(etcd) => {
+                    let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
+                    return Err(Error::NotForCalico2 { location, what: ASSIGN });
+                }
+                Target::Kubernetes => {
+                    let client = KubeClient::connect_unasked(settings.kubernetes.of_calico()?).await?;
+                    let is_assumed = settings.kubernetes.api_group.is_empty();
+                    Box::new(KubeStore::new(client, is_assumed, selecting))
+                }
+                Target::File(path) => {
+                    return Err(Error::NotWritable { location: path.display().to_string() });
+                }
+                Target::StandardInput => {
+                    return Err(Error::NotWritable { location: "standard input".into() });
+                }
+            };
+            Ok(Self::new(records, consent))
+        })
+    }
+}
