@@ -37,12 +37,12 @@ pub enum Datastore {
 }
 
 impl Datastore {
-    /// False if there is an API server beside etcd, and only its kubeconfig was named, not the cluster.
+    /// False if an API server is used in addition to etcd, and the operator named only its kubeconfig, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
         self.beside().is_none_or(|kubernetes| kubernetes.names_cluster())
     }
 
-    /// The API server of the cluster, if there is one beside etcd.
+    /// The API server of the cluster, if one is used in addition to etcd.
     pub(crate) fn beside(&self) -> Option<&Arc<KubeClient>> {
         match self {
             Self::Etcd(_, kubernetes) | Self::EtcdV2(_, kubernetes) => kubernetes.as_ref(),
@@ -50,7 +50,7 @@ impl Datastore {
         }
     }
 
-    /// The API server of the cluster, as the datastore or beside etcd.
+    /// The API server of the cluster, as the datastore or in addition to etcd.
     pub(crate) fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
         match self {
             Self::Kubernetes(kubernetes) => Some(kubernetes),
@@ -76,7 +76,7 @@ impl Datastore {
         self.etcd().ok_or_else(|| Error::NoRevisions { location: self.location() })
     }
 
-    /// Opens the datastore of the settings.
+    /// Opens the datastore that the settings describe.
     pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
             let beside = async || match settings.kubernetes.is_named() {
@@ -101,7 +101,7 @@ impl Datastore {
         })
     }
 
-    /// The place without secrets: an endpoint, or the path of a file.
+    /// The location, without secrets: an endpoint, or the path of a file.
     pub fn location(&self) -> String {
         match self {
             Self::Etcd(client, _) => redact_url(client.endpoint()),
@@ -152,7 +152,7 @@ impl Datastore {
         }
     }
 
-    /// True if a released address can cool down: the datastore keeps the time of its release. On Kubernetes the
+    /// True if released addresses can have a cooldown: the datastore keeps the time of a release. On Kubernetes the
     /// installed schema of blocks must have a field for that time; otherwise the API server would drop it and leave an
     /// anonymous allocation that never ends (facts 2.10). False if the schema cannot be read, for etcd v2, and for
     /// files, which are never written.
@@ -161,13 +161,13 @@ impl Datastore {
             match self {
                 Self::Etcd(..) => true,
                 Self::Kubernetes(client) => keeps_cooldown(client).await,
-                // Calico 2.x would treat a cooling address as assigned, forever.
+                // Calico 2.x would treat an address in cooldown as assigned, forever.
                 Self::EtcdV2(..) | Self::File(_) => false,
             }
         })
     }
 
-    /// Reads everything for a check, etcd at one revision.
+    /// Reads everything that a check needs. The data in etcd is read at one revision.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress).await
     }
@@ -203,9 +203,9 @@ impl Datastore {
         })
     }
 
-    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, as in a file that states
-    /// no time, because etcd does not record the times of its revisions. Kubernetes is left out, since it has no past
-    /// states.
+    /// Reads everything at a past revision of etcd. etcd does not record the times of its revisions, so the snapshot's
+    /// time is the newest time in the data, as for a file that states no time. Kubernetes is left out, since it has no
+    /// past states.
     ///
     /// # Errors
     /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not etcd v3.
@@ -238,8 +238,8 @@ impl Datastore {
         Ok(snapshot)
     }
 
-    /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 and Kubernetes
-    /// about one request for each key, and a file as a whole.
+    /// Reads the data around one address or handle. On etcd, this takes two or three requests for a few keys; on etcd
+    /// v2 and Kubernetes, about one request for each key. A file is read as a whole.
     pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
             let mut snapshot = match self {

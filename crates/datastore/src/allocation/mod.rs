@@ -157,7 +157,7 @@ impl Store for AllocatorStore {
         crate::clock::now()
     }
 
-    // Boxed to avoid compiling the clients again in each crate with an allocator.
+    // Boxed to avoid compiling the clients again in each crate that uses an allocator.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let read: Pending<'_, _> = match &self.backend {
             Backend::Etcd(store) => Box::pin(store.read(queries)),
@@ -187,7 +187,7 @@ impl Retries {
         Self(PAUSES.into_iter())
     }
 
-    /// Waits before a retry after a temporary failure; returns the error after the last retry.
+    /// Waits before the next retry after a temporary failure; returns the error if no retries remain.
     async fn wait(&mut self, error: Error) -> Result<(), StoreError> {
         let Some(pause) = self.0.next() else { return Err(unavailable(error)) };
         tracing::warn!("{error}; trying again");

@@ -66,7 +66,8 @@ impl Changes {
 }
 
 impl Datastore {
-    /// Follows all changes after these positions. For etcd with Kubernetes, only etcd's changes.
+    /// Follows all changes after these positions. If the data is in etcd and also read from Kubernetes, follows only
+    /// the changes in etcd.
     pub fn changes_after(&self, from: Positions) -> Pending<'_, Result<Changes>> {
         Box::pin(async move {
             Ok(Changes(match self {
@@ -80,9 +81,9 @@ impl Datastore {
         })
     }
 
-    /// Waits until a Calico object is written after a snapshot's revision: on etcd any object that a check reads there,
-    /// on the Kubernetes datastore a block. Waits forever if there are only other changes, or in any other datastore.
-    /// Returns at once if the server no longer has the changes since that revision.
+    /// Waits until a Calico object is written after a snapshot's revision. On etcd, this can be any object that a check
+    /// reads there. On the Kubernetes datastore, it must be a block. Other changes do not end the wait, and in any
+    /// other datastore it never ends. Returns at once if the server no longer has the changes since that revision.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {

@@ -1,4 +1,4 @@
-//! Exports the data of a check from a datastore to a file.
+//! Exports the data that a check needs from a datastore to a file.
 
 pub(crate) mod etcd;
 pub(crate) mod kubernetes;
@@ -16,13 +16,14 @@ use crate::read::whole::etcdv2;
 use crate::store::{Datastore, Pending, blocking};
 
 impl Datastore {
-    /// Writes the data of a check to a file, compressed if its name ends with `.zst`. The file appears when it is
-    /// complete. Returns the number of entries.
+    /// Writes the data that a check needs to a file, compressed if its name ends with `.zst`. The file appears when it
+    /// is complete. Returns the number of entries.
     pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
         Ok(self.export_and_locate(path, progress).await?.0)
     }
 
-    /// Like [`Self::export`]; also returns the start of later changes, if they can be [followed](Self::changes_after).
+    /// Like [`Self::export`]; also returns the positions from which later changes can be
+    /// [followed](Self::changes_after). They are empty if changes cannot be followed.
     pub fn export_and_locate<'a>(
         &'a self,
         path: &'a Path,

@@ -111,14 +111,14 @@ pub(super) async fn start(
     snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES);
-    // The last write may be a deletion, which is in no list.
+    // The last write may be a deletion, which a list does not contain.
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }
     Ok((snapshot, followed))
 }
 
-/// Waits for a change or another etcd history. A watch alone does not notice another history.
+/// Waits for a change, or until etcd has another history, which a watch alone does not reveal.
 pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<()> {
     loop {
         if let Ok(changed) = timeout(QUIET, client.next_change(&range(), followed.revision())).await {

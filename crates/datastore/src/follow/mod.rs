@@ -138,8 +138,8 @@ impl Datastore {
         })
     }
 
-    /// Returns the changes since the last call, or the reason that everything must be read again, such as a server that
-    /// no longer has all the changes, or is another server.
+    /// Returns the changes since the last call, or the reason that everything must be read again: for example, the
+    /// server no longer has all the changes, or has been replaced by another server.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -163,7 +163,7 @@ impl Datastore {
         })
     }
 
-    /// Waits for a change, or until it is certain that changes cannot be known.
+    /// Waits for a change, or until it is certain that changes can no longer be known.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -188,11 +188,11 @@ impl Datastore {
         })
     }
 
-    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. It always
-    /// has the changes in etcd.
+    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. For etcd,
+    /// this is always the case.
     ///
     /// # Errors
-    /// If the server does not confirm that.
+    /// If the server does not confirm that these are all changes.
     pub fn prove<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             let now = followed.now();

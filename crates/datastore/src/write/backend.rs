@@ -20,7 +20,7 @@ use crate::store::Datastore;
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
 
-/// A datastore, and the API server beside etcd if there is one, whose pods and services can be evidence.
+/// A datastore, and the API server that is used in addition to etcd, if any. Its pods and services can be evidence.
 #[derive(Clone, Debug)]
 pub(super) struct Backend {
     pub store: Store,
@@ -33,7 +33,7 @@ pub(super) enum Store {
     Etcd(Arc<Connection>, Arc<SharedTransactions>),
     /// etcd v2, with the handles that this writer has written.
     EtcdV2(Arc<EtcdV2Client>, Arc<etcdv2::OwnHandles>),
-    /// Kubernetes, and true if affinities get labels; unset until an affinity is written.
+    /// Kubernetes, and a flag that is true if affinities get labels. It is unset until an affinity is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
 
@@ -85,8 +85,8 @@ impl Backend {
         Ok(keys.iter().map(next).map(Option::flatten).collect())
     }
 
-    /// Makes the changes of a batch once: after an error they may have been made. Evidence in Kubernetes beside etcd is
-    /// read just before.
+    /// Makes the changes of a batch, without retries: after an error, they may have been made. If Kubernetes is used in
+    /// addition to etcd, evidence there is read just before.
     pub(super) async fn commit(&self, batch: &Batch) -> Result<Swap> {
         if batch.changes.is_empty() {
             return Ok(Swap::Done(Vec::new()));
@@ -129,7 +129,7 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Connection {
     current: Mutex<Arc<EtcdClient>>,
-    /// Locked while one task connects again; all others whose requests broke wait for it.
+    /// Locked while one task connects again. Other tasks whose requests have failed wait for that task.
     connecting: tokio::sync::Mutex<()>,
 }
 

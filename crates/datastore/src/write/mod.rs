@@ -1,7 +1,7 @@
 //! Writes by compare-and-swap only.
 //!
-//! A [`Change`] always has an expectation of the object that it replaces, and a [`Batch`] of changes takes place as a
-//! whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
+//! A [`Change`] always states the expected state of the object that it replaces, and a [`Batch`] of changes takes place
+//! as a whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
 
 mod backend;
 mod consent;
@@ -39,7 +39,7 @@ pub struct Stored {
     pub raw: Bytes,
     /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
     pub whole: Option<Bytes>,
-    /// `None` if it cannot be decoded, and for kinds that a repair does not edit.
+    /// The decoded object; `None` if it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
     /// The node, pod or service, if it is a Kubernetes object that a repair only reads.
     pub user: Option<User>,
@@ -52,7 +52,7 @@ impl Stored {
         Self { revision, raw, whole: None, object, user: None }
     }
 
-    /// The state of the object, as conditions on evidence see it.
+    /// The state of the object, in the form that conditions on evidence check.
     pub fn found(&self) -> Found<'_> {
         match (&self.object, &self.user, &self.revision) {
             (Some(object), ..) => Found::Object(object),
@@ -126,7 +126,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The only change, for a datastore that makes one at a time.
+    /// The only change, for a datastore that makes one change at a time.
     fn only(&self) -> Result<&Change, Failure> {
         match self.changes.as_slice() {
             [only] => Ok(only),
@@ -190,8 +190,8 @@ impl Datastore {
         Ok(Writer { backend: Backend::new(self)?, consent: Arc::new(consent) })
     }
 
-    /// Checks that the user may create, update and delete objects of these kinds, and take the lock if `lock` is true,
-    /// so that a run does not fail halfway. etcd has no such check.
+    /// Checks that the user may create, update and delete objects of these kinds, and may take the lock if `lock` is
+    /// true. This keeps a run from failing halfway. etcd has no such check.
     pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match Backend::new(self)?.store {
@@ -236,7 +236,7 @@ impl Writer {
     }
 
     /// Converts a batch to the values that will be stored, if they differ from those of etcd v3. A journal records the
-    /// converted ones.
+    /// converted values.
     pub fn converted(&self, batch: Batch) -> Batch {
         match &self.backend.store {
             Store::EtcdV2(..) => etcdv2::converted(batch),

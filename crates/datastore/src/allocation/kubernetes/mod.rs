@@ -1,5 +1,5 @@
-//! Kubernetes for an allocator: independent queries are sent in parallel, and an object that was read is replaced
-//! without reading it again.
+//! Kubernetes for an allocator. Sends independent queries in parallel, and replaces an object without reading it again
+//! if it is known from an earlier read.
 
 mod keys;
 mod many;
@@ -39,7 +39,7 @@ pub(super) struct KubeStore {
 #[derive(Debug)]
 struct State {
     client: Arc<KubeClient>,
-    /// True if the API group of Calico's objects is only assumed.
+    /// True if the API group of Calico's objects is assumed, but not confirmed.
     is_assumed: bool,
     /// Objects as last read or written.
     objects: HashMap<Key, Value>,
@@ -176,7 +176,7 @@ impl KubeStore {
     }
 }
 
-/// Maximum queries in a read whose objects are kept, so that they can be replaced without another read.
+/// Maximum queries in a read for its objects to be kept. Kept objects can be replaced without another read.
 const MOST_OBJECTS: usize = 16;
 
 /// Affinities are written with labels, since Calico 3.31 and later finds them by labels.

@@ -23,7 +23,7 @@ use crate::read::whole::kubernetes::list::list;
 use crate::tasks;
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
 
-/// Maximum attempts to complete the deletion of an object to which others keep writing.
+/// Maximum attempts to complete the deletion of an object to which other clients keep writing.
 const DELETIONS: usize = 5;
 
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-/// Answers queries: many blocks by pages, all others in parallel.
+/// Answers queries. Reads many blocks in pages, and sends all other queries in parallel.
 pub(super) async fn all(
     client: &Arc<KubeClient>,
     queries: &[Query],

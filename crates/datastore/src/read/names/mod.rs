@@ -1,5 +1,5 @@
-//! Names with a given beginning, as suggestions while a user types: a few small reads, regardless of the size of the
-//! cluster. Only files and etcd v2 are read as a whole, and nothing needs to be complete.
+//! Names with a given prefix, as suggestions while a user types. This takes only a few small reads, regardless of the
+//! size of the cluster. Only files and etcd v2 are read as a whole. The result need not be complete.
 
 mod addresses;
 mod etcd;
@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::error::Result;
 use crate::store::{Datastore, Pending};
 
-/// Maximum names in most answers; a few more may be added to show the common beginning of all names.
+/// Maximum names in most answers; a few more may be added to show the common prefix of all names.
 pub(crate) const MOST: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub enum NameKind {
 }
 
 impl Datastore {
-    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common beginning of the answer is
-    /// still the common beginning of all names.
+    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common prefix of the answer is
+    /// still the common prefix of all names.
     pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
         Box::pin(async move {
             match self {

@@ -27,7 +27,7 @@ pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<O
     tasks::all(IN_FLIGHT, keys.iter().map(one)).await
 }
 
-/// Makes the one change of a batch. Before the first affinity, finds out if affinities get labels.
+/// Makes the only change in a batch. Before the first affinity, finds out if affinities get labels.
 pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
     let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
     if !holds(client, &batch.evidence).await? {
