@@ -1,3 +1,3 @@
-//! Integration tests: the program as its users run it.
+//! Integration tests that run the program as its users do.
 
 mod cli;

@@ -1,5 +1,5 @@
-//! Sets the commit of a release. Without git, CALIPAM_COMMIT names it. Development builds have none, so that a new
-//! commit does not rebuild everything.
+//! Embeds the commit in release builds: the variable CALIPAM_COMMIT or, without it, the commit that git has checked
+//! out. Development builds embed only the variable, so that a new commit does not rebuild everything.
 
 use std::process::Command;
 
@@ -12,7 +12,8 @@ fn main() {
     println!("cargo:rustc-env=CALIPAM_COMMIT={}", commit.trim());
 }
 
-/// Returns the checked-out commit. Each commit adds a line to git's log, which makes cargo run this script again.
+/// Returns the checked-out commit. Each commit adds a line to the reflog of `HEAD`, which makes cargo run this script
+/// again.
 fn of_git() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output =

@@ -14,7 +14,7 @@ fn file(text: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Checks the example cluster, whose time is 2026-06-01, with a file of accepted findings.
+/// Checks the example cluster with a file of accepted findings. The time of the example is 2026-06-01.
 fn check(text: &str, more: &[&str]) -> (Run, String) {
     let (_folder, path) = file(text);
     let path = path.to_str().unwrap();
@@ -42,7 +42,7 @@ fn accepted_findings_are_left_out() {
 #[test]
 fn what_matches_nothing_is_named() {
     let text = "leaked-address 10.244.99.99\npool-nearly-full 172.16.5.0/28\nduplicate-address 10.244.10.3\n";
-    // Entries match even findings that another filter removes.
+    // An entry also matches a finding that another filter removes.
     let (run, path) = check(text, &FULL);
     let told = format!("note: {path}:1: leaked-address 10.244.99.99 matches no finding\n");
     assert_eq!((run.code, &run.stderr), (0, &told), "{run:?}");

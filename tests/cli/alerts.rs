@@ -11,7 +11,7 @@ use super::program::on_example;
 use super::scheduled::{documents, text};
 use super::serve::Server;
 
-/// Every `expr` of a tree.
+/// Collects every `expr` in a document.
 fn expressions(tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),

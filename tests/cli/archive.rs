@@ -1,4 +1,4 @@
-//! The files of an archive: what an export adds and removes, and the handling of errors.
+//! The files of an archive: exports that are added and removed, and the handling of errors.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,7 +39,7 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     assert!(noted.stderr.contains("it is not a regular file"), "{noted:?}");
 }
 
-/// A list with only the first page of kubectl is not complete, and so an error.
+/// A list that contains only the first page is incomplete, which is an error.
 #[test]
 fn a_list_that_was_cut_off_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ impl Earlier {
     }
 }
 
-/// The earlier report lacks a leak, has a finding that is gone, and saw another as less severe.
+/// Changes the earlier report: it lacks a leak, has a finding that is gone, and gives another one a lower severity.
 fn some_changes() -> Earlier {
     Earlier::new(|report| {
         let findings = report["findings"].as_array_mut().unwrap();
@@ -169,7 +169,7 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     let nothing = on_example(&["check", "--compare-with", last, "--only-new"]);
     assert!(nothing.code == 0 && nothing.stdout.contains("No new findings"), "{nothing:?}");
 
-    // Only a report can be compared with, and a mistyped path is not a first run.
+    // The option accepts only a report, and a mistyped path does not count as a first run.
     fs::remove_file(&path).unwrap();
     let other = format!("html={last}");
     for file in [&other, &format!("json={last}.new")] {

@@ -26,7 +26,7 @@ fn yaml_and_json_say_the_same() {
     assert_eq!(counted, json["findings"].as_array().unwrap().len() as u64);
 }
 
-/// Every number that does not fit into 53 bits is text.
+/// Numbers that do not fit into 53 bits are strings, since other readers lose their last digits.
 #[test]
 fn no_number_is_too_large_for_other_readers() {
     fn look(value: &Value) {

@@ -1,4 +1,4 @@
-//! Colours: when they are printed, and errors and hints in the style of clap.
+//! Colors: when they are printed, and errors and hints in the style of clap.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn colored(text: &str) -> bool {
 fn options_and_environment_say_when() {
     type Case = (&'static [&'static str], &'static [(&'static str, &'static str)], bool, bool);
     let cases: [Case; 9] = [
-        // Options, environment, colours on a terminal, colours in a pipe.
+        // Options, environment, whether a terminal gets colors, whether a pipe gets colors.
         (&[], &[], true, false),
         (&["--color", "auto"], &[], true, false),
         (&["--color", "always"], &[("NO_COLOR", "1")], true, true),
@@ -47,7 +47,7 @@ fn options_and_environment_say_when() {
     }
 }
 
-/// Each stream decides alone: stdout may be a file while stderr is a terminal.
+/// Each stream decides by itself: stdout may be a file while stderr is a terminal.
 #[test]
 fn a_file_has_no_colours_where_stderr_is_a_terminal() {
     let terminal = Terminal::new(100);

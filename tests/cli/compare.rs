@@ -11,7 +11,7 @@ use super::program::{Run, calipam, expected, on_example};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// A pod of the comparison in each of the three sources.
+/// A pod of the comparison, with its address in each of the three sources.
 struct Workload {
     name: &'static str,
     /// The name of the node in Calico.
@@ -125,7 +125,7 @@ fn add_pod(server: &KubeApiserver, namespace: &str, name: &str, node: &str, addr
     assert_eq!(set.status, 200, "{}", set.body);
 }
 
-/// Removes the parts of a transcript that differ from run to run.
+/// Masks the parts of a transcript that differ from run to run.
 fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
     let text = run.transcript().replace(location, "http://127.0.0.1:2379");
     let mut text = text.replace(kubeconfig.to_str().unwrap(), "kubeconfig.yaml");
@@ -142,7 +142,7 @@ fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
             .collect();
         text = lines.join("\n") + "\n";
     }
-    // The header of a table. Its revision includes the API server's own writes.
+    // The header of a table. The revision includes the API server's own writes, so it is masked.
     match text.split_once(" · revision ").and_then(|(before, rest)| Some((before, rest.split_once(" · ")?.1)))
     {
         Some((before, after)) => format!("{before} · revision … · {after}"),

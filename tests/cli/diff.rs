@@ -35,7 +35,7 @@ fn an_export_is_the_same_as_itself() {
     assert_eq!((&document["kind"], &document["same"]), (&"Difference".into(), &true.into()));
 }
 
-/// Reads the block, frees what `address` holds, and writes it back. Returns the revision before.
+/// Frees an ordinal in the block. Returns the revision before the write.
 fn release(etcd: &Etcd, ordinal: usize) -> i64 {
     etcd.with_client(async |mut client| {
         let found = client.get(BLOCK, None).await?;
@@ -100,7 +100,7 @@ fn what_a_live_etcd_has_become() {
     );
     let elsewhere = diff(&[&past, "etcd", "--block", "10.244.1.0/26"]);
     assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
-    // Before a restore, in reverse: the address was assigned after the backup.
+    // Compares the states in reverse, as before a restore: the address was assigned after the backup.
     let restore = diff(&[&past, backup, "--node", "node-10"]);
     assert_eq!((restore.code, restore.stdout.contains("No difference")), (0, true), "{restore:?}");
     let unknown = diff(&[&past, "etcd", "--node", "node-99"]);
@@ -170,7 +170,7 @@ fn calls_that_cannot_be_meant() {
     assert_eq!(kubernetes.code, 3, "{kubernetes:?}");
 }
 
-/// Generated clusters with one fault each: the difference names the finding.
+/// Tests generated clusters with one fault each. The difference names the finding.
 #[test]
 fn a_fault_is_a_new_finding() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn a_fault_is_a_new_finding() {
     }
 }
 
-/// Names of one kind widen the comparison, and each further kind narrows it.
+/// Several names of one kind widen the comparison, and each further kind narrows it.
 #[test]
 fn what_is_compared_is_narrowed_by_every_kind_of_name() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());

@@ -1,4 +1,4 @@
-//! The schema of YAML and JSON is documented.
+//! The fields of YAML and JSON documents are documented.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ fn columns() -> BTreeSet<String> {
     titles.map(str::to_owned).collect()
 }
 
-/// One name, one meaning; one meaning, one name.
+/// Each name has one meaning, and each meaning has one name.
 #[test]
 fn every_column_is_described_once() {
     let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();

@@ -1,4 +1,4 @@
-//! Errors: the cause, the object, and the next step.
+//! Errors name the cause, the object, and the next step.
 
 use std::fs;
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::program::{Run, calipam, command};
 use super::pty::Terminal;
 
-/// Creates a cluster with every fault and of the current time, since the machine's clock counts for a live etcd.
+/// Creates a cluster with every fault. Its time is the current time, since the machine's clock applies to a live etcd.
 fn faulty() -> Cluster {
     Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1)
 }
@@ -156,7 +156,7 @@ fn users_and_passwords() {
     assert_eq!(wrong.code, 3);
     assert!(wrong.stderr.contains("the user name or password is wrong"), "{wrong:?}");
     assert!(!wrong.transcript().contains("guest:wrong"), "{wrong:?}");
-    // The user may read, but the cluster is empty.
+    // The user may read, but the cluster contains no data.
     let empty = check(Some(("guest", "secret")));
     assert!(empty.stderr.contains("holds no Calico data"), "{empty:?}");
 }

@@ -1,4 +1,4 @@
-//! Failures in machine formats are documents.
+//! In machine-readable formats, failures are documents, too.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::program::{EXAMPLE, Run, calipam, command};
 use super::pty::Terminal;
 
-/// Parses the only document of a failed run.
+/// Parses the single document of a failed run.
 fn error(run: &Run) -> Value {
     let json = run.json();
     assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Error".into()), "{run:?}");
@@ -95,7 +95,7 @@ fn a_closed_stderr_does_not_abort() {
     }
 }
 
-/// Even ctrl-c during a read prints a document.
+/// Ctrl-c during a read also prints a document.
 #[test]
 fn an_interrupted_run_is_a_document() {
     let etcd = Etcd::start().unwrap();

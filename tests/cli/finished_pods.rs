@@ -1,4 +1,4 @@
-//! The time since a pod finished: after a long one, a single check is enough to release its addresses.
+//! The time since a pod finished. If it is long, a single check is enough to release the pod's addresses.
 
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::program::{Run, calipam};
 
 const LONG_AGO: &str = "2026-05-01T11:00:00Z";
 
-/// Returns finished pods: name, containers, and the time of the end, if it is known.
+/// Returns finished pods, each with its name, its containers, and the time at which it ended, if that is known.
 fn finished() -> [(&'static str, Value, Option<String>); 6] {
     let ended = |at: &str| {
         json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
@@ -43,7 +43,7 @@ fn parsed(run: &Run) -> Value {
     run.json()
 }
 
-/// Returns the finished pods in a check, with their times.
+/// Returns the finished pods that a check reports, with their times.
 fn told(check: &Run) -> Vec<(String, Option<String>)> {
     let report = parsed(check);
     let leaks = report["findings"].as_array().unwrap().iter().filter(|f| f["code"] == "leaked-address");
@@ -78,7 +78,7 @@ fn what_finished_long_ago_is_released_at_first_sight() {
     let check = ["check", "-o", "json", "--settle", "0"];
     assert_eq!(told(&cluster.run(&check)), expected);
 
-    // A check of an export has the same.
+    // A check of an export reports the same.
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().join("export.jsonl");
     let export = export.to_str().unwrap();
@@ -87,6 +87,9 @@ fn what_finished_long_ago_is_released_at_first_sight() {
 
     // Without a second check, three pods are released; the others would have to wait.
     let dry = cluster.run(&["release", "--leaked", "--dry-run", "-o", "json", "--settle", "0"]);
-    assert!(dry.stderr.contains("3 addresses or handles were found unused once; planned as if"), "{dry:?}");
+    assert!(
+        dry.stderr.contains("3 addresses or handles were found unused once; the plan assumes"),
+        "{dry:?}"
+    );
     assert_eq!(parsed(&dry)["totals"]["addresses"], 6, "{dry:?}");
 }

@@ -1,4 +1,4 @@
-//! The answers of an archive of exports: to `history`, `diff` and `show`, and about leaks and rates.
+//! Answers from an archive of exports: to `history`, `diff` and `show`, and about leaks and rates.
 
 use std::fs;
 use std::process::Stdio;
@@ -24,7 +24,7 @@ fn kubernetes_has_an_archive() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("archive");
     let archive = archive.to_str().unwrap();
-    // With a home for journals.
+    // The home folder contains the journals.
     let in_home = |arguments: &[&str]| {
         let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]);
@@ -34,7 +34,7 @@ fn kubernetes_has_an_archive() {
     let export = || {
         let run = cluster.run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"]);
         assert_eq!(run.code, 0, "{run:?}");
-        // The clock of the API server counts seconds.
+        // The API server's timestamps have a resolution of one second.
         thread::sleep(Duration::from_millis(1100));
         run
     };
@@ -71,7 +71,7 @@ fn kubernetes_has_an_archive() {
     let gone = &told["events"][3]["time"];
     assert_eq!((&gone["after"], &gone["before"]), (&times[0].into(), &times[1].into()));
     let released = &told["events"][4];
-    // The start of the run is later than the export before it. The API server has no fractions of seconds.
+    // The start of the run is later than the export before it. The API server's times have no fractions of seconds.
     let (began, after) = (&released["by"]["startedAt"], &released["time"]["after"]);
     assert!(after == began || *after == times[2], "{released}");
     assert_eq!(released["time"]["before"], times[2]);
@@ -79,13 +79,13 @@ fn kubernetes_has_an_archive() {
     let text = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3"]).stdout;
     assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
 
-    // The two exports around a time, and one compared with the live state.
+    // Compares the two exports around a time, and then one of them with the live state.
     let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
     assert_eq!(diff.code, 1, "{diff:?}");
     assert_eq!(diff.json()["addresses"][0]["change"], "released");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
-    // The output has the time of the state, and the end of the known data.
+    // The output contains the time of the state, and the time until which nothing else is known.
     let known = |at: &str| calipam(&["show", "--archive", archive, "--at", at, "--ip", "10.0.0.3"]).stderr;
     let between =
         format!("this is the state of {}: nothing is known after it until {}\n", times[0], times[1]);
@@ -156,7 +156,7 @@ fn a_leak_says_when_it_was_last_in_use() {
     assert_eq!(two.json()["scenario"]["lifetime"], "2h");
 }
 
-/// An undecodable endpoint in an export may use the address: the end of the use is unknown.
+/// An undecodable endpoint in an export may use the address, so the end of its use is unknown.
 #[test]
 fn what_an_export_does_not_tell_is_no_end_of_use() {
     const ENDPOINT: &str = "workloadendpoints/batch/node--1-k8s-report--6799fc88d8--fjfvs-eth0";

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
 
-/// Creates a cluster, which must have no finding. Then removes an object, which must cause a finding, to prove that the
-/// cluster is checked.
+/// Creates a cluster, which must have no findings. Then removes an object, which must cause a finding. This proves that
+/// the cluster is checked.
 fn both_flavours(make: impl Fn(&KubeCluster), take_away: Option<(&str, &str)>) {
     for flavour in [Flavour::Classic, Flavour::Native] {
         let cluster = KubeCluster::start(flavour);
@@ -23,7 +23,7 @@ fn both_flavours(make: impl Fn(&KubeCluster), take_away: Option<(&str, &str)>) {
     }
 }
 
-/// Adds a service of type LoadBalancer with the ingress from its controller.
+/// Adds a service of type LoadBalancer, with the ingress that its controller writes.
 fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: Value) {
     let path = "/api/v1/namespaces/default/services";
     let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
@@ -39,7 +39,7 @@ fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: 
     assert_eq!(set.status, 200, "{}", set.body);
 }
 
-/// The addresses of services from a cloud are not Calico's: another address, a name, and even an address in a pool
+/// The addresses of a cloud's services are not Calico's, whether they are outside all pools, a name, or even in a pool
 /// for pods.
 #[test]
 fn a_cloud_balances_the_load() {
@@ -62,7 +62,7 @@ fn a_cloud_balances_the_load() {
     );
 }
 
-/// Calico and a cloud in parallel, distinguished by the class.
+/// Calico and a cloud serve in parallel, distinguished by the class.
 #[test]
 fn a_cloud_and_calico_balance_the_load() {
     both_flavours(
@@ -89,8 +89,8 @@ fn a_cloud_and_calico_balance_the_load() {
     );
 }
 
-/// Pods with new sandboxes: same pod, new container, another address, and the old one is free. One status is outdated,
-/// and one sandbox is not ready yet.
+/// Pods have new sandboxes: the same pod has a new container and another address, and the old address is free. One
+/// status is outdated, and one sandbox is not ready yet.
 #[test]
 fn pods_were_restarted_in_place() {
     both_flavours(
@@ -125,7 +125,7 @@ fn pods_were_restarted_in_place() {
     );
 }
 
-/// The status of a finished pod keeps its address, even if another pod has got it.
+/// The status of a finished pod keeps its address, even if another pod has it now.
 #[test]
 fn an_address_was_given_to_the_next_pod() {
     both_flavours(
@@ -142,7 +142,8 @@ fn an_address_was_given_to_the_next_pod() {
     );
 }
 
-/// Source and target of a live migration share the machine's address; another machine is stopped and keeps its own.
+/// The source and the target of a live migration share the machine's address. Another machine is stopped and keeps its
+/// own address.
 #[test]
 fn a_virtual_machine_migrates() {
     both_flavours(

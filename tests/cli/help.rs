@@ -1,4 +1,4 @@
-//! Help of each command, and under each name of the program.
+//! The help of each command, under each name of the program.
 
 use std::os::unix::fs::symlink;
 
@@ -97,7 +97,7 @@ fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
     }
 }
 
-/// Help in a pipe has 100 columns.
+/// Help that is written to a pipe has 100 columns.
 #[test]
 fn help_fits_a_few_screens() {
     for (name, most) in [("check", 80), ("simulate", 60), ("history", 2 * 24)] {
@@ -106,7 +106,7 @@ fn help_fits_a_few_screens() {
     }
 }
 
-/// The error does not suggest an option with a similar name.
+/// The error names the commands that have the option, instead of an option with a similar name.
 #[test]
 fn an_option_of_another_command_is_named_with_it() {
     for (words, tip) in [

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::program::Run;
 use super::shell::{NAMES, Shell};
 
-/// Creates a shell whose settings lead to another cluster.
+/// Creates a shell whose environment names another cluster.
 fn misled(more: Option<(&'static str, &str)>) -> Shell {
     let etcd =
         [("ETCD_ENDPOINTS", "http://127.0.0.1:1"), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hunter2")];
@@ -55,7 +55,7 @@ const PRINTING: [&str; 12] = [
     "check --node nowhere --settle 0",
 ];
 
-/// Runs every command by a name with `connection`, and every printed hint. Each must read `place`.
+/// Runs every command by a name with `connection`, and then every printed hint. Each hint must read `place`.
 fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
     let lines: Vec<String> = PRINTING.iter().map(|words| format!("{name} {words} {connection}")).collect();
     let mut hints = BTreeSet::new();
@@ -85,7 +85,7 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
         assert!(run.code != 2 || run.stderr.contains("terminal"), "{line}: {run:?}");
         assert!(!run.transcript().contains("hunter2"), "{line}: {run:?}");
     }
-    // After undoing the runs in reverse order, the cluster is as before.
+    // After the runs are undone in reverse order, the cluster is the same as before.
     let wrote = followed.iter().rev().filter(|(line, _)| line.contains(" --yes"));
     let undo = wrote.flat_map(|(_, run)| commands(name, run)).filter(|line| line.contains(" undo "));
     let undo: Vec<String> = undo.collect();
@@ -121,7 +121,7 @@ fn on_kubernetes_too() {
     let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));
     let kubeconfig = server.kubeconfig();
     let connection = format!("--datastore kubernetes --kubeconfig {}", kubeconfig.display());
-    // The other names use etcd: the name does not choose the datastore.
+    // The other names of the program work with etcd, too: the name does not choose the datastore.
     let hints = follow(&shell, NAMES[0], &connection, &server.url());
     assert!(hints >= 12, "{hints}");
 }

@@ -1,4 +1,4 @@
-//! The stories of `docs/history.md` on a real etcd: `calipam history`, and the losses of a restore.
+//! The stories of `docs/history.md` on a real etcd: `calipam history`, and what a restore loses.
 
 use std::fs;
 use std::path::Path;
@@ -23,13 +23,13 @@ pub(super) fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
 }
 
-/// Asserts that a command of the stories is in the document.
+/// Asserts that the document contains a command of the stories.
 pub(super) fn is_told(line: &str) {
     let document = fs::read_to_string(root().join("docs/history.md")).unwrap();
     assert!(document.lines().any(|told| told == line), "docs/history.md does not tell: {line}");
 }
 
-/// An etcd with the example cluster and another block, and a home for journals.
+/// An etcd with the example cluster and another block, and a home folder for journals.
 pub(super) struct Site {
     pub etcd: Etcd,
     home: tempfile::TempDir,
@@ -56,7 +56,7 @@ impl Site {
     }
 
     pub(super) fn assign(&mut self, name: &str) -> i64 {
-        // Later events are not within the same second.
+        // The times differ, so that later events are not within the same second.
         let minutes = if name == "web-0" { 30 } else { 20 };
         let at = (Timestamp::now() - SignedDuration::from_mins(minutes))
             .strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
@@ -80,7 +80,7 @@ impl Site {
         self.put()
     }
 
-    /// Returns key and value of the block.
+    /// Returns the key and the value of the block.
     pub(super) fn block(&self) -> (Vec<u8>, Vec<u8>) {
         (KEY.into(), serde_json::to_vec(&self.block).unwrap())
     }
@@ -110,7 +110,7 @@ impl Site {
     }
 }
 
-/// Two pods have one address, and the block records one of them: the history has the start of both endpoints.
+/// Two pods have the same address, and the block records one of them. The history contains the start of both endpoints.
 #[test]
 fn every_user_of_the_address_is_shown() {
     let mut site = Site::begin(Etcd::start().unwrap());
@@ -208,17 +208,17 @@ fn who_had_the_address() {
     );
     let nothing = site.run(&["history", "--ip", "192.0.2.1"]);
     assert_eq!(
-        (nothing.code, nothing.stdout.contains("Nothing is known about it")),
+        (nothing.code, nothing.stdout.contains("Nothing is known about ip 192.0.2.1")),
         (1, true),
         "{nothing:?}"
     );
-    assert!(nothing.stderr.contains("no revision of this etcd names it"), "{nothing:?}");
+    assert!(nothing.stderr.contains("no revision of this etcd names ip 192.0.2.1"), "{nothing:?}");
 
     for nothing in ["--handle", "--node"] {
         assert_eq!(site.run(&["history", nothing, ""]).code, 2, "{nothing}");
     }
 
-    // calipam restores the address, as its journal shows.
+    // calipam puts the address into its cooldown, as its journal shows.
     is_told("calipam release --ip 10.244.99.7");
     let release = site.run(&["release", "--ip", ADDRESS, "--yes", "--grace", "0", "--settle", "0"]);
     assert_eq!(release.code, 0, "{release:?}");
@@ -265,7 +265,7 @@ fn who_had_the_address() {
     assert_eq!(last[0]["revision"], revision.to_string());
 }
 
-/// The differences before a restore, after it, and since yesterday.
+/// Compares states before a restore, after it, and since yesterday.
 #[test]
 fn what_a_restore_loses() {
     is_told("calipam diff snapshot.db etcd -o wide");
@@ -274,7 +274,7 @@ fn what_a_restore_loses() {
     let (backup, archive) = (folder.path().join("snapshot.db"), folder.path().join("archive"));
     let (backup, archive) = (backup.to_str().unwrap(), archive.to_str().unwrap());
     let mut site = Site::begin(Etcd::start().unwrap());
-    // An address that its owner has now, releases and gets again.
+    // An address that its owner has at the time of the backup, then releases and gets again.
     let again = Attribute::new(Some("k8s-pod-network.again"), [("namespace", "shop"), ("pod", "again-0")]);
     site.block.update(|update| update.assign(9, &again)).unwrap();
     site.put();
@@ -304,7 +304,7 @@ fn what_a_restore_loses() {
     let renewed = || "renewed 10.244.99.9".to_owned();
     assert_eq!(changed(&site, &yesterday), [format!("assigned {ADDRESS}"), renewed()]);
 
-    // The restore: an etcd without any data after the backup.
+    // The restored etcd, which has no data from after the backup.
     assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
     let now = Timestamp::now().to_string();
     let restored =
@@ -312,14 +312,14 @@ fn what_a_restore_loses() {
     Cluster::example().write_to_etcd(&restored.etcd.endpoint()).unwrap();
     restored.put();
     assert_eq!(changed(&restored, &now), [format!("released {ADDRESS}"), renewed()]);
-    // The archive continues, and notes that its data went back.
+    // The archive continues, and shows that its data went back in time.
     assert_eq!(restored.run(&["export", "--archive", archive]).code, 0);
     let told = restored.run(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
     assert_eq!(events(&told.json()), ["known", "assigned", "released"]);
     assert!(told.stderr.contains("has older data than the one from "), "{told:?}");
 }
 
-/// The same events from etcd 3.4, whose watch reports its progress differently.
+/// Expects the same events from etcd 3.4, whose watch reports its progress differently.
 #[test]
 fn an_older_etcd_tells_the_same() {
     let mut site = Site::begin(EtcdOptions::new().version(EtcdVersion::V3_4).start().unwrap());

@@ -1,4 +1,4 @@
-//! A small cluster with Calico's objects on the API server of a test.
+//! A small cluster with Calico's objects on a test's API server.
 
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_testkit::kube::{Flavour, Kinds, Lease, create, create_in_etcd, lease};
@@ -8,13 +8,13 @@ use std::process::Command;
 
 use super::program::{Run, command};
 
-/// A cluster with a pool, whose blocks have 64 addresses.
+/// A cluster with one pool, whose blocks have 64 addresses.
 pub(super) struct KubeCluster {
     pub server: Lease,
     flavour: Flavour,
 }
 
-/// An allocation: ordinal in the block, handle, and attributes of the owner.
+/// An allocation: its ordinal in the block, its handle, and its owner's attributes.
 pub(super) struct Record {
     pub ordinal: u64,
     pub handle: String,
@@ -84,7 +84,7 @@ impl KubeCluster {
         create(&self.server, "/api/v1/nodes", &[object]).unwrap();
     }
 
-    /// Creates a block of 64 addresses with its affinity and the handles of its records. `owner` is a node, or
+    /// Creates a block of 64 addresses, its affinity, and the handles of its records. `owner` is a node, or
     /// `virtual:load-balancer`.
     pub(super) fn add_block(&self, cidr: &str, owner: &str, records: &[Record]) {
         let (kind, owner) = owner.split_once(':').unwrap_or(("host", owner));
@@ -120,7 +120,7 @@ impl KubeCluster {
         }
     }
 
-    /// Stores pods unchanged, in states that only a kubelet sets. Each needs a unique UID.
+    /// Stores pods as they are, in states that only a kubelet sets. Each pod needs a unique UID.
     pub(super) fn add_pods(&self, pods: &[Value]) {
         create_in_etcd(&self.server, "/registry/pods/", pods).unwrap();
     }

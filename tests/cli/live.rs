@@ -1,4 +1,4 @@
-//! `calipam serve` follows the cluster: checks changes at once, notifies pages, and answers questions from memory.
+//! `calipam serve` follows the cluster: it checks changes at once, notifies pages, and answers queries from memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,10 +15,10 @@ use serde_json::Value;
 use super::program::{EXAMPLE, calipam, on_example};
 use super::serve::Server;
 
-/// The timeout for anything on a busy machine.
+/// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An etcd with a healthy cluster, and one of its handles, to remove and restore.
+/// An etcd with a healthy cluster, and one of its handles, which tests remove and restore.
 struct Changing {
     etcd: Etcd,
     handle: String,
@@ -57,7 +57,7 @@ fn findings(report: &str) -> usize {
     serde_json::from_str::<Value>(report).unwrap()["findings"].as_array().unwrap().len()
 }
 
-/// Returns the events of a server, one by one.
+/// Returns a function that yields the events of a server, one by one.
 fn events(server: &Server) -> impl FnMut() -> Option<String> + use<> {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -82,7 +82,7 @@ fn a_change_is_checked_at_once_and_pages_hear_of_it() {
     assert_ne!(second, next().unwrap());
     assert_eq!(findings(&server.get("/report.json").body), 0);
 
-    // Listening clients do not delay the end.
+    // Listening clients do not delay the end of the server.
     let begin = Instant::now();
     assert_eq!(server.terminate().0, Some(0));
     assert!(begin.elapsed() < Duration::from_secs(20));
@@ -166,7 +166,7 @@ fn wait_for(page: &mut Page<'_>, expression: &str, wanted: &str) {
     }
 }
 
-/// In a browser, the page reloads itself, but not while somebody types, and its form asks questions.
+/// In a browser, the page reloads itself, but not while the user types. Its form sends queries.
 #[test]
 fn an_open_page_shows_what_has_changed() {
     if left_out(&[Tool::Chromium]) {
@@ -191,7 +191,7 @@ fn an_open_page_shows_what_has_changed() {
     page.evaluate("document.activeElement.blur()").unwrap();
     wait_for_title(&mut page, "calipam: no findings");
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
-    // An answer is a page of the same kind, from which a link leads back.
+    // The answer is a page of the same kind, with a link back.
     page.evaluate("document.querySelector('.ask input').value = 'node-1'").unwrap();
     page.click("document.querySelector('.ask button')").unwrap();
     wait_for_title(&mut page, "calipam: node-1");
@@ -212,7 +212,7 @@ fn an_open_page_shows_what_has_changed() {
     wait_for_title(&mut page, "calipam: no findings");
 }
 
-/// An outage is an alert, like a failed check; only a failed check makes the page another one.
+/// An outage is an alert, like a failed check. Only a failed check changes the page itself.
 #[test]
 fn a_page_with_an_outage_is_not_loaded_again() {
     if left_out(&[Tool::Chromium]) {

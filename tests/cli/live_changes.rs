@@ -1,4 +1,4 @@
-//! `calipam serve` follows an etcd: after any change or failure of etcd, its report is that of a check.
+//! `calipam serve` follows an etcd. After any change or failure of etcd, its report equals that of a check.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ fn revision(report: &Value) -> i64 {
     report["cluster"]["revision"].as_str().unwrap().parse().unwrap()
 }
 
-/// Waits for the report of a revision, and compares it with a check.
+/// Waits for the report of a revision, and compares it with that of a check.
 fn assert_is_checked(server: &Server, etcd: &Etcd, written: i64, name: &str) {
     let report = json(&server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written).body);
     let check =
@@ -121,7 +121,7 @@ fn what_etcd_has_forgotten_is_read_anew() {
     assert!(!said.contains("error: "), "{said}");
 }
 
-/// Another cluster answers at the same address: the data of the first is dropped.
+/// Another cluster answers at the same address, so the data of the first one is dropped.
 #[test]
 fn another_cluster_in_the_place_of_the_first_is_read_anew() {
     let (mut etcd, _) = faulty();
@@ -143,7 +143,7 @@ fn another_cluster_in_the_place_of_the_first_is_read_anew() {
     assert_is_checked(&server, &etcd, written, "the other cluster");
 }
 
-/// The same etcd returns with an earlier state, as from a copy of its disk: later data is dropped.
+/// The same etcd returns with an earlier state, as from a copy of its disk, so later data is dropped.
 #[test]
 fn a_datastore_that_comes_back_older_is_read_anew() {
     let (mut etcd, entries) = faulty();
@@ -187,7 +187,7 @@ fn a_finding_waits_until_it_has_stood() {
     server.wait("/healthz", |answer| answer.status == 200);
     let found = |report: &str| json(report)["findings"].as_array().unwrap().len();
 
-    // Half done, and done before it counts.
+    // The change is undone before it has settled, so it causes no finding.
     write(&etcd, &[(&handle, None)]);
     thread::sleep(Duration::from_millis(1500));
     let written = write(&etcd, &[(&handle, Some(&value))]);

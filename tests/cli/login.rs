@@ -1,4 +1,4 @@
-//! Authentication at the API server by credential plugins and identity providers of a kubeconfig.
+//! Authentication at the API server with credential plugins and identity providers of a kubeconfig.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -61,7 +61,7 @@ fn credential_plugins() {
     let folder = folder.path();
     let run = |script: &str| check_as(&server, folder, plugin(folder, script));
 
-    // The plugin gets its arguments and environment, and the variable of Kubernetes.
+    // The plugin receives its arguments, its environment, and the variable that Kubernetes defines.
     let seen = "[ \"$1 $2 $PASSPHRASE\" = '--secret hunter2 hunter2' ] && [ -n \"$KUBERNETES_EXEC_INFO\" ] || exit 9";
     let token = credential(json!({"token": server.token()}));
     let worked = run(&format!("{seen}\n{token}"));
@@ -90,8 +90,8 @@ fn credential_plugins() {
     );
 }
 
-/// A message names the plugin after half a minute, even with `--quiet`. Ctrl-C, sent to the whole process group, ends
-/// program and plugin, and so does SIGTERM, sent to the program alone.
+/// After half a minute, a message names the plugin, even with `--quiet`. Ctrl-C, which is sent to the whole process
+/// group, ends the program and the plugin. So does SIGTERM, which is sent only to the program.
 #[test]
 fn a_credential_plugin_that_hangs_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,14 +116,14 @@ fn a_credential_plugin_that_hangs_is_named() {
         );
         end(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        // All have closed it.
+        // Every process has closed the pipe.
         let rest: Vec<String> = said.map(Result::unwrap).collect();
         assert_eq!(rest, ["error: interrupted"]);
     }
 }
 
-/// A token file may end with a line break, and overrides a token in the kubeconfig, like in client-go. A token that is
-/// invalid in a header is an error.
+/// A token file may end with a line break, and overrides a token in the kubeconfig, as in client-go. A token that is
+/// not valid in a header is an error.
 #[test]
 fn tokens() {
     let server = server();
@@ -143,7 +143,7 @@ fn tokens() {
     }
 }
 
-/// A kubeconfig with an identity provider contains its token, which the API server checks like any other.
+/// With an identity provider, the kubeconfig contains its token, which the API server checks like any other token.
 #[test]
 fn identity_providers() {
     let server = server();

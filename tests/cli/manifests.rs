@@ -1,4 +1,5 @@
-//! `docs/kubernetes` by `kubectl apply -k` and Helm, on a real API server with Calico's objects in either group.
+//! Applies `docs/kubernetes` with `kubectl apply -k` and Helm, on a real API server with Calico's objects in either
+//! group.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,7 +15,7 @@ use super::program::{Run, command};
 use super::scheduled::documents;
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
-/// The timeout until a new policy or binding is effective.
+/// The time limit for a new policy or binding to take effect.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs kubectl as an administrator.
@@ -35,7 +36,7 @@ fn as_account(cluster: &KubeCluster, account: &str, arguments: &[&str]) -> Run {
     cluster.run(&[arguments, &["--as", &format!("system:serviceaccount:{account}")]].concat())
 }
 
-/// Waits until the account may check, since new rights take a moment.
+/// Waits until the account may check, since new permissions take a moment.
 #[track_caller]
 fn assert_checks(cluster: &KubeCluster, account: &str) {
     let end = Instant::now() + PATIENCE;
@@ -65,7 +66,7 @@ fn the_kustomizations_are_accepted_and_their_account_may_check() {
     }
 }
 
-/// Renders a chart by Helm.
+/// Renders a chart with Helm.
 fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> String {
     let mut helm = command(helm);
     helm.args(["template", chart, &format!("docs/kubernetes/charts/{chart}"), "--namespace", namespace]);
@@ -139,7 +140,7 @@ fn what_helm_makes_is_accepted_and_its_account_may_check() {
     }
 }
 
-/// Creates a token like the kubelet for the installer's pod on a node.
+/// Creates a token as the kubelet does, for the installer's pod on a node.
 fn token_on(server: &KubeApiserver, node: &str) -> String {
     let namespace = "/api/v1/namespaces/calipam-cni";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("installer-{node}")},
@@ -196,6 +197,6 @@ fn with_the_policy_the_installer_changes_its_annotation_of_its_own_node_alone() 
     ] {
         assert!(status == 422 && said.contains("the installer of the plugin may change"), "{status}: {said}");
     }
-    // The policy does not affect others.
+    // The policy does not affect administrators.
     done(&kube(server, &["annotate", "--overwrite", "node", "b", "other=2"]));
 }

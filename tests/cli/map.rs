@@ -14,7 +14,7 @@ fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     program.args(arguments).args(["--datastore", EXAMPLE]);
     program.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").stdin(Stdio::null());
     let child = program.stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command also holds this end, which must be closed for the reader to end.
+    // The command also holds this end of the terminal. It must be closed, or the reader would never end.
     drop(program);
     let shown = terminal.watch(child);
     assert_eq!(shown.code, Some(0));
@@ -39,7 +39,7 @@ fn a_map_fits_the_terminal_with_and_without_colours() {
         narrow.contains("\n10.244.252.0 ") && narrow.lines().all(|line| line.chars().count() <= 44),
         "{narrow}"
     );
-    // A locale without Unicode gets characters, in colours or not.
+    // Without a Unicode locale, the map consists of characters, with or without colors.
     let run = on_example(&["show", "--map", "--color", "always"]);
     assert!(run.stdout.is_ascii() || !run.stdout.contains('▀'), "{run:?}");
 }

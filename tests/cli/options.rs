@@ -1,4 +1,5 @@
-//! Options and words of all commands: calicoctl's spellings, `help`, `version`, durations, and certificates of etcd.
+//! Options and words that all commands share: calicoctl's spellings, `help`, `version`, durations, and certificates for
+//! etcd.
 
 use calipam_testkit::servers::{EtcdOptions, EtcdTls};
 use serde_json::Value;
@@ -76,7 +77,7 @@ fn days_are_durations() {
     assert!(leaks("1d") > leaks("365d"));
 }
 
-/// Certificates of etcd have the options, settings and errors of `etcdctl`.
+/// Certificates for etcd have the same options, settings and errors as in `etcdctl`.
 #[test]
 fn certificates_of_etcd_are_options() {
     let run = calipam(&[
@@ -97,7 +98,7 @@ fn certificates_of_etcd_are_options() {
     assert_eq!(run.code, 2, "{run:?}");
 }
 
-/// The options alone are enough for a server that requires certificates.
+/// Options alone are enough to use a server that requires certificates.
 #[test]
 fn a_server_with_tls_is_read_by_options() {
     let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();

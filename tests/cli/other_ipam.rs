@@ -1,4 +1,4 @@
-//! Clusters with another IPAM for pods, and pools that overlap networks of the cluster, as lists of kubectl.
+//! Clusters where pods use another IPAM, and pools that overlap networks of the cluster, as lists of kubectl.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn object(group: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// Creates a node with a range for its pods, like the kubelet and calico-node.
+/// Creates a node with an address range for its pods, as the kubelet and calico-node do.
 fn node(number: u8) -> Value {
     let range = format!("10.2.{number}.0/24");
     let mut node =
@@ -35,7 +35,7 @@ fn pod(name: &str, number: u8, address: &str) -> Value {
     pod
 }
 
-/// Creates a block in which `upgrade-ipam` has recorded `app/a`, with handle and affinity.
+/// Creates a block in which `upgrade-ipam` has recorded the pod `app/a`, with its handle and affinity.
 fn left_over() -> [Value; 3] {
     let handle = format!("k8s-pod-network.{:064x}", 7);
     let attribute = json!({"handle_id": handle,
@@ -52,7 +52,7 @@ fn left_over() -> [Value; 3] {
     ]
 }
 
-/// Creates a folder with the objects, and empty lists of the other kinds.
+/// Creates a folder with the objects, and with empty lists of the other kinds.
 fn folder(objects: &[Value]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, list: Value| fs::write(folder.path().join(name), list.to_string()).unwrap();

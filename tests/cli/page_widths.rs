@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::pages::page_of;
 
-/// Both families, names of the maximum length in Kubernetes, and a handle: as columns, and as cards on narrow screens.
+/// The cluster has both families, names of the maximum length in Kubernetes, and a handle. Wide screens show columns,
+/// narrow ones cards.
 #[test]
 fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
     if left_out(&[Tool::Chromium]) {
@@ -63,7 +64,7 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             assert_eq!(page.evaluate(cards).unwrap(), width <= 700, "{place}");
             assert_eq!(page.complaints().unwrap(), [] as [String; 0], "{place}");
         }
-        // A number with twenty digits is a power, and shows its digits under the pointer.
+        // A number with twenty digits is shown as a power, and all digits appear under the pointer.
         let size = "[...document.querySelectorAll('#pools td[data-head=Size]')].map(one => [one.textContent, one.title])";
         let sizes = page.evaluate(size).unwrap();
         assert!(sizes.as_array().unwrap().contains(&json!(["2⁶⁴", "18,446,744,073,709,551,616"])), "{sizes}");
@@ -94,13 +95,13 @@ const TEXTS: &str = "const texts = []; \
         const range = document.createRange(); range.setStart(node, from); range.setEnd(node, to); \
         return [...range.getClientRects()].filter(box => box.width > 0); };";
 
-/// Words that are on two lines, but for those that are longer than a line of a telephone.
+/// Words that are broken over two lines, except those that are longer than a line on a phone.
 const BROKEN_WORDS: &str = "texts.flatMap(node => [...node.data.matchAll(/\\S+/g)].filter(text => text[0].length <= 32) \
     .flatMap(text => [...text[0].matchAll(/[A-Za-z0-9]+/g)].map(word => [word[0], text.index + word.index])) \
     .filter(([word, at]) => new Set(boxes(node, at, at + word.length).map(box => Math.round(box.top))).size > 1) \
     .map(([word]) => `${word} in ${node.data}`))";
 
-/// Overlapping texts of cells, headings and labels.
+/// Texts of cells, headings and labels that overlap.
 const OVERLAPS: &str = "(() => { const all = texts.flatMap(node => boxes(node, 0, node.data.length).map(box => ({ node, box }))) \
         .sort((a, b) => a.box.top - b.box.top); \
     const found = []; \

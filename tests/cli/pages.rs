@@ -1,5 +1,5 @@
-//! The page of `-o html` in a real browser: it can be filtered, sorted and zoomed, runs only its own script, requests
-//! nothing, and shows the same without its script.
+//! The page of `-o html` in a real browser. It can be filtered, sorted and zoomed, runs only its own script, requests
+//! nothing else, and shows the same content without its script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ fn findings_are_filtered_sorted_and_explained() {
     page.evaluate(&choose("filter", "leaked-address")).unwrap();
     assert_eq!(shown(&mut page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
 
-    // By subject, with addresses in numerical order, then reversed; severities begin with the highest.
+    // Sorts by subject, with addresses in numerical order, and then reversed. Severities begin with the highest.
     let head = |column: usize| format!("document.querySelectorAll('#findings-table th button')[{column}]");
     page.click(&head(2)).unwrap();
     let ascending = shown(&mut page, 2);
@@ -118,7 +118,8 @@ fn findings_are_filtered_sorted_and_explained() {
     assert_quiet(&mut page, &file);
 }
 
-/// The sentence, the five numbers and what to do, as a person reads them, without empty lines.
+/// Returns the beginning of the page as a person reads it: the sentence, the five numbers and the next steps, without
+/// empty lines.
 fn beginning(page: &mut Page<'_>) -> String {
     let text = "['header', '#kinds'].map(one => document.querySelector(one).innerText).join('\\n').replaceAll(/\\s*\\n+/g, '\\n')";
     page.evaluate(text).unwrap().as_str().unwrap().to_owned()
@@ -135,7 +136,7 @@ fn the_page_begins_with_what_to_do_about_each_kind() {
     page.open(&page_of(&folder, EXAMPLE)).unwrap();
     assert_expected("page-example", &beginning(&mut page));
 
-    // The number of a kind shows its findings.
+    // A click on the number of a kind shows its findings.
     let count = "[...document.querySelectorAll('#kinds-table a')].find(one => one.dataset.filter === 'leaked-address')";
     let number = page.evaluate(&format!("Number({count}.textContent)")).unwrap();
     page.click(count).unwrap();
@@ -160,19 +161,19 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
 
-    // By the keyboard: from the first block, 10.244.1.0/26, to 10.244.10.0/26 are 36 cells.
+    // Uses the keyboard. From the first block, 10.244.1.0/26, it is 36 cells to 10.244.10.0/26.
     page.evaluate("document.querySelector('#map-0 canvas').focus()").unwrap();
     for _ in 0..36 {
         page.press("ArrowRight").unwrap();
     }
     let cell = text(&mut page, "#map-0 .cell");
-    assert!(cell.starts_with("10.244.10.0/26, ") && cell.contains("findings, the worst critical"), "{cell}");
+    assert!(cell.starts_with("10.244.10.0/26, ") && cell.contains("findings (worst: critical)"), "{cell}");
     page.press("Enter").unwrap();
     assert_eq!(text(&mut page, "#map-0 .block h4"), "10.244.10.0/26, host:node-10");
     let addresses = "document.querySelectorAll('#map-0 .addresses button')";
     assert_eq!(page.evaluate(&format!("{addresses}.length")).unwrap(), 64);
 
-    // The details of a leaked address are those of the finding.
+    // The details of a leaked address are the same as in its finding.
     page.click(&format!("{addresses}[6]")).unwrap();
     let story = text(&mut page, "#map-0 .block p:last-child");
     for part in [
@@ -184,7 +185,7 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
     }
     let class = page.evaluate(&format!("{addresses}[6].className")).unwrap();
     assert_eq!(class, "used marked error");
-    // It has the colour of its state, and the frame of its severity.
+    // The address has the color of its state, and the frame of its severity.
     let style = |index: usize, property: &str| format!("getComputedStyle({addresses}[{index}]).{property}");
     let mut differs = |a: (usize, &str), b: (usize, &str)| {
         page.evaluate(&style(a.0, a.1)).unwrap() != page.evaluate(&style(b.0, b.1)).unwrap()
@@ -195,14 +196,14 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
     page.click(&format!("{addresses}[63]")).unwrap();
     assert!(text(&mut page, "#map-0 .block p:last-child").starts_with("10.244.10.63: free"));
 
-    // By the mouse: the last cell of a pool with one line of 16.
+    // Uses the mouse: the last cell of a pool that has one line of 16 cells.
     page.click_at("document.querySelector('#map-1 canvas')", 0.99, 0.5).unwrap();
     assert_eq!(text(&mut page, "#map-1 .cell"), "172.16.0.240/28, no block");
     page.click_at("document.querySelector('#map-1 canvas')", 0.01, 0.5).unwrap();
     assert!(text(&mut page, "#map-1 .cell").starts_with("172.16.0.0/28, 1 of 16 addresses in use"));
     assert!(text(&mut page, "#map-1 .block h4").starts_with("172.16.0.0/28, "));
 
-    // Light and dark differ, and neither is one colour: the map has its own in both. Paper is light.
+    // The colors differ between light and dark, and the map uses several in both. On paper, the light ones are used.
     let canvas = "document.querySelector('#map-0 canvas')";
     let colours = format!(
         "(() => {{ const canvas = {canvas}; const {{ data }} = canvas.getContext('2d') \
@@ -254,7 +255,7 @@ fn without_its_script_the_page_is_tables() {
     assert_quiet(&mut page, &file);
 }
 
-/// Names that would become markup without escaping.
+/// Names that would become markup if they were not escaped.
 const HOSTILE_NAMES: [&str; 3] = [
     "<img src=x onerror=document.title=`taken`>",
     "</script><script>document.title=`taken`</script>",
@@ -270,7 +271,7 @@ fn no_name_of_a_cluster_runs_as_a_script() {
     let example = String::from_utf8(Cluster::example().export()).unwrap();
     let mut browser = Browser::start().unwrap();
     for name in HOSTILE_NAMES {
-        // A workload, a node and a pool of that name.
+        // The cluster has a workload, a node and a pool with that name.
         let hostile = example
             .replace("queue-49", name)
             .replace("\"host:node-10\"", &json!(format!("host:{name}")).to_string())
@@ -283,7 +284,7 @@ fn no_name_of_a_cluster_runs_as_a_script() {
         let body = text(&mut page, "main");
         assert!(body.matches(name).count() >= 3, "{name}: {body}");
 
-        // The script shows them, too: block, address and story.
+        // The script shows the names, too: in the block, the address and the details.
         page.evaluate(
             "document.querySelectorAll('canvas').forEach(c => { c.focus(); \
             c.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' })); })",
@@ -316,7 +317,7 @@ fn a_thousand_findings_are_shown_by_and_by() {
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().join("cluster.jsonl");
     SizedCluster::new(ClusterSpec::new(1), 1_000).write_export(&export).unwrap();
-    // Without its endpoints every address that a pod had is leaked.
+    // Without endpoints, the address of every pod is leaked.
     let healthy = fs::read_to_string(&export).unwrap();
     let mut lines: Vec<&str> = healthy.lines().filter(|line| !line.contains("/workloadendpoints/")).collect();
     let end = json!({"entries": lines.len() - 2}).to_string();

@@ -1,4 +1,4 @@
-//! Every state of a pod (facts 2.12), with the verdict on its record, and its use of the address.
+//! Every state of a pod (facts 2.12), with the verdict on its record, and whether it uses the address.
 
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ enum Recorded {
 
 use Recorded::{Kept, Leaked};
 
-/// A state: name, change of a running pod with an address, verdict on the record, and true if the pod uses the
-/// address, so that a missing record is a finding.
+/// A state: its name, how it changes a running pod with an address, the verdict on the record, and true if the pod uses
+/// the address. In the last case, a missing record is a finding.
 type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
 
 const STATES: [State; 22] = [
-    // Calico annotates its pods: an address in the status alone is from another plugin. It keeps the record, and is no
-    // evidence against others.
+    // Calico annotates its pods, so an address that is only in the status is from another plugin. Such an address keeps
+    // the record, but is no evidence against other pods.
     ("all-statuses", |_, _| {}, Kept, false),
     ("pod-ips-only", |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})), Kept, false),
     ("pod-ip-only", |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})), Kept, false),
@@ -133,7 +133,7 @@ fn blank_annotations() -> Value {
         "cni.projectcalico.org/podIPs": ""})
 }
 
-/// Finishes a pod, whose annotations stay filled until its sandbox is removed.
+/// Finishes a pod. Its annotations keep the address until its sandbox is removed.
 fn finished(pod: &mut Value, phase: &str, ip: &str) {
     pod["status"]["phase"] = phase.into();
     annotate(pod, cni_annotations("3f9a", ip));
@@ -144,7 +144,7 @@ fn deleting(pod: &mut Value) {
     pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
 }
 
-/// Tests each state with an address that is recorded for the pod, and with one that is free in a block.
+/// Tests each state twice: with an address that is recorded for the pod, and with one that is free in a block.
 fn every_state(flavour: Flavour) {
     let cluster = KubeCluster::start(flavour);
     cluster.add_node("node-1", json!({}));
@@ -170,7 +170,7 @@ fn every_state(flavour: Flavour) {
     cluster.add_block("10.0.1.0/26", "node-1", &[]);
     cluster.add_pods(&pods);
 
-    // Adds the name of the state for failures.
+    // Adds the name of the state to each line, so that failures show it.
     let named = |line: String| {
         let address = line.split(' ').nth(2).unwrap_or_default();
         let number = address.rsplit('.').next().and_then(|last| last.parse::<usize>().ok());

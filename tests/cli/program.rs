@@ -26,14 +26,14 @@ impl Run {
         }
     }
 
-    /// Parses the output of `-o json`, which must be valid by its schema.
+    /// Parses the output of `-o json`, which must be valid according to its schema.
     pub(super) fn json(&self) -> Value {
         let value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         schemas::assert_valid(&value);
         value
     }
 
-    /// Joins exit code and output for a snapshot.
+    /// Joins the exit code and the output for a snapshot.
     pub(super) fn transcript(&self) -> String {
         format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
     }
@@ -44,7 +44,7 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the project")
 }
 
-/// Prepares a run of the program from the root of the project, without the settings of the user.
+/// Prepares a run of the program from the root of the project, without the user's settings.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -68,7 +68,7 @@ pub(super) const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 /// A small cluster with hostile names.
 pub(super) const HOSTILE: &str = "tests/fixtures/hostile.jsonl";
 
-/// Compares a text with the snapshot of that name in `tests/snapshots/`.
+/// Compares a text with the snapshot of this name in `tests/snapshots/`.
 macro_rules! expected {
     ($name:expr, $text:expr) => {
         insta::with_settings!({

@@ -49,12 +49,12 @@ impl Terminal {
     pub(super) fn run(self, command: &mut Command) -> Shown {
         command.stdin(Stdio::null()).stdout(self.side()).stderr(self.side());
         let child = command.spawn().expect("the program starts");
-        // The command also holds this end, which must be closed for the reader to end.
+        // The command also holds this end of the terminal. It must be closed, or the reader would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.watch(child)
     }
 
-    /// Runs a program that also reads from the terminal, with its answers typed in advance.
+    /// Runs a program that also reads from the terminal. The answers are typed in advance.
     pub(super) fn answer(self, command: &mut Command, typed: &str) -> Shown {
         let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
         outside.write_all(typed.as_bytes()).expect("the terminal takes what is typed");
@@ -64,8 +64,8 @@ impl Terminal {
         self.watch(child)
     }
 
-    /// Runs a program that also reads from the terminal. Once it has shown `prompt`, calls `then` with the controlling
-    /// end, for typing, and with the program.
+    /// Runs a program that also reads from the terminal. Once the program has printed `prompt`, calls `then` with the
+    /// controlling end, for typing, and with the process.
     pub(super) fn converse(
         self,
         command: &mut Command,
@@ -98,14 +98,14 @@ impl Terminal {
     }
 }
 
-/// Reads to the end: an error once no process has the terminal open.
+/// Reads to the end of the output. Reading fails once no process has the terminal open.
 fn watch_on(mut outside: File, mut child: Child, mut bytes: Vec<u8>) -> Shown {
     let _ = outside.read_to_end(&mut bytes);
     let status = child.wait().expect("the program ends");
     Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }
 }
 
-/// A program on a terminal for a dialog, such as a shell.
+/// A program on a terminal that exchanges input and output with a test, such as a shell.
 #[derive(Debug)]
 pub(super) struct Session {
     outside: File,
@@ -115,9 +115,9 @@ pub(super) struct Session {
     child: Child,
 }
 
-/// The timeout of a session.
+/// The time limit for each wait of a session.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time without output after which a session has finished its work.
+/// The time without output after which a session counts as idle.
 const QUIET: Duration = Duration::from_millis(400);
 
 impl Session {
@@ -146,7 +146,7 @@ impl Session {
         self.outside.write_all(text.as_bytes()).expect("the terminal takes what is typed");
     }
 
-    /// Waits for a text, and returns the output since the last one.
+    /// Waits for a text, and returns the output since the previous call.
     pub(super) fn wait_for(&mut self, text: &str) -> String {
         let begun = Instant::now();
         while !self.text().contains(text) {
@@ -158,7 +158,7 @@ impl Session {
         self.shown()
     }
 
-    /// Waits for the end of output.
+    /// Waits until the session is idle.
     pub(super) fn settle(&mut self) {
         while let Ok(part) = self.read.recv_timeout(QUIET) {
             self.shown.extend(part);
@@ -184,13 +184,13 @@ impl Drop for Session {
     }
 }
 
-/// Returns exit code and standard output of a command on a terminal; stderr is discarded.
+/// Returns the exit code and the standard output of a command on a terminal. Discards stderr.
 pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let terminal = Terminal::new(columns);
     let mut program = command(crate::cli::PROGRAM);
     program.args(arguments).env("TERM", "xterm-256color");
     let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command also holds this end, which must be closed for the reader to end.
+    // The command also holds this end of the terminal. It must be closed, or the reader would never end.
     drop(program);
     let shown = terminal.watch(child);
     format!(

@@ -1,4 +1,4 @@
-//! The formats in the programs that they are for: Prometheus' promtool, an XML schema, systemd.
+//! Checks machine-readable formats with the programs that read them: Prometheus' promtool, an XML schema, systemd.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use super::program::{EXAMPLE, HOSTILE, Run, calipam, root};
 
 const SCHEMAS: &str = "tests/fixtures/schemas";
 
-/// Runs a program of the machine with a text on its standard input.
+/// Runs an installed program with a text on its standard input.
 fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
     let mut child = Command::new(program)
         .args(arguments)
@@ -25,12 +25,12 @@ fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-    // A reader that refuses the text may close the pipe early.
+    // A program that refuses the text may close the pipe early.
     child.stdin.take().unwrap().write_all(text.as_bytes()).ok();
     Run::of(child.wait_with_output().unwrap())
 }
 
-/// Checks a cluster, which may be missing, and returns the output.
+/// Checks a cluster, which need not exist, and returns the output.
 fn report(format: &str, datastore: &str) -> String {
     calipam(&["check", "-d", datastore, "-o", format]).stdout
 }
@@ -48,13 +48,13 @@ fn promtool_has_no_complaint_about_the_metrics() {
         let run = check(&metrics);
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{datastore}");
     }
-    // promtool reads its input, and refuses a wrong one.
+    // promtool does read its input, and refuses incorrect input.
     let metrics = report("prometheus", EXAMPLE);
     assert_ne!(check(&metrics.replace("# HELP", "# HULP")).code, 0);
     assert_ne!(check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code, 0);
 }
 
-/// Every `expr` of a tree, with Grafana's variables as Prometheus gets them.
+/// Collects every `expr` in a document, with Grafana's variables replaced as Prometheus gets them.
 fn expressions(tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
@@ -67,7 +67,7 @@ fn expressions(tree: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The rules files in the manifests, as one group.
+/// Returns the rules in the manifests as one group.
 fn alerts() -> Value {
     let rules = ["prometheus.yaml", "cni/prometheus.yaml"].into_iter().flat_map(|name| {
         let manifests = fs::read_to_string(root().join("docs/kubernetes").join(name)).unwrap();
@@ -110,7 +110,7 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
     assert_ne!(check("wrong.yaml", &json!({"groups": [{"name": "wrong", "rules": [wrong]}]})).code, 0);
 }
 
-/// Each rule has a unit test in which it fires and one in which it does not, to detect rules that always or never fire.
+/// Each rule has a unit test in which it fires and one in which it does not, since a rule might always or never fire.
 /// Every code with critical findings has an alert.
 #[test]
 fn each_alert_fires_when_it_should_and_only_then() {
@@ -178,7 +178,7 @@ fn systemd_has_no_complaint_about_the_units() {
     let unit = |name: &str| fs::read_to_string(root().join("docs/systemd").join(name)).unwrap();
     let verify = |service: &str| {
         let names = ["calipam-check.service", "calipam-check.timer"];
-        // The program must be there; the manual page need not.
+        // The program must exist, but the manual page need not.
         let service = service.replace("/usr/bin/calipam", crate::cli::PROGRAM);
         fs::write(folder.path().join(names[0]), service).unwrap();
         fs::write(folder.path().join(names[1]), unit(names[1])).unwrap();

@@ -1,4 +1,4 @@
-//! Called as `calicoctl`: other commands run the real one, here a script that prints its arguments.
+//! Tests the name `calicoctl`: other commands run the real calicoctl, which is a script here that prints its arguments.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,7 +13,7 @@ struct Place(tempfile::TempDir);
 const REAL: &str = "#!/bin/sh\nprintf '%s|' real \"$@\"\nexit 7\n";
 
 impl Place {
-    /// The first folder has the link to calipam.
+    /// Creates the first folder, with the link to calipam.
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         symlink(PROGRAM, place.calicoctl("link")).unwrap();
@@ -33,7 +33,7 @@ impl Place {
         path
     }
 
-    /// Runs the link with these folders in PATH, and a value of the variable.
+    /// Runs the link with these folders in PATH, and with `named` in the variable that names the real calicoctl.
     fn run(&self, path: &[&str], named: Option<&Path>, arguments: &[&str]) -> Run {
         let path =
             path.iter().map(|folder| self.0.path().join(folder)).chain(["/usr/bin".into(), "/bin".into()]);
@@ -63,7 +63,7 @@ fn what_is_not_ipam_runs_the_next_calicoctl_in_path_in_its_place() {
         assert_eq!((run.code, run.stderr.as_str()), (7, ""), "{run:?}");
         assert_eq!(run.stdout, format!("real|{}|", arguments.join("|")));
     }
-    // calipam answers its own commands, including errors.
+    // calipam handles its own commands, including their errors.
     for arguments in
         [&["ipam", "frobnicate"][..], &["ipam"], &["datastore"], &["--help"], &["-l", "no-level", "get"]]
     {
@@ -107,7 +107,7 @@ fn the_variable_names_the_real_one_and_must_name_a_program() {
     );
 }
 
-/// Links, a copy and wrappers that start calipam again are skipped, at the latest after their first run.
+/// Links, copies and wrappers that start calipam again are skipped, or at least run only once.
 #[test]
 fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     let place = Place::new();
@@ -139,7 +139,7 @@ fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     );
 }
 
-/// A relative folder of PATH would run any program in the working directory.
+/// With a relative folder in PATH, any program in the working directory could run.
 #[test]
 fn a_program_below_a_relative_folder_is_not_run() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! `calipam record` keeps every change, despite kills, compactions and full disks, for `history`, `show` and `diff`.
+//! `calipam record` keeps every change for `history`, `show` and `diff`, despite kills, compactions and full disks.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -19,7 +19,7 @@ use super::history::{ADDRESS, Site, events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
 use super::program::{EXAMPLE, calipam, command, on_example, root};
 
-/// The timeout for anything on a busy machine.
+/// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running recorder.
@@ -40,12 +40,12 @@ impl Recorder {
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
         assert!(line.starts_with("recording "), "{line}");
-        // Waits for pending changes.
+        // Changes that are already pending are recorded first.
         wait(|| length(folder) > before);
         (Self { child, stderr, folder: folder.to_owned() }, line)
     }
 
-    /// Applies a change, and waits until it is recorded.
+    /// Makes a change, and waits until it is recorded.
     fn after<T>(&self, change: impl FnOnce() -> T) -> T {
         let before = length(&self.folder);
         let changed = change();
@@ -58,7 +58,7 @@ impl Recorder {
         self.child.wait().unwrap();
     }
 
-    /// Ends the recorder by SIGTERM, and returns its other output.
+    /// Ends the recorder with SIGTERM, and returns the rest of its output.
     fn terminate(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -75,7 +75,7 @@ impl Drop for Recorder {
     }
 }
 
-/// Returns the length of the changes of all full states.
+/// Returns the total length of the change files in a folder.
 pub(super) fn length(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let changes = files.filter(|file| file.file_name().to_string_lossy().ends_with(".changes"));
@@ -90,7 +90,7 @@ pub(super) fn wait(is_recorded: impl Fn() -> bool) {
     }
 }
 
-/// True if the recorded state is that of the datastore.
+/// True if the recorded state equals that of the datastore.
 fn is_recorded(archive: &str, datastore: &[&str]) -> bool {
     let at = Timestamp::now().to_string();
     let run = calipam(&[&["diff", "--archive", archive, "--at", &at], datastore].concat());
@@ -115,7 +115,7 @@ fn who_had_the_address_at_that_time() {
     let had = Timestamp::now();
     thread::sleep(Duration::from_millis(10));
     recorder.after(|| site.release());
-    // Several changes within one second: each revision of etcd is recorded.
+    // Several changes occur within one second. Each revision of etcd is recorded.
     recorder.after(|| {
         site.assign("short-0");
         site.release();
@@ -149,7 +149,7 @@ fn who_had_the_address_at_that_time() {
     let scenario = &load.json()["scenario"];
     assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
 
-    // Changes without a recorder are recorded later, if etcd still has them.
+    // Changes while no recorder runs are recorded later, if etcd still has them.
     let latest = site.assign("api-0");
     let (recorder, line) = Recorder::start(folder.path(), &connection);
     assert!(line.starts_with("recording continues after "), "{line}");
@@ -175,7 +175,7 @@ fn who_had_the_address_at_that_time() {
     assert_eq!(told["events"][7]["after"]["allocatedTo"], "shop/last-0");
     assert_eq!(spans(&told), 2);
 
-    // etcd has the events since the compaction.
+    // etcd itself has the events since the compaction.
     site.release();
     site.assign("etcd-0");
     let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
@@ -190,7 +190,7 @@ fn who_had_the_address_at_that_time() {
     let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 
-    // The state at that time.
+    // Shows the state at that time.
     let at = had.to_string();
     let shown = calipam(&["show", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
     assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
@@ -241,7 +241,7 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
     assert_eq!((spans(&told), told["exports"].as_array().unwrap().len()), (1, 2), "{told}");
 }
 
-/// After thousands of changes by several clients, the recorded state is that of the datastore.
+/// After thousands of changes by several clients, the recorded state equals that of the datastore.
 #[test]
 fn after_churn_the_recording_comes_to_what_is_stored() {
     let etcd = Etcd::start().unwrap();
@@ -251,7 +251,7 @@ fn after_churn_the_recording_comes_to_what_is_stored() {
     let archive = folder.path().to_str().unwrap();
     let endpoint = etcd.endpoint();
     let (recorder, _) = Recorder::start(folder.path(), &["--etcd-endpoints", &endpoint]);
-    // Larger than the default limit of etcd clients, and than the usual frame of a recording.
+    // The value is larger than the default limit of etcd clients, and than the usual frame of a recording.
     let large = format!(r#"{{"block":{{}}{}}}"#, " ".repeat(5 << 20));
     let put = || {
         etcd.with_client(async |mut client| {
@@ -260,7 +260,7 @@ fn after_churn_the_recording_comes_to_what_is_stored() {
     };
     recorder.after(|| put().unwrap());
     let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
-    // The last group is written after a second, or later on a busy machine.
+    // The last group of changes is written after a second, or later on a busy machine.
     wait(|| is_recorded(archive, &["etcd", "--etcd-endpoints", &endpoint]));
     let length = length(folder.path());
     recorder.terminate();
@@ -315,7 +315,7 @@ fn what_cannot_be_recorded_is_refused() {
     let file = on_example(&["record", archive]);
     assert!(file.code == 2 && file.stderr.contains("a recording needs a live datastore"), "{file:?}");
 
-    // A folder with the exports of another cluster.
+    // The folder contains the exports of another cluster.
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     let other = folder.path().join("other.jsonl");
     fs::write(&other, example.replace("0f0e1d2c3b4a59687786951423324150", &"f".repeat(32))).unwrap();
@@ -326,10 +326,10 @@ fn what_cannot_be_recorded_is_refused() {
     let other = calipam(&["record", archive, "--etcd-endpoints", &etcd.endpoint()]);
     assert!(other.code == 3 && other.stderr.contains("an archive of cluster"), "{other:?}");
     let both = calipam(&["show", "--archive", archive, "--at", "2026-11-20T03:12Z", "-d", EXAMPLE]);
-    assert!(both.code == 2 && both.stderr.contains("--archive says what is read"), "{both:?}");
+    assert!(both.code == 2 && both.stderr.contains("with --archive, --datastore has no effect"), "{both:?}");
 }
 
-/// etcd 3.4.23, for example, could leave changes out.
+/// Some versions of etcd, such as 3.4.23, could omit changes.
 #[test]
 fn an_etcd_that_could_leave_changes_out_is_refused() {
     if left_out(&[Tool::OldEtcd]) {

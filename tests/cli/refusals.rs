@@ -1,4 +1,4 @@
-//! Options without a meaning are refused, not ignored.
+//! Options that have no effect are refused, not ignored.
 
 use super::program::{calipam, on_example};
 
@@ -24,7 +24,7 @@ fn filters_that_leave_nothing() {
     }
 }
 
-/// A context needs a kubeconfig: otherwise, another cluster would be read.
+/// A context needs a kubeconfig. Without one, another cluster would be read.
 #[test]
 fn a_context_without_a_kubeconfig() {
     let told =
@@ -37,7 +37,7 @@ fn a_context_without_a_kubeconfig() {
     }
 }
 
-/// A wrong call exits with 2, and an unreadable file with 3.
+/// An invalid call exits with 2, and an unreadable file with 3.
 #[test]
 fn files_that_cannot_be_read() {
     let etcd = ["--etcd-endpoints", "http://127.0.0.1:1"];
@@ -89,7 +89,7 @@ fn a_file_is_not_to_be_written() {
     }
 }
 
-/// YAML 1.1 parses texts that look like times, but not Go's format with the name of a zone.
+/// YAML 1.1 parses strings that look like times. Go's format with the name of a zone is not such a string.
 #[test]
 fn times_are_quoted_in_yaml() {
     let run = calipam(&["show", "--ip", "10.244.10.6", "-o", "yaml", "-d", super::program::EXAMPLE]);

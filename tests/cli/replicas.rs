@@ -1,4 +1,4 @@
-//! Replicas of `calipam serve --events` on a real API server: all check, and each finding has one event.
+//! Replicas of `calipam serve --events` on a real API server. All of them check, and each finding has one event.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ fn replica(cluster: &KubeCluster) -> Server {
     Server::start(&[&options[..], &datastore].concat())
 }
 
-/// The events of leaks. On a busy machine there can be others, of a block that is there before its affinity and handle.
+/// Returns the events about leaks. On a busy machine there can be others, about a block that was written before its
+/// affinity and handle.
 fn leaks_told(cluster: &KubeCluster) -> Vec<Value> {
     events_of_findings(cluster).into_iter().filter(|event| event["reason"] == "LeakedAddress").collect()
 }
@@ -53,7 +54,7 @@ fn what_several_replicas_find_is_told_once_and_goes_on_when_one_is_killed() {
     }
     wait_for_events(&cluster, 1);
 
-    // Both find the next leak at the same time, and both could have sent its event.
+    // Both replicas find the next leak at the same time, and either could send its event.
     add_leak(&cluster, "10.0.0.64/26");
     wait_for_events(&cluster, 2);
     std::thread::sleep(Duration::from_secs(7));

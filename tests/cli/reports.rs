@@ -1,4 +1,4 @@
-//! Reports for programs: Prometheus, JUnit, and files of them.
+//! Reports for programs: Prometheus metrics, JUnit, and files with reports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example};
 
-/// Parses samples by name and labels. Asserts that help and type of each metric come first, and that no sample is
-/// repeated.
+/// Parses samples by name and labels. Asserts that the help and the type of each metric precede its samples, and that
+/// no sample is repeated.
 pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let (mut helped, mut typed) = ("", "");
@@ -115,7 +115,7 @@ fn junit_has_a_test_case_for_each_rule() {
     let failures = attributes(&xml, "failure", "type").len();
     assert_eq!(attributes(&xml, "testsuite", "failures"), [failures.to_string()]);
     assert!(failures > 10);
-    // The example has no pods and services.
+    // The example has no pods and services, so the rules about them are skipped.
     let skipped = attributes(&xml, "skipped", "message").len();
     assert_eq!(attributes(&xml, "testsuite", "skipped"), [skipped.to_string()]);
     assert!(skipped >= 4);
@@ -225,7 +225,7 @@ fn a_file_that_cannot_be_written_is_told_and_the_others_are_written() {
     assert!(good.exists());
 }
 
-/// With a limit for files, like a full disk, old reports are kept, and no partial ones remain.
+/// With a limit on the size of files, as on a full disk, old reports are kept, and no partial ones remain.
 #[test]
 fn a_full_disk_leaves_the_old_files_whole() {
     let folder = tempfile::tempdir().unwrap();

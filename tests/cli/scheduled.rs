@@ -36,14 +36,14 @@ fn of_kind(kind: &str) -> Value {
     objects().into_iter().find(|object| object["kind"] == kind).expect(kind)
 }
 
-/// The installer of the plugin.
+/// The manifests of the plugin's installer.
 pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
-/// `calipam serve` instead of the job and the deployment that serves its metrics.
+/// The manifest of `calipam serve`, which replaces the job and the deployment that serves its metrics.
 const SERVE: &str = "serve.yaml";
-/// The network policy of both.
+/// The network policy for both variants.
 const POLICY: &str = "networkpolicy.yaml";
 
-/// Returns the path of the API for an object.
+/// Returns the API path for creating an object.
 pub(super) fn collection(object: &Value) -> String {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("calipam");
     let of_core = format!("/api/v1/namespaces/{namespace}");
@@ -66,7 +66,7 @@ pub(super) fn collection(object: &Value) -> String {
     }
 }
 
-/// Returns the answer of the server to a dry run, for which unknown fields are errors.
+/// Returns the server's response to a dry run that treats unknown fields as errors.
 fn dry_run(server: &KubeApiserver, object: &Value) -> (u16, String) {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
     let answer = server.request("POST", &path, &object.to_string()).unwrap();
@@ -88,7 +88,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{object}: {body}");
     }
 
-    // The namespace admits only pods of its security level, so the pods of workloads are checked.
+    // Admission in the namespace checks the security level of pods, so the pods of workloads are checked themselves.
     let pods = [
         &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
         &of_kind("Deployment")["spec"]["template"],
@@ -105,7 +105,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{body}");
     }
 
-    // The plugin's installer writes to its node, which its own namespace allows.
+    // The plugin's installer writes to its node. Only its own namespace allows that.
     let installer = PLUGIN.map(documents).concat();
     let kinds: Vec<&str> = installer.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]);
@@ -123,7 +123,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     pod["metadata"]["namespace"] = "calipam".into();
     assert_eq!(dry_run(&server, &pod).0, 403, "the other namespace does not");
 
-    // Both can fail: an unknown field, and a pod with more rights.
+    // Both checks can fail: for an unknown field, and for a pod with more privileges.
     let mut unknown = of_kind("CronJob");
     unknown["spec"]["scedule"] = "* * * * *".into();
     assert_eq!(dry_run(&server, &unknown).0, 400);
@@ -134,7 +134,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     assert_eq!(dry_run(&server, &namespace).0, 422);
 }
 
-/// The manifests name only objects of other manifests.
+/// The manifests refer only to objects in other manifests.
 #[test]
 fn the_manifests_fit_together() {
     let account = of_kind("ServiceAccount");
@@ -167,11 +167,11 @@ fn the_manifests_fit_together() {
     assert_eq!(documents("kustomization.yaml")[0]["resources"], json!(MANIFESTS));
 }
 
-/// The server replaces the other two manifests: it has the same account, accepted findings, labels and port name, so
-/// that prometheus.yaml finds it. Its paths and port are those of the program.
+/// The server replaces the other two manifests. It has the same account, accepted findings, labels and port name, so
+/// that prometheus.yaml selects it. Its paths and port are those of the program.
 #[test]
 fn the_server_takes_the_place_of_job_and_metrics() {
-    // Both have only the port of the policy.
+    // Both variants use only the port that the policy allows.
     let policy = &documents(POLICY)[0]["spec"];
     assert_eq!((&policy["podSelector"], &policy["policyTypes"]), (&json!({}), &json!(["Ingress"])));
     let [account, accepted, deployment, service] = &documents(SERVE)[..] else { panic!("{SERVE}") };
@@ -194,14 +194,14 @@ fn the_server_takes_the_place_of_job_and_metrics() {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         assert!(help.contains(&format!("\n  {path} ")), "{path} in {help}");
     }
-    // An unknown option would end the program before it listens.
+    // With an unknown option, the program would end before it reads this file.
     let mut words: Vec<String> = args.iter().filter(|arg| !arg.starts_with("--ignore")).cloned().collect();
     words.extend(["--ignore=/no/such/file".to_owned()]);
     let run = calipam(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(run.code == 3 && run.stderr.contains("cannot read /no/such/file"), "{run:?}");
 }
 
-/// Runs the words of a command line on other data, with its files in a folder.
+/// Runs the words of a command line on other data. Files are in a folder of the test.
 fn run_in(folder: &Path, datastore: &str, words: &[String]) -> Run {
     let here = folder.display().to_string();
     let moved: Vec<String> = words
@@ -247,7 +247,7 @@ fn the_job_and_the_service_write_their_reports() {
     }
 }
 
-/// Runs the job and the line for cron that keep an archive twice, as on two days.
+/// Runs both ways of keeping an archive, the job and the crontab line. Each runs twice, as on two days.
 #[test]
 fn the_archive_is_kept_by_a_job_and_by_cron() {
     let job = &documents("archive.yaml")[1];
@@ -280,7 +280,7 @@ fn the_archive_is_kept_by_a_job_and_by_cron() {
     }
 }
 
-/// Runs the line of `docs/systemd/crontab` like cron: by /bin/sh, without a terminal and with few variables.
+/// Runs the line of `docs/systemd/crontab` as cron does: with /bin/sh, without a terminal, and with few variables.
 fn cron(folder: &Path, datastore: &str) -> Run {
     let crontab = text("systemd/crontab");
     let line = crontab.lines().find_map(|line| line.strip_prefix("*/15 * * * * ")).unwrap();

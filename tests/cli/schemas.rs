@@ -1,4 +1,4 @@
-//! The schemas in `docs/schemas`: every document that a test reads is valid, and has no other fields.
+//! The schemas in `docs/schemas`. Every document that a test reads is valid, and has no other fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::program::{calipam, on_example, root};
 
-/// Strict copies of the schemas, without additional fields, which the published ones allow.
+/// Strict copies of the schemas. They forbid additional fields, which the published schemas allow.
 static STRICT: LazyLock<TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     for kind in published() {
@@ -41,7 +41,7 @@ fn forbid_others(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.values_mut().for_each(forbid_others);
-            // Not of a field that is called `properties`.
+            // This does not apply to a field that is called `properties`.
             if fields.get("type").is_some_and(Value::is_string) && fields.contains_key("properties") {
                 fields.insert("additionalProperties".into(), false.into());
             }
@@ -51,7 +51,7 @@ fn forbid_others(schema: &mut Value) {
     }
 }
 
-/// Validates a document by a schema, and returns the errors.
+/// Validates a document with a schema, and returns the errors.
 fn complaints(schema: &Path, document: &Value) -> String {
     let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     fs::write(file.path(), document.to_string()).unwrap();
@@ -66,7 +66,7 @@ fn complaints(schema: &Path, document: &Value) -> String {
     }
 }
 
-/// Fails unless a document of calipam is valid by the schema of its kind.
+/// Asserts that a document of calipam is valid according to the schema of its kind.
 pub(super) fn assert_valid(document: &Value) {
     if document["apiVersion"] != "calipam/v1" {
         return;
@@ -78,7 +78,7 @@ pub(super) fn assert_valid(document: &Value) {
     of_clusters.for_each(|of| assert_valid(&of["document"]));
 }
 
-/// The kinds that `docs/output.md` names, and no others.
+/// There is a schema for every kind that `docs/output.md` names, and for no other kind.
 #[test]
 fn every_kind_has_a_schema() {
     let text = fs::read_to_string(root().join("docs/output.md")).unwrap();
@@ -88,7 +88,7 @@ fn every_kind_has_a_schema() {
     assert_eq!(published(), kinds);
 }
 
-/// Every schema refuses documents without one of its fields, or with a field of another type.
+/// Every schema refuses documents that lack a field, or have a field of another type.
 #[test]
 fn schemas_refuse_what_is_no_such_document() {
     let report = on_example(&["check", "-o", "json"]).json();
@@ -118,7 +118,7 @@ fn schemas_refuse_what_is_no_such_document() {
     }
 }
 
-/// Documents that other tests do not read as a whole.
+/// Validates documents that other tests do not read completely.
 #[test]
 fn what_needs_no_server_is_valid() {
     let archive = tempfile::tempdir().unwrap();

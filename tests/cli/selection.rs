@@ -1,4 +1,4 @@
-//! Parts of a cluster: `--node`, `--pool` and `--pod`, with patterns.
+//! Parts of a cluster, selected by `--node`, `--pool` and `--pod`, with patterns.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn what_a_node_holds() {
     expected!("show-node-yaml", on_example(&["show", "--node", "win-5", "-o", "yaml"]).transcript());
     let held = show(&["--node", "node-2"]);
     assert_eq!(distinct(column(&held, "addresses", "node")), distinct(vec!["node-2".into()]));
-    // The number in the list of nodes; one address is borrowed from node-1.
+    // The count equals that in the list of nodes. One address is borrowed from node-1.
     assert_eq!(column(&held, "addresses", "address").len(), 13);
     assert!(column(&held, "addresses", "block").contains(&"10.244.1.0/26".to_owned()));
 }
@@ -55,7 +55,7 @@ fn patterns_stand_for_nodes() {
     }
 }
 
-/// A selector matches labels of nodes, like that of a pool, and narrows names.
+/// A selector matches the labels of nodes, like the selector of a pool, and narrows names.
 #[test]
 fn a_selector_stands_for_nodes_by_their_labels() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_selector_stands_for_nodes_by_their_labels() {
             assert_ne!(by_name.stdout, run(command).stdout, "{command:?} is narrowed");
         }
     };
-    // node-11 has no object, and so no labels.
+    // node-11 has no object, and therefore no labels.
     same(&["--selector", "rack == 'a'"], &["--node", "node-1,node-10,node-12,node-13"]);
     same(&["--selector", "rack == 'a'", "--node", "node-10,node-2"], &["--node", "node-10"]);
     let compared = calipam(&["diff", EXAMPLE, at[1], "--selector", "has(rack)"]);
@@ -110,7 +110,7 @@ fn a_selector_stands_for_nodes_by_their_labels() {
     }
 }
 
-/// Live nodes are not released: of the nodes that match a pattern, only deleted ones count.
+/// Live nodes are not released. Of the nodes that match a pattern, only the deleted ones count.
 #[test]
 fn patterns_stand_for_the_nodes_of_repairs() {
     let plan = |words: &[&str]| on_example(&[words, &["-o", "json"]].concat());
@@ -125,7 +125,7 @@ fn patterns_stand_for_the_nodes_of_repairs() {
     assert_eq!(rebuild("node-1?"), rebuild("node-10,node-11,node-12,node-13"));
 }
 
-/// If a name is missing, a reader shows the others and an error; a writer does nothing.
+/// If a name is missing, a command that reads shows the others and an error, but a command that writes does nothing.
 #[test]
 fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
     for (words, option, found, gone, says) in [
@@ -201,7 +201,7 @@ fn what_does_not_exist_is_an_error_in_every_command() {
             assert!(run.stderr.contains(says), "{words:?}: {run:?}");
         }
     }
-    // A CIDR with data need not be that of a pool.
+    // A CIDR that contains data need not be that of a pool.
     for words in [["check", "--pool", "10.244.10.0/24"], ["show", "--pool", "10.244.10.5/32"]] {
         assert!(!on_example(&words).stdout.is_empty(), "{words:?}");
     }
@@ -246,7 +246,7 @@ fn filters_that_mean_nothing_are_refused() {
     }
 }
 
-/// An object without an option prints the same as its option.
+/// An object that is named without an option prints the same as with its option.
 #[test]
 fn an_object_is_known_by_its_form_or_its_name() {
     for (object, options) in [
@@ -310,7 +310,7 @@ fn a_release_wants_the_whole_id() {
     assert!(run.stdout.contains("Nothing to do; 1 skipped") && !run.stdout.contains("8c16b8a8"), "{run:?}");
 }
 
-/// The same selections from etcd, and a prefix of a handle in a few requests.
+/// Selects the same parts from etcd, and finds a prefix of a handle in a few requests.
 #[test]
 fn parts_of_a_live_etcd() {
     let cluster = Cluster::example();
@@ -341,7 +341,7 @@ fn parts_of_a_live_etcd() {
     assert!(several.code == 1 && several.stderr.contains("several handles begin with"), "{several:?}");
 }
 
-/// The same selections from Kubernetes.
+/// Selects the same parts from Kubernetes.
 #[test]
 fn parts_of_a_live_kubernetes() {
     let server = server();

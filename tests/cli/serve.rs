@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use super::program::{EXAMPLE, calipam, command};
 
-/// The timeout for anything on a busy machine.
+/// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server, which a test ends by a signal.
+/// A running server. A test ends it with a signal.
 pub(super) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
     pub address: String,
 }
 
-/// An answer: status, head in lower case, body.
+/// A response: its status, its head in lower case, and its body.
 pub(super) struct Answer {
     pub status: u16,
     pub head: String,
@@ -53,7 +53,7 @@ impl Server {
     fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A server that refuses a head may not read all of it.
+        // A server that refuses a request head may not read all of it.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -76,7 +76,7 @@ impl Server {
         self.request("GET", path)
     }
 
-    /// Repeats a request until the answer is as wanted.
+    /// Repeats a request until the response satisfies `wanted`.
     pub(super) fn wait(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let begin = Instant::now();
         loop {
@@ -106,7 +106,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends the server by SIGTERM, and returns the exit code and stderr.
+    /// Ends the server with SIGTERM. Returns the exit code and stderr.
     pub(super) fn terminate(mut self) -> (Option<i32>, String) {
         self.signal(Signal::TERM);
         let begin = Instant::now();
@@ -161,7 +161,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let head = server.request("HEAD", "/report.json");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     let length = head.head.split_once("content-length: ").unwrap().1.lines().next().unwrap();
-    // A later check may have ended, with fewer digits in its time.
+    // A later check may have finished, whose time has fewer digits.
     assert!(length.parse::<usize>().unwrap().abs_diff(report.body.len()) < 100, "{}", head.head);
     let post = server.request("POST", "/report.json");
     assert!(post.status == 405 && post.head.contains("allow: get, head"), "{}", post.head);
@@ -169,7 +169,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
 
-    // A foreign page whose name leads here gets no answer.
+    // A page of another site, whose host name resolves to this address, gets no answer.
     let rebound = server.request_by("GET", "/report.json", "evil.example");
     assert!(rebound.status == 403 && rebound.body.contains("--allow-host"), "{}", rebound.body);
     assert_eq!(server.request_by("GET", "/report.json", "localhost:9795").status, 200);
@@ -236,7 +236,7 @@ fn two_clients_get_whole_answers(server: &Server, length: usize) {
     });
 }
 
-/// The datastore accepts the connection and never answers.
+/// The datastore accepts the connection but never answers.
 #[test]
 fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -259,7 +259,7 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     }
 }
 
-/// Too many silent clients: each is disconnected, and probes are answered before the timeout of a kubelet.
+/// There are too many silent clients. Each is disconnected, and probes are answered before the timeout of a kubelet.
 #[test]
 fn a_thousand_silent_clients_shut_no_one_out() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
@@ -271,7 +271,7 @@ fn a_thousand_silent_clients_shut_no_one_out() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
-/// Many clients send requests and read nothing: probes are still answered, and the clients are disconnected.
+/// Many clients send requests but read nothing. Probes are still answered, and the clients are disconnected.
 #[test]
 fn probes_are_answered_while_clients_read_nothing() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
@@ -281,7 +281,7 @@ fn probes_are_answered_while_clients_read_nothing() {
         .map(|_| {
             let mut stream = TcpStream::connect(&server.address).unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-            // Enough requests for their answers to fill every buffer.
+            // Sends enough requests for their responses to fill every buffer.
             let _ = stream.write_all(request.repeat(200).as_bytes());
             stream
         })
@@ -291,7 +291,7 @@ fn probes_are_answered_while_clients_read_nothing() {
     for path in ["/livez", "/healthz"] {
         assert_eq!(server.get(path).status, 200);
     }
-    // Long before the clients are disconnected, after ten seconds.
+    // The probes are answered long before the clients are disconnected, which happens after ten seconds.
     assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
     let busy = server.get("/report.json");
     assert_eq!((busy.status, busy.body.as_str()), (503, "too many clients are connected\n"));

@@ -1,4 +1,4 @@
-//! `calipam serve` follows a Kubernetes datastore: finds changes without complete reads, and reports them as Events.
+//! `calipam serve` follows a Kubernetes datastore. It finds changes without complete reads, and reports them as Events.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
 use super::scheduled::{collection, documents};
 use super::serve::Server;
 
-/// The timeout for anything on a busy machine.
+/// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a server with an interval of one hour.
@@ -21,7 +21,7 @@ fn serve(cluster: &KubeCluster, options: &[&str]) -> Server {
     server
 }
 
-/// Creates a node whose block records the existing pod `web-0`, and `gone` missing ones.
+/// Creates a node whose block records the existing pod `web-0`, and `gone` pods that do not exist.
 fn cluster(gone: u64) -> KubeCluster {
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_node("node-1", json!({}));
@@ -39,7 +39,7 @@ fn findings(report: &str) -> Vec<String> {
     report["findings"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// Returns the metric of complete reads.
+/// Returns the metric that counts complete reads.
 fn whole_reads(server: &Server) -> String {
     let metrics = server.get("/metrics").body;
     let is_wanted = |line: &&str| line.starts_with("calipam_live_reads ");
@@ -71,7 +71,7 @@ fn a_change_is_found_once_it_has_stood() {
     assert_eq!(whole_reads(&server), whole, "only what has changed was read");
 }
 
-/// Lists the events of this program.
+/// Lists the Events that this program has sent.
 pub(super) fn events_of_findings(cluster: &KubeCluster) -> Vec<Value> {
     let answer = cluster.server.request("GET", "/apis/events.k8s.io/v1/events", "").unwrap();
     let list: Value = serde_json::from_str(&answer.body).unwrap();
@@ -79,7 +79,7 @@ pub(super) fn events_of_findings(cluster: &KubeCluster) -> Vec<Value> {
     ours.filter(|event| event["reportingController"] == "calipam.io/serve").cloned().collect()
 }
 
-/// Lists kind and name of the object of each event, and its reason.
+/// Lists the type, the kind and name of the object, and the reason of each Event.
 fn events(cluster: &KubeCluster) -> Vec<String> {
     let line = |event: &Value| {
         let regarding = &event["regarding"];
@@ -115,7 +115,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
     assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
-    // An event on a pod, which another replica does not repeat.
+    // The event is about a pod, and another replica does not repeat it.
     let mut free = pod("default", "web-1", "node-1", "10.0.0.40", 3);
     free["metadata"]["annotations"] = cni_annotations("container", "10.0.0.40");
     free["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
@@ -135,7 +135,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
     }
 }
 
-/// An account without the right to watch has everything read for each check; its role alone lets it tell Events.
+/// For an account that may not watch, everything is read for each check. Only its own role allows it to send Events.
 #[test]
 fn an_account_may_neither_watch_nor_tell_events_until_it_has_the_right() {
     let cluster = cluster(0);
@@ -171,7 +171,8 @@ fn an_account_may_neither_watch_nor_tell_events_until_it_has_the_right() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
-/// KubeVirt is installed while the cluster is followed: its first pod leads to all of its machines.
+/// KubeVirt is installed while the server follows the cluster. When its first pod appears, all of its machines are
+/// read.
 #[test]
 fn a_kind_that_is_installed_later_is_followed_too() {
     let cluster = cluster(0);

@@ -1,4 +1,4 @@
-//! `calipam serve --record`: records in parallel to the checks, and uses earlier records for its forecast.
+//! `calipam serve --record` records while it checks, and uses earlier records for its forecast.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn serve_records_and_goes_on_where_it_cannot() {
     let server = Server::start(&arguments);
     server.wait("/healthz", |answer| answer.status == 200);
     wait(|| length(folder.path()) > 0);
-    // The folder is in use.
+    // The folder is already in use.
     let second = Server::start(&arguments);
     second.wait("/healthz", |answer| answer.status == 200);
     let (code, said) = second.terminate();
@@ -43,7 +43,8 @@ fn a_recording_of_a_file_is_refused() {
     assert!(run.code == 2 && run.stderr.contains("a recording needs a live datastore"), "{run:?}");
 }
 
-/// A server with a limit for files, like a full disk, which can be changed while it runs.
+/// A server with a limit on the size of files, which acts like a full disk. The limit can be changed while the server
+/// runs.
 struct OnSmallDisk(Server);
 
 impl OnSmallDisk {
@@ -115,7 +116,7 @@ fn a_disk_that_is_full_at_the_start_has_no_part_of_a_state() {
     assert_eq!(server.0.terminate().0, Some(0));
 }
 
-/// More than an hour of records before the start, with an assignment every ten minutes.
+/// The records cover more than an hour before the start, with an assignment every ten minutes.
 #[test]
 fn the_forecast_knows_what_was_recorded_before_the_start() {
     let mut site = Site::begin(Etcd::start().unwrap());

@@ -1,4 +1,4 @@
-//! A shell with every name of the program as a command.
+//! A shell in which every name of the program is a command.
 
 use std::fs;
 use std::num::NonZero;
@@ -33,7 +33,7 @@ impl Shell {
         Self { folder, variables: variables.into_iter().collect() }
     }
 
-    /// Returns the folder, where tests may create files.
+    /// Returns the folder. Tests may create files in it.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -60,7 +60,7 @@ impl Shell {
     }
 }
 
-/// Calls `work` with each item of a list, many at a time: the programs mostly wait.
+/// Calls `work` with each item of a list, many at a time, since the programs mostly wait.
 pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     parallel::map(NonZero::new(12).unwrap(), all.len(), |place| work(&all[place]))
 }

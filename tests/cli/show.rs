@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::program::{HOSTILE, calipam, expected, on_example};
 
-/// The subjects, and the kind of each document.
+/// The subjects with their options, and the kind of each document.
 const SUBJECTS: [(&str, &[&str], &str); 9] = [
     ("pools", &[], "PoolList"),
     ("blocks", &["--blocks"], "BlockList"),
@@ -58,7 +58,7 @@ fn a_view_says_what_was_not_read_for_it() {
         assert_eq!(coverage["blocks"], blocks, "{arguments:?}");
         assert_eq!(coverage["kubeControllersConfiguration"], configuration, "{arguments:?}");
     }
-    // All sources name nodes.
+    // All sources can name nodes, so all are read.
     let json = show(&["--blocks", "--node", "node-1"], "json").json();
     assert_eq!(json["coverage"]["handles"], "read");
 }
@@ -90,7 +90,7 @@ fn hostile_names_are_escaped_everywhere() {
     assert!(run.stdout.contains("web-0\\u{1b}[2J"), "{run:?}");
 }
 
-/// The numbers of a pool add up to its size, and none has an exponent.
+/// The numbers of a pool add up to its size, and none is written with an exponent.
 #[test]
 fn numbers_add_up() {
     let json = show(&[], "json").json();
@@ -120,8 +120,8 @@ fn what_is_not_known_is_no_number() {
     assert!(shown("table").contains("256      unknown\n\nonly: not known: "), "{}", shown("table"));
 }
 
-/// IPv6 addresses do not help a node whose IPv4 blocks are full: `show --nodes` names the reason, like the check, and
-/// its hint shows each step.
+/// IPv6 addresses do not help a node whose IPv4 blocks are full. `show --nodes` names the reason, as the check does,
+/// and its hint contains each step.
 #[test]
 fn a_node_that_gets_no_address_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();

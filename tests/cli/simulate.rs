@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::program::{EXAMPLE, calipam, expected, on_example};
 
-/// A small cluster, which is simulated within seconds.
+/// The arguments for a small cluster, whose simulation takes seconds.
 const SMALL: &[&str] = &["simulate", "--nodes", "6", "--pods-per-node", "8", "--pool", "10.0.0.0/24"];
 
 fn small(more: &[&str]) -> super::program::Run {

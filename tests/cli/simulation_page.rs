@@ -1,4 +1,4 @@
-//! The page of a simulation in a real browser: its charts draw what its tables say.
+//! The page of a simulation in a real browser. Its charts show the same numbers as its tables.
 
 use std::fs;
 
@@ -33,10 +33,10 @@ fn the_page_of_a_simulation_draws_what_its_tables_say() {
             page.appearance(scheme, "screen").unwrap();
             page.open(&file).unwrap();
             assert_eq!(page.evaluate("document.querySelectorAll('svg').length").unwrap(), charts, "{name}");
-            // Each bar and curve is seen, has a colour of its own, and stays within its chart; so does each text.
+            // Each bar and curve is visible, has its own color, and stays within its chart. So does each text.
             assert_eq!(page.evaluate(STRAY).unwrap(), json!([]), "{name}, {scheme}");
         }
-        // A narrow window scrolls the tables, not the page.
+        // In a narrow window, the tables scroll, not the page.
         page.resize(400, 900).unwrap();
         let is_wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
         assert_eq!(page.evaluate(is_wide).unwrap(), false, "{name}");

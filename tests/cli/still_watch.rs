@@ -1,4 +1,4 @@
-//! `calipam serve` of an etcd behind a connection that hangs: nothing arrives, and neither end notices.
+//! `calipam serve` of an etcd behind a connection that hangs. Nothing arrives, and neither end notices that.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,11 +12,11 @@ use calipam_testkit::servers::Etcd;
 
 use super::serve::Server;
 
-/// A proxy whose connections up to a number hang.
+/// A proxy that can make its open connections hang.
 struct Hanging {
     port: u16,
     opened: Arc<AtomicUsize>,
-    /// The proxy forwards nothing of connections with smaller numbers.
+    /// Connections with smaller numbers than this forward nothing.
     hang: Arc<AtomicUsize>,
 }
 
@@ -40,7 +40,7 @@ impl Hanging {
         Self { port, opened, hang }
     }
 
-    /// Blocks the open connections; new ones work.
+    /// Makes the open connections hang. New connections work.
     fn hang(&self) {
         self.hang.store(self.opened.load(Ordering::SeqCst), Ordering::SeqCst);
     }

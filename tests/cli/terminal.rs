@@ -1,4 +1,4 @@
-//! On a terminal: what each command prints, ctrl-c.
+//! Tests on a terminal: the output of each command, and ctrl-c.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn machine_formats_are_the_same_on_a_terminal() {
     }
 }
 
-/// A server that accepts connections and never answers; ctrl-c ends the program at once, with 130.
+/// The server accepts connections but never answers. Ctrl-c ends the program at once, with exit code 130.
 #[test]
 fn ctrl_c_ends_it() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

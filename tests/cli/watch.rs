@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::kube_cluster::KubeCluster;
 use super::program::{EXAMPLE, calipam, command};
 
-/// The timeout for anything on a busy machine.
+/// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a test.
+/// An interval that is longer than a test.
 const NEVER: &str = "--watch=1h";
 
 struct Watching {
@@ -34,7 +34,7 @@ impl Watching {
         Self { stdout: child.stdout.take(), child }
     }
 
-    /// The printed JSON documents.
+    /// Receives the JSON documents as they are printed.
     fn documents(&mut self) -> Receiver<Value> {
         let (tell, documents) = channel();
         let stdout = self.stdout.take().unwrap();
@@ -117,7 +117,7 @@ fn each_change_of_a_block_on_kubernetes_is_printed() {
         document["blocks"].as_array().unwrap().len()
     };
     assert_eq!(blocks(), 1);
-    // Longer than the limit of a watch.
+    // Longer than the time limit of a watch.
     thread::sleep(Duration::from_secs(6));
     cluster.add_block("10.0.3.64/26", "node-1", &[]);
     assert_eq!(blocks(), 2);
@@ -174,7 +174,7 @@ fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
     }
 }
 
-/// The reader closes the pipe, like `| head`.
+/// The reader closes the pipe, as `| head` does.
 #[test]
 fn it_ends_when_nobody_reads_any_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn it_ends_when_nobody_reads_any_more() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v1");
     drop(lines);
-    // A replaced file, of a healthy cluster, is read at the next interval.
+    // The file is replaced by that of a healthy cluster, and read at the next interval.
     std::fs::write(&file, Cluster::plain(ClusterSpec::new(1), 1, 1).export()).unwrap();
     assert_eq!(watching.ended().0, Some(0));
 }

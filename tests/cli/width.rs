@@ -1,4 +1,4 @@
-//! Tables and texts fit the terminal; a pipe has all of them.
+//! Tables and texts fit into the terminal. A pipe gets all of them.
 
 use super::program::{EXAMPLE, calipam, expected, on_example};
 use super::pty::{on_terminal, plain};
@@ -26,7 +26,7 @@ fn shown(columns: u16, arguments: &[&str]) -> String {
 fn tables_fit_80_columns() {
     for (name, arguments) in TABLES {
         let text = shown(80, arguments);
-        // The whole ID of a handle is what people copy from here; it is a line of its own.
+        // The complete ID of a handle is on a separate line, since people copy it from here.
         let fits =
             |line: &str| line.chars().count() <= 80 || (name == "show-ip" && !line.trim().contains(' '));
         assert!(text.lines().all(fits), "{name}:\n{text}");
@@ -48,7 +48,7 @@ fn on_a_wide_terminal_nothing_is_shortened() {
     assert!(shown(80, &["check"]).contains("k8s-pod-network.10960984…"));
 }
 
-/// `-o wide` has everything at any width: lines are broken between words or left to the terminal.
+/// `-o wide` shows everything at any width. The program breaks lines between words, or leaves that to the terminal.
 #[test]
 fn wide_tables_leave_nothing_out() {
     let words = |text: &str| {

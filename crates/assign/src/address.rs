@@ -24,7 +24,8 @@ impl<S: Store> Allocator<S> {
     /// Assigns one given address. If its block does not exist, claims it for the host. Reservations are ignored.
     ///
     /// # Errors
-    /// If the address is taken or in no enabled pool, the pool or strict affinity forbids it, or the handle is full.
+    /// If the address is taken or in no enabled pool, the pool or strict affinity forbids it, or the handle is at its
+    /// limit.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
@@ -129,7 +130,7 @@ impl<S: Store> Allocator<S> {
             });
         }
         if !is_made && let Some(id) = &request.handle {
-            // Calico leaves the address counted.
+            // Calico does not decrement the handle here.
             self.decrement_or_warn(id, cidr, 1, handle).await;
         }
         Ok(is_made)
@@ -162,7 +163,7 @@ impl<S: Store> Allocator<S> {
         assigned.ok().map(|()| (ordinal, after))
     }
 
-    /// True if the request has a limit and its handle has the address already.
+    /// True if the request has a limit and its handle already has the address.
     fn handle_has_address(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
         let block = block.without_cooled(self.now(), config.cooldown());
         let holder =
@@ -171,7 +172,7 @@ impl<S: Store> Allocator<S> {
         request.max_per_handle > 0 && holder.is_some() && holder == request.handle.as_deref()
     }
 
-    /// True if a handle at its limit has the requested address already.
+    /// True if a handle at its limit already has the requested address.
     ///
     /// # Errors
     /// If the handle has other addresses, or none yet.

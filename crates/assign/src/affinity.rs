@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
-/// The handling of a block that its owner should give up although addresses are in use.
+/// The policy for giving up a block that has addresses in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
     /// The owner keeps the block, and the call fails.
@@ -36,8 +36,8 @@ pub(crate) struct ReleaseAffinity {
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
-    /// Returns a holder's affinity for a block, created if missing. Unless its stored state is `confirmed`, it is
-    /// pending.
+    /// Returns a holder's affinity for a block, created if missing. The affinity is pending, unless its stored state is
+    /// `confirmed`.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
@@ -164,7 +164,7 @@ impl<S: Store> Allocator<S> {
     ) -> Result<()> {
         let (affinity, block) = self.affinity_and_block(key).await?;
         let affinity = affinity.ok_or_else(|| Error::NoAffinity(Key::Affinity(key.clone())))?;
-        // The affinity stays: the holder creates the block again when it needs one.
+        // If the block is missing, the affinity is kept: the holder creates the block again when it needs one.
         let block = block.ok_or(Error::NoBlock(key.cidr))?;
         if conditions.sequence.is_some_and(|sequence| sequence != block.value.sequence()) {
             return Err(Error::BlockChanged(key.cidr));
@@ -175,7 +175,8 @@ impl<S: Store> Allocator<S> {
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }
-        // Both decisions use one time: a cooldown that ends in between would leave an empty block without an owner.
+        // Both decisions use the same timestamp. Otherwise, a cooldown that ends in between would leave an empty block
+        // without an owner.
         let now = self.now();
         let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
         if conditions.in_use == InUse::Refuse && !is_empty {
@@ -233,7 +234,7 @@ pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }
 
-/// Counts a record that is already gone as deleted.
+/// Treats a record that is already gone as deleted.
 pub(crate) fn ignoring_gone(result: Result<(), StoreError>) -> Result<(), StoreError> {
     match result {
         Err(StoreError::NotFound(_)) => Ok(()),

@@ -1,4 +1,5 @@
-//! Errors of the allocator. Those that Calico's allocator also has keep its words, which runtimes and scripts know.
+//! Errors of the allocator. Errors that Calico's allocator also returns have the same messages, since runtimes and
+//! scripts match on them.
 
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use crate::store::StoreError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error in the middle of an operation. The part that was done stays done.
+/// An error in the middle of an operation. Changes that were already made are not undone.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Partly<T: std::fmt::Debug> {
@@ -24,7 +25,7 @@ pub struct Partly<T: std::fmt::Debug> {
 /// The reason that an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Automatic assignment without an intended use.
+    /// A request for automatic assignment has no intended use.
     #[error("must specify the intended use when assigning an IP")]
     UseRequired,
     /// A pool that a request names belongs to the other family.
@@ -42,7 +43,7 @@ pub enum Error {
     /// No pool of the family is enabled, or none has blocks that are large enough.
     #[error("cannot find a qualified ippool")]
     NoQualifiedPool,
-    /// No pool that is requested, or selects the node and namespace, allows this use.
+    /// None of the pools that are requested, or that select the node and namespace, allows this use.
     #[error("cannot find a qualified ippool, no pools match the required use ({})", .0.name())]
     NoPoolForUse(PoolUse),
     /// No pool with automatic assignment selects the node and namespace.
@@ -125,7 +126,7 @@ pub enum Error {
     NotEmpty(IpNet),
     #[error("block '{0}' is claimed by another host")]
     ClaimedByOther(IpNet),
-    /// The affinity was for a block of another holder or of none, and has been deleted.
+    /// The affinity was for a block with another owner or none, and has been deleted.
     #[error("affinity for block '{0}' is stale")]
     StaleAffinity(IpNet),
     #[error("IPAM block updated since we last read it")]
@@ -133,7 +134,7 @@ pub enum Error {
 
     #[error("{key} cannot be decoded: {reason}")]
     Undecodable { key: Key, reason: String },
-    /// Other clients wrote first a hundred times.
+    /// Other clients wrote first in each of 100 attempts.
     #[error("Max retries hit - excessive concurrent IPAM requests")]
     TooManyConflicts,
     #[error(transparent)]

@@ -11,7 +11,8 @@ use calipam_model::pool::{Pool, PoolUse};
 
 use crate::family::Family;
 
-/// One decision. Events come in order; if another client changes the data meanwhile, the decision is made again.
+/// One decision. Events are in order. If another client changes the data meanwhile, the allocator makes the decision
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The search for addresses of a family begins.
@@ -42,7 +43,7 @@ pub enum Event {
     NothingToClaim,
     /// Affinity is strict: addresses come only from the holder's blocks.
     NothingBorrowed,
-    /// Addresses to borrow are looked for in a pool with `blocks` blocks.
+    /// A pool with `blocks` blocks is searched for addresses to borrow.
     Borrows { pool: String, cidr: IpNet, blocks: usize },
     /// The block of a requested address.
     BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },

@@ -14,7 +14,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both, in the order in which Calico assigns.
+    /// Both families, in the order in which Calico assigns addresses.
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
     pub fn of(net: IpNet) -> Self {

@@ -47,7 +47,7 @@ impl FullBlocks {
 
 /// A place to keep full blocks for later calls on the same node. If it fails, the blocks are merely read again.
 pub trait Notes: fmt::Debug + Send + Sync {
-    /// Returns the full blocks of a family that were kept last.
+    /// Returns the full blocks of a family that were last kept.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks>;
 
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks);

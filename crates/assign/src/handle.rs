@@ -26,7 +26,7 @@ impl<S: Store> Allocator<S> {
     ///
     /// # Errors
     /// If other clients keep writing first, or the datastore gives no answer. In the latter case, the increment may
-    /// have been made: the handle then counts too much, which is harmless, but never too little.
+    /// have been made: the handle then counts too many addresses, which is harmless, but never too few.
     pub(crate) async fn increment(
         &self,
         id: &str,
@@ -73,7 +73,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Takes the handle out of `known`; reads it if it is not known.
+    /// Takes the handle out of `known`, or reads it if it is not there.
     pub(crate) async fn latest(&self, id: &str, known: &mut Known) -> Result<Option<Versioned<Handle>>> {
         match known.take() {
             Some(stored) => Ok(stored),
@@ -114,7 +114,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Number of addresses of a family that a handle counts.
+/// The number of addresses of a family that a handle counts.
 fn total(handle: &Handle, family: Family) -> i64 {
     let counts = handle.blocks().filter(|(block, _)| Family::of(*block) == family);
     counts.map(|(_, count)| count).fold(0, i64::saturating_add)

@@ -68,7 +68,7 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Gives up a block. It is no error if the block or the affinity is gone, or if another holder owns the block.
+    /// Gives up a block. Succeeds even if the block or the affinity is gone, or if another holder owns the block.
     pub async fn give_up(&self, key: &AffinityKey, config: &IpamConfig, in_use: InUse) -> Result<()> {
         match self.give_up_retrying(key, config, in_use).await {
             Err(Error::ClaimedByOther(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => Ok(()),

@@ -1,6 +1,7 @@
 //! A Calico allocator: it assigns and releases addresses, claims blocks and gives them up (facts, section 3). It writes
-//! the same states in the same order as Calico's own, which can run at the same time. An interruption at any point
-//! leaves only states that Calico knows (facts 3.15). `docs/cni.md` lists the bugs of Calico that it does not repeat.
+//! the same states in the same order as Calico's own allocator, which can run at the same time. An interruption at any
+//! point leaves only states that Calico can handle (facts 3.15). `docs/cni.md` lists the bugs of Calico that it does
+//! not repeat.
 //!
 //! [`Allocator`] has the operations. It works on any [`Store`]; [`SnapshotStore`] collects writes to show them.
 //!

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError, Swap};
 
-/// A snapshot with indexes for the allocator, built once for many questions.
+/// A snapshot with indexes for the allocator, built once for many requests.
 pub(crate) struct IndexedSnapshot<'s> {
     pub(crate) snapshot: &'s Snapshot,
     /// The stored blocks, ascending by CIDR; `None` for those that cannot be decoded.

@@ -129,7 +129,7 @@ impl PoolRequest<'_> {
     /// The reason that an open pool does not serve a request without pool names.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
-        // Like Calico, accepts blocks of only reserved addresses: see `windows` in `tests/traces/README.md`.
+        // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
         if pool.block_size > self.longest_possible_prefix() {
             return Ok(Some(PoolPassedOver::BlocksTooSmall));
         }

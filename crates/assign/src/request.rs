@@ -14,13 +14,13 @@ use crate::family::Family;
 pub struct AutoAssign {
     /// The node, or the virtual holder `load-balancer` if the use is [`PoolUse::LoadBalancer`].
     pub host: String,
-    /// Number of IPv4 addresses.
+    /// The number of IPv4 addresses.
     pub v4: u32,
-    /// Number of IPv6 addresses.
+    /// The number of IPv6 addresses.
     pub v6: u32,
     pub handle: Option<String>,
-    /// The owner's attributes. `None` and an empty map are written alike, but for an empty map no stored record is
-    /// reused.
+    /// The owner's attributes. `None` and an empty map are written alike, but no stored record is reused for an empty
+    /// map.
     pub attributes: Option<BTreeMap<String, String>>,
     /// The requested IPv4 pools, by CIDR; empty for those that select node and namespace.
     pub pools_v4: Vec<IpNet>,
@@ -57,7 +57,7 @@ pub struct AssignIp {
     pub handle: Option<String>,
     /// The owner's attributes; see [`AutoAssign::attributes`].
     pub attributes: Option<BTreeMap<String, String>>,
-    /// The use of the address; `None` ignores the uses that the pool allows.
+    /// The use of the address. If `None`, the uses that the pool allows are ignored.
     pub intended_use: Option<PoolUse>,
     /// The address limit of the handle in a family; 0 for none.
     pub max_per_handle: u32,
@@ -83,7 +83,7 @@ impl AssignIp {
 /// The result of [`AutoAssign`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoAssigned {
-    /// `None` if no IPv4 address was requested, or an error came before the search.
+    /// `None` if no IPv4 address was requested, or an error occurred before the search.
     pub v4: Option<Assigned>,
     pub v6: Option<Assigned>,
 }
@@ -94,13 +94,13 @@ impl AutoAssigned {
     }
 }
 
-/// The assigned addresses of one family. To the allocator, fewer than requested are no error.
+/// The assigned addresses of one family. Fewer addresses than requested are not an error for the allocator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assigned {
     pub family: Family,
     pub requested: u32,
-    /// New addresses in order of assignment, with their block's prefix length; the addresses of a full handle as /32 or
-    /// /128.
+    /// The addresses, in order of assignment. New ones have their block's prefix length. Those that a handle at its
+    /// limit already had are /32 or /128.
     pub addresses: Vec<IpNet>,
     /// The reasons that no more addresses were assigned.
     pub messages: Vec<Message>,

@@ -87,13 +87,13 @@ impl Swap {
     }
 }
 
-/// A question to a datastore.
+/// A read request to a datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// One record: a block, an affinity, a handle, a node, [`Key::IpamConfig`] or, on etcd alone, [`Key::IpamHost`].
     /// For the configuration of Kubernetes, see [`Record::Config`].
     Get(Key),
-    /// All pools of both families, disabled ones too.
+    /// All pools of both families, including disabled ones.
     Pools,
     /// All reservations.
     Reservations,

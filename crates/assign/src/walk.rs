@@ -11,11 +11,11 @@ use calipam_model::pool::Pool;
 pub(crate) struct Walk {
     pool: IpNet,
     prefix: u8,
-    /// Number of blocks.
+    /// The number of blocks in the pool.
     count: u128,
-    /// Index of the first block.
+    /// The index of the first block.
     start: u128,
-    /// Number of blocks that were passed.
+    /// The number of blocks already passed.
     passed: u128,
 }
 
@@ -72,8 +72,9 @@ pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
     around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
 }
 
-/// The CIDRs of larger blocks that contain `net`, but begin with another address (for IPv4, with other first three
-/// numbers), so that their keys are sorted elsewhere. A search for overlaps must read each of them separately.
+/// The CIDRs of larger blocks that contain `net`, but whose keys are not sorted next to its key. Their first address
+/// differs from that of `net` (for IPv4, in the first three octets). A search for overlaps must read each of them
+/// separately.
 pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     let is_beside = move |larger: &IpNet| match (larger.addr(), net.addr()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => a.octets()[..3] == b.octets()[..3],

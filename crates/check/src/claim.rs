@@ -40,7 +40,8 @@ pub enum Claim<'s> {
     /// Bare CNI or another program: the attributes do not name a pod, tunnel, service or machine. The handle can end
     /// with a container ID of any form.
     Foreign { handle: String },
-    /// Only a handle, in no known form; or no handle, and attributes that name no owner.
+    /// An owner that is not known: the record has only a handle of no known form, or no handle and attributes that name
+    /// no owner.
     Unknown,
 }
 
@@ -183,7 +184,7 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
-        // Like Calico's collector, never look for a machine without its name and namespace.
+        // Like Calico's collector, never look for a machine without a name and a namespace.
         let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
         let is_named = !namespace.is_empty() && !machine.is_empty();
         return is_named.then(|| (namespace.to_string(), machine.to_string())).into_iter().collect();
@@ -195,8 +196,7 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
 
 /// The prefix of the names of pods that run virtual machines.
 const LAUNCHER: &str = "virt-launcher-";
-/// The numbers of characters in a generated name: the most that Kubernetes keeps of the prefix, and the random ones
-/// that it appends.
+/// The lengths of the parts of a generated name: the longest prefix that Kubernetes keeps, and the random suffix.
 const GENERATED: (usize, usize) = (58, 5);
 
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {

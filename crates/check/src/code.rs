@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use calipam_model::snapshot::Source;
 
-/// The severity of a finding, ordered from bad to harmless.
+/// The severity of a finding, ordered from critical to informational.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Traffic is or will be broken.
     Critical,
-    /// Capacity is lost, or Calico could fail on a structure.
+    /// Capacity is lost, or broken data could make Calico fail.
     Error,
     /// Data is inconsistent, or needs attention although nothing has failed yet.
     Warning,
@@ -20,7 +20,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All severities, from bad to harmless.
+    /// All severities, from critical to informational.
     pub const ALL: [Self; 4] = [Self::Critical, Self::Error, Self::Warning, Self::Info];
 }
 

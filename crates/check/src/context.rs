@@ -72,7 +72,7 @@ impl<'s> Context<'s> {
         self.index.describe_users(address, self.index.uses_of(address))
     }
 
-    /// Returns true if the allocation is younger than the grace period. Perhaps its owner has not appeared yet.
+    /// Returns true if the allocation is younger than the grace period. Its owner may not have appeared yet.
     pub fn is_young(&self, record: &AttributeRef<'_>) -> bool {
         self.is_young_at(self.now, record)
     }

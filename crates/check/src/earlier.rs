@@ -34,7 +34,7 @@ pub enum NoReport {
     Undecodable(String),
 }
 
-/// Reads a JSON or YAML file. JSON is decoded as a stream, so its text is never all in memory.
+/// Reads a JSON or YAML file. JSON is decoded as a stream, so the whole text is never in memory.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
     serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
         let yaml = file.rewind().ok().and_then(|()| serde_yaml::from_reader(file).ok());
@@ -42,7 +42,7 @@ pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<
     })
 }
 
-/// A report from `calipam check -o json` or `-o yaml`, of this version or another one.
+/// A report from `calipam check -o json` or `-o yaml`, from this version or another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierReport {
     /// The GUID of the cluster; empty if it was unknown.
@@ -100,7 +100,7 @@ pub(crate) struct OfCluster {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenChanges {
-    /// Findings that the earlier report had and this one could not check: they may still be there.
+    /// Findings of the earlier report that this one could not check. They may still exist.
     #[serde(default)]
     pub not_checked: Vec<EarlierFinding>,
 }
@@ -113,7 +113,7 @@ struct WrittenIdentity {
     taken_at: Timestamp,
 }
 
-/// The schema version of JSON and YAML output, described in `docs/output.md`. No other one is written or read.
+/// The schema version of JSON and YAML output, described in `docs/output.md`. No other version is written or read.
 pub const API_VERSION: &str = "calipam/v1";
 
 impl EarlierReport {
@@ -142,7 +142,7 @@ impl EarlierReport {
 
     pub(crate) fn of_cluster(of: OfCluster) -> Self {
         let OfCluster { cluster: WrittenIdentity { guid, taken_at }, coverage, .. } = of;
-        // Sources that only other versions know are left out.
+        // Sources that only other versions have are left out.
         let source = |name: String| serde_json::from_value(Value::from(name)).ok();
         let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
         let sources = |coverage: BTreeMap<String, Value>| {
@@ -152,7 +152,7 @@ impl EarlierReport {
     }
 }
 
-/// Decodes a part of a document. The document must be of this kind and of [`API_VERSION`].
+/// Decodes a document, which must be of this kind and of [`API_VERSION`].
 pub(crate) fn decode<T: DeserializeOwned>(
     document: &Value,
     kind: &str,
@@ -281,8 +281,8 @@ fn identity(finding: &Finding) -> Identity {
     )
 }
 
-/// True if the rule needs none of the sources in `not_read`. A rule that does not look at users of addresses can do
-/// without endpoints, pods, services and machines.
+/// True if the rule needs none of the sources in `not_read`. A rule that does not look at users of addresses does not
+/// need endpoints, pods, services and machines.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

@@ -20,7 +20,7 @@ fn report(findings: &[(Code, &str)]) -> Report {
     report
 }
 
-/// The report as a program reads it.
+/// The report as it is written to JSON.
 fn written(report: &Report) -> Value {
     let mut value = serde_json::to_value(report).unwrap();
     value["apiVersion"] = API_VERSION.into();

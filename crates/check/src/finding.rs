@@ -119,7 +119,7 @@ impl Serialize for Subject {
     }
 }
 
-/// One finding. [`remedy`](Self::remedy) returns its repair, which the program puts into words.
+/// One finding. [`remedy`](Self::remedy) returns its repair, which the CLI describes in words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub code: Code,

@@ -64,7 +64,7 @@ pub struct Workload<'s> {
     pub machine: Option<TextRef<'s>>,
 }
 
-/// The identity of an owner. An endpoint and its pod have the same one, and so do all tunnels of a node.
+/// The identity of an owner. An endpoint and its pod have the same identity, and so do all tunnels of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity<'s> {
     /// A pod, by namespace and name.
@@ -84,11 +84,11 @@ pub struct Use {
     pub owner: Owner,
 }
 
-/// An endpoint or pod that cannot be fully decoded. Owners that its key names are not considered gone.
+/// An endpoint or pod that cannot be fully decoded. The owners named in its key are not considered gone.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     pub namespace: &'s str,
-    /// The parts of an endpoint's name, if it can be split; for a pod, its name as the workload.
+    /// The parts of an endpoint's name, if the name can be split; for a pod, its name as the workload.
     pub name: Option<EndpointName>,
 }
 
@@ -103,12 +103,13 @@ pub struct Index<'s> {
     pub blocks: Vec<IndexedBlock<'s>>,
     /// Every use of an address by a live owner, ascending by address.
     pub uses: Vec<Use>,
-    /// Addresses that objects name without certainly owning them, ascending. Such an address is never leaked.
+    /// Addresses that objects name, but might not own, ascending. Such an address is never reported as leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
     /// The positions of the nodes whose own address is in a pool, by that address.
     nodes_in_pools: FastMap<IpAddr, u32>,
-    /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name these are not checked.
+    /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that refer to these blocks are not
+    /// checked.
     pub(crate) unchecked: HashSet<IpNet>,
     /// The CIDRs in `unchecked` that belong to blocks whose records cannot be read.
     unknown: Vec<IpNet>,
@@ -130,7 +131,8 @@ pub struct Index<'s> {
     pub pools_incomplete: bool,
     /// True if Calico IPAM serves only LoadBalancer services.
     pub(crate) services_only: bool,
-    /// The number of pods with addresses from host-local, if it serves all pods and Calico IPAM none; otherwise 0.
+    /// The number of pods with addresses from host-local, if host-local serves all pods and Calico IPAM serves none;
+    /// otherwise 0.
     pub(crate) host_local_pods: usize,
 }
 
@@ -182,7 +184,7 @@ impl<'s> Index<'s> {
         let nodes_in_pools = nodes_in_pools(snapshot, &left_nodes);
         let host_local_pods = host_local::pods(snapshot, &blocks);
         let modes = [services_only, host_local_pods > 0];
-        // With a million endpoints, both passes take long.
+        // With a million endpoints, both passes take a long time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
             let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, modes);
@@ -265,7 +267,8 @@ impl<'s> Index<'s> {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
     }
 
-    /// Returns the pool from which an address is assigned. If enabled pools overlap, the first name wins.
+    /// Returns the pool from which an address is assigned. If enabled pools overlap, the one with the first name is
+    /// used.
     pub fn enabled_pool_around(&self, address: IpAddr) -> Option<&'s Pool> {
         self.pools_around(address.into()).filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
     }
@@ -287,12 +290,13 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Returns true if something names the address, even if it might not own it. So do all unfinished pods.
+    /// Returns true if an object names the address, even if it might not own it. Addresses of unfinished pods always
+    /// count as named.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }
 
-    /// Returns the addresses in `cidr`, ascending, that something names without certainly owning them.
+    /// Returns the addresses in `cidr`, ascending, that objects name, but might not own.
     pub fn mentioned_in(&self, cidr: IpNet) -> &[IpAddr] {
         within(&self.mentioned, cidr, |address| *address)
     }

@@ -49,15 +49,14 @@ pub use self::scope::Scope;
 pub use self::standing::Standing;
 pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 
-/// A map for a million short keys. Its hash is the same in every run. Keys that collide on purpose would only cost
-/// time.
+/// A map for a million short keys. Its hash is the same in every run. Deliberate collisions would only cost time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 /// A set for a million short keys.
 pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
-    /// Checks the snapshot by all rules. If no IPAM data is stored and every object can be decoded, only the rules that
-    /// make sense before the first block run.
+    /// Checks the snapshot with all rules. If no IPAM data is stored and every object can be decoded, only the rules
+    /// that make sense before the first block run.
     pub fn check(&self) -> Report {
         if uses_ipam(self.snapshot) {
             return report_of_use(self.snapshot, self.index.services_only, rules::run(self));
@@ -75,8 +74,9 @@ impl Context<'_> {
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
-    /// Returns findings at a later time: all that appear merely because time passes (about allocations that are still
-    /// too young, for example), and some that exist already. Findings whose codes are not in `codes` can be missing.
+    /// Returns findings at a later time. They include all findings that appear only because time passes, for example
+    /// about allocations that are still too young, and some that already exist. Findings whose codes are not in `codes`
+    /// can be missing.
     pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
         if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
             return HashSet::new();

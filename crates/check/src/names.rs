@@ -9,9 +9,10 @@ use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
 use crate::index::Mention;
 
-/// The most characters of a string from the datastore in a message. The evidence usually has all of them.
+/// The maximum number of characters of a string from the datastore in a message. The evidence usually has the whole
+/// string.
 const LONGEST: usize = 100;
-/// The most names that [`list`] shows. Others are only counted.
+/// The maximum number of names that [`list`] shows. Others are only counted.
 const NAMED: usize = 3;
 
 /// Shortens a string from the datastore to one line for a message.
@@ -48,7 +49,8 @@ pub fn addresses(count: impl std::fmt::Display) -> String {
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
 }
 
-/// Returns the end of a message about the first of `count` things: `, and 2 more problems`, or nothing after only one.
+/// Returns the end of a message about the first of `count` things: `, and 2 more problems`, or an empty string if there
+/// is only one.
 pub fn and_more(count: usize, one: &str, many: &str) -> String {
     match count {
         0 | 1 => String::new(),

@@ -1,4 +1,5 @@
-//! The address families that new pods ask for. No datastore has the CNI plugin's setting, but running pods show it.
+//! The address families that new pods ask for. The CNI plugin's setting is not in the datastore, but running pods show
+//! it.
 
 use std::cell::OnceCell;
 
@@ -10,7 +11,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::Context;
 use crate::index::Owner;
 
-/// The need of new pods for an address of a family.
+/// The evidence that new pods need an address of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Pods have addresses of the family in pools.

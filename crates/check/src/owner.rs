@@ -24,8 +24,8 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 pub enum RecordedOwner {
     UsesAddress,
     /// The owner exists and keeps the address, but is not using it: a pod or container that has no address yet; a pod
-    /// that names only the handle's address of the other family; a virtual machine; or a service whose ingress does not
-    /// name the address.
+    /// that names only an address of the other family under the same handle; a virtual machine; or a service whose
+    /// ingress does not name the address.
     Idle,
     /// The owner exists, but no longer owns the address: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
@@ -152,8 +152,8 @@ impl<'c, 's> Owners<'c, 's> {
         let attribute = &record.allocation.attribute;
         let uses = index.uses_of(record.allocation.address);
 
-        // For `names_owner`, a record that names something unread could belong to any user, but only a pod of the
-        // machine is certainly its owner.
+        // If the recorded owner was not read, `names_owner` accepts any user, but only a pod of the recorded machine is
+        // certainly the owner.
         let is_user = |owner| match claim.needs_unread_source(self.context.snapshot) {
             true => index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload)),
             false => names_owner(attribute, owner, index),
@@ -294,8 +294,8 @@ impl<'c, 's> Owners<'c, 's> {
     }
 }
 
-/// Returns true for a pod, not on the host's network, that names no address of the recorded family. A status without
-/// IPv6 is a separate fault, which pods of other plugins can have, too.
+/// Returns true for a pod, not on the host's network, that names no address of the recorded family. A status that lacks
+/// a family is a separate fault, which pods of other plugins can have, too.
 fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
     let Owner::Pod(position) = owner else { return false };
     let is_v4 = record.allocation.address.is_ipv4();
@@ -319,7 +319,7 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
     }
 }
 
-/// Returns true if a claim's pod or container would have been read if it existed. A narrow read takes the objects
+/// Returns true if a claim's pod or container would have been read if it existed. A partial read includes the objects
 /// whose keys follow from the record: endpoint keys start with the node, pod keys with the namespace.
 fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
     let coverage = |source| snapshot.coverage.get(&source);

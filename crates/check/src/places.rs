@@ -9,9 +9,9 @@ use crate::finding::Place;
 /// Addresses of a cluster's nodes and services, without those that IP reservations exclude.
 #[derive(Debug)]
 pub struct Places {
-    /// Ascending.
+    /// The nodes' addresses, ascending.
     pub nodes: Vec<Place>,
-    /// Ascending.
+    /// The services' addresses, ascending.
     pub services: Vec<Place>,
 }
 

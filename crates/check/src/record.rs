@@ -74,9 +74,9 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
 }
 
 /// Returns the way the record names this owner of the address. A record with the claim [`Claim::Anonymous`] or
-/// [`Claim::Unknown`] names any owner; one of an address that is cooling down or reserved for Windows names none. A
-/// record that names something unread contradicts no owner, with one exception: a virtual machine's record contradicts
-/// pods of other machines.
+/// [`Claim::Unknown`] names any owner; a record of an address that is cooling down or reserved for Windows names none.
+/// A record that names something unread contradicts no owner, with one exception: a virtual machine's record
+/// contradicts pods of other machines.
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
@@ -120,7 +120,7 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
         Claim::LegacyPod { namespace, pod } => {
             let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
             let handle = format!("{namespace}.{pod}");
-            // Bare CNI: a network, and a container ID of any form.
+            // With bare CNI, the handle is a network and a container ID of any form.
             by_pod
                 || workload.workload == *handle.as_str()
                 || tails(&handle).any(|tail| workload.container_id == *tail)

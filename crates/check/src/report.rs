@@ -42,7 +42,7 @@ impl ClusterIdentity {
     }
 }
 
-/// Counts of what was read and found.
+/// The numbers of objects that were read, and of findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
@@ -76,7 +76,7 @@ pub struct Report {
     /// Notes about the report in general.
     pub notes: Vec<String>,
     pub counts: Counts,
-    /// The findings, ordered by severity, code and subject. The program adds their remedies when it writes them.
+    /// The findings, ordered by severity, code and subject. The CLI adds their remedies when it writes them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
     /// The changes since an earlier report, if this one was compared with one.

@@ -8,7 +8,7 @@ use calipam_model::{IpNet, cidr};
 use crate::finding::Finding;
 use crate::{Evidence, Subject};
 
-/// Nodes, networks and a namespace. An empty field selects everything, and each field narrows the others.
+/// Nodes, networks and a namespace. An empty field selects everything, and each other field narrows the selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub nodes: BTreeSet<String>,

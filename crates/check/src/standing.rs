@@ -1,5 +1,5 @@
-//! Findings that a half-done Calico operation, or changes that are not known yet, could explain. They count only after
-//! some time.
+//! Findings that a half-done Calico operation, or changes that have not arrived yet, could explain. They count only
+//! after some time.
 
 use std::collections::HashMap;
 
@@ -27,27 +27,27 @@ struct Seen {
 }
 
 impl Standing {
-    /// `settle` is the time that a finding has to stay unchanged before it counts.
+    /// Creates a value without findings. A finding must stay unchanged for the time `settle` before it counts.
     pub fn new(settle: SignedDuration) -> Self {
         Self { settle, is_apart: false, seen: HashMap::new() }
     }
 
-    /// With `is_apart`, findings about one object also have to last for the time `settle`: changes to some objects can
-    /// arrive before earlier changes to other objects.
+    /// Sets whether findings about one object must also last for the time `settle`. They must if changes to some
+    /// objects can arrive before earlier changes to other objects.
     #[must_use]
     pub fn apart(self, is_apart: bool) -> Self {
         Self { is_apart, ..self }
     }
 
     /// Removes findings that are not old enough from the cluster's next report, and returns them. `now` is the report's
-    /// time, and all changes up to `known` are known.
+    /// time, and all changes up to `known` have arrived.
     pub fn hold_back(&mut self, report: &mut Report, now: Timestamp, known: Timestamp) -> Vec<Finding> {
         if !self.settle.is_positive() {
             return Vec::new();
         }
         let mut before = std::mem::take(&mut self.seen);
         let held_back = report.take_unless(|finding| {
-            // A finding about one object is the same finding, even if its numbers change.
+            // A finding about one object stays the same finding, even if its numbers change.
             let is_of_one = finding.depends_on.is_empty();
             if is_of_one && !self.is_apart {
                 return true;
@@ -70,7 +70,8 @@ impl Standing {
         held_back
     }
 
-    /// Returns true for a finding that was held back and is old enough at `now`, if all changes until then are known.
+    /// Returns true for a finding that was held back and is old enough at `now`, if all changes until then have
+    /// arrived.
     pub fn is_due(&self, finding: &FindingKey, now: Timestamp) -> bool {
         self.seen
             .get(finding)

@@ -29,7 +29,7 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
     };
     assert_eq!(found_at(0, &snapshot), (0, 1, Some(5)));
     assert_eq!(found_at(4, &snapshot), (0, 1, Some(5)));
-    // A finding that was gone in between starts again.
+    // A finding that disappears in between starts over.
     assert_eq!(found_at(5, &cluster.snapshot()), (0, 0, None));
     assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
     assert_eq!(found_at(11, &snapshot), (1, 0, None));

@@ -46,7 +46,8 @@ impl<'s> Recheck<'s> {
         (!self.is_settled && !keys.is_empty()).then_some(keys)
     }
 
-    /// Drops and returns the findings whose objects have changed in `later`, which has the [`keys`](Self::keys).
+    /// Drops and returns the findings whose objects have changed in `later`, a snapshot with the objects under
+    /// [`keys`](Self::keys).
     pub fn take(&mut self, report: &mut Report, later: Snapshot) -> Vec<Finding> {
         let dropped = drop_changed(report, &self.before, &later);
         self.reads += 1;

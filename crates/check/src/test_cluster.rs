@@ -1,4 +1,4 @@
-//! The language of this crate's tests: clusters made of a few hand-written entries.
+//! Helpers for this crate's tests: clusters made of a few hand-written entries.
 
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
@@ -61,7 +61,7 @@ impl Cluster {
         self.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!({"spec": spec}))
     }
 
-    /// `code subject` of every finding about addresses.
+    /// The findings about addresses, each as `code subject`.
     pub(crate) fn verdict(&self) -> Vec<String> {
         let report = check(&self.0, &Options::default());
         let about = |f: &&crate::Finding| f.subject.kind() == "address";

@@ -1,8 +1,8 @@
-//! Makes the README's pictures from the page of a cluster like the one in the examples, with both families:
-//! `cargo run -p calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
+//! Takes the README's pictures of the HTML report for a dual-stack cluster like the one in the examples: `cargo run -p
+//! calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
 //!
-//! Other versions of a browser draw letters differently. A checksum of the page is stored with the pictures, so that
-//! they change only if the page does.
+//! Versions of a browser draw letters differently. A checksum of the page is stored with the pictures, so that they are
+//! taken again only if the page has changed.
 
 use std::error::Error;
 use std::fs;
@@ -17,7 +17,7 @@ const FOLDER: &str = "docs/images";
 const SUM: &str = "page.sha256";
 const PICTURES: [&str; 2] = ["page.png", "map.png"];
 
-/// Cells of the map between the first block and the one with the most findings, 10.244.10.0/26.
+/// The number of map cells from the first block to 10.244.10.0/26, the block with the most findings.
 const CELLS: usize = 36;
 /// The ordinal of a leaked address in 10.244.10.0/26.
 const ADDRESS: usize = 6;

@@ -15,11 +15,11 @@ pub(crate) enum Applet {
     KubectlIpam,
     /// `kubectl-calico`: the kubectl plugin `kubectl calico`, whose commands are below `ipam`.
     KubectlCalico,
-    /// `calicoctl`: its commands as scripts know them ([`crate::calicoctl`]).
+    /// `calicoctl`: commands that are compatible with those of calicoctl ([`crate::calicoctl`]).
     Calicoctl,
 }
 
-/// The name of a program without folder and `.exe`.
+/// Returns the file name of a program, without `.exe`.
 fn file_name(program: &OsStr) -> &str {
     let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_suffix(".exe").unwrap_or(name)
@@ -36,7 +36,7 @@ impl Applet {
         all.find(|applet| applet.executable() == name).unwrap_or(Self::Calipam)
     }
 
-    /// Returns the words that people type, and the name of the executable file.
+    /// Returns the words that users type, and the name of the executable file.
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Calipam => ["calipam"; 2],
@@ -47,7 +47,7 @@ impl Applet {
         }
     }
 
-    /// Returns the name as people type it, such as `kubectl ipam`.
+    /// Returns the name as users type it, such as `kubectl ipam`.
     pub(crate) fn called_as(self) -> &'static str {
         self.names()[0]
     }
@@ -76,7 +76,7 @@ impl Applet {
     pub(crate) fn command_prefix(self) -> &'static str {
         match self {
             Self::KubectlCalico => "kubectl calico ipam",
-            // calicoctl has none of the commands that hints name.
+            // calicoctl does not have the commands that hints suggest.
             Self::Calicoctl => "calipam",
             other => other.called_as(),
         }

@@ -18,26 +18,28 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{self, Failure, Kind};
 
-/// The time that a run gets to end by itself after a signal.
+/// The time after a signal in which a run can end by itself.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The longest time between the arrival of ctrl-c in this process and in a process that it started.
+/// The longest delay between the arrival of ctrl-c in a child process and in this process.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// The time after which a message names the credential plugin that the program waits for.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs a future that uses a datastore. Unless a run writes, a signal drops the future, which removes incomplete files.
+/// Runs a future that uses a datastore. A signal drops the future unless a run is writing. Dropping the future removes
+/// incomplete files.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run(Box::pin(work))
 }
 
-/// Runs a boxed future, so this is compiled once for each `T`, not for each future.
+/// Runs a boxed future, so that this function is compiled once for each `T` and not for each future.
 fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
     runtime()?.block_on(async {
         tokio::select! {
             result = work => match result {
-                // Ctrl-c on a terminal also ends a credential plugin, whose failure can be seen first.
+                // Ctrl-c on a terminal also ends a credential plugin. The failure of the plugin can arrive before the
+                // signal.
                 Err(_) if tokio::time::timeout(AT_ONCE, interrupted()).await.is_ok() => {
                     Err(exit::interrupted())
                 }
@@ -48,7 +50,7 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     })
 }
 
-/// True after a signal: reads of a fleet's clusters end, and no further reads start. Printing continues.
+/// A flag that is set after a signal: reads of a fleet's clusters end, and no further reads start. Printing continues.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
 async fn interrupted() {
@@ -60,7 +62,7 @@ pub(crate) fn is_interrupted() -> bool {
     *INTERRUPT.borrow()
 }
 
-/// Starts the threads of a runtime.
+/// Creates a runtime with several threads.
 pub(crate) fn threads() -> Result<Runtime, Failure> {
     Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))
 }
@@ -75,7 +77,7 @@ pub(crate) fn on_thread<T: Send + 'static, F: Future<Output = T>>(
     thread.spawn(move || runtime.block_on(work())).map_err(Failure::io("start threads"))
 }
 
-/// Returns the runtime of the process, on which a task waits for signals until the process ends.
+/// Returns the runtime of the process. One of its tasks waits for signals until the process ends.
 fn runtime() -> Result<&'static Runtime, Failure> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
@@ -123,7 +125,7 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Runs `work` with the datastore of the call: see [`block_on`].
+/// Runs `work` with the datastore that the options name; see [`block_on`].
 pub(crate) fn with<T>(
     global: &Global,
     console: &Console,
@@ -132,7 +134,7 @@ pub(crate) fn with<T>(
     block_on(async { work(&open(global, console).await?).await })
 }
 
-/// Opens the datastore of the call.
+/// Opens the datastore that the options name.
 pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
     open_by(&settings(global)?, console).await
 }

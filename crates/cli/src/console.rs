@@ -23,20 +23,20 @@ use crate::watch::Watch;
 // The colors in which clap prints errors and tips.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-/// The style of hints, also of those in clap's errors.
+/// The style of hints, including the hints in clap's errors.
 pub(crate) const HINT: Style = AnsiColor::Green.on_default();
 const NOTE: Style = Style::new().bold();
 
-/// The minimum width to which tables are fitted.
+/// The minimum terminal width to which tables are fitted.
 const NARROWEST: u16 = 40;
 
-/// True after output on stdout.
+/// True after something was printed on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 /// True after the reader of stdout has closed the pipe.
 pub(crate) static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Prints a failure as a document if the call asked for one and nothing was printed on stdout. Reads the command line
-/// word by word, since it can be invalid.
+/// Prints a failure as a document, if the command line requests YAML or JSON and nothing was printed on stdout. Reads
+/// the command line word by word, since it can be invalid.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
     let format =
         value_in_words(arguments, "output", Some('o')).filter(|format: &Format| format.is_document());
@@ -46,7 +46,7 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
     }
     let document =
         FailureDocument { exit_code, message: failure.message.clone(), hint: hints::of_failure(failure) };
-    // The failure is on stderr, too. If stdout is closed, there is nothing left to try.
+    // The failure is also on stderr, so an error on stdout is ignored.
     let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
 pub(crate) struct Console {
     /// The format of data.
     pub format: Format,
-    /// True with `--quiet`: no progress, results of actions, hints or notes.
+    /// True with `--quiet`: progress, results of actions, hints and notes are not printed.
     pub quiet: bool,
     /// The number of `-v` options.
     pub verbose: u8,
@@ -65,7 +65,7 @@ pub(crate) struct Console {
     pub page: Page,
     /// With `--watch`, the last printed document.
     pub watch: Option<Arc<Watch>>,
-    /// The cluster that this output is for, if it is one of a fleet.
+    /// The cluster of a fleet that this output is about; `None` without a fleet.
     pub fleet: Option<OfFleet>,
 }
 
@@ -106,14 +106,14 @@ impl Console {
         }
     }
 
-    /// True if a document without findings or changes is printed. With `--quiet`, such a table is printed only for
-    /// `--watch` or a fleet.
+    /// True if a document is printed even if it has no findings or changes. With `--quiet`, such a table is printed
+    /// only with `--watch`, or for a cluster of a fleet.
     pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some() || self.fleet.is_some()
     }
 
-    /// Leaks data: the process ends soon, and freeing a million objects would only delay that. With `--watch`, and for
-    /// a cluster of a fleet, drops the data.
+    /// Leaks data, since the process ends soon, and freeing a million objects would only delay the end. With `--watch`,
+    /// and for a cluster of a fleet, drops the data instead.
     pub(crate) fn done_with<T>(&self, data: T) {
         match (&self.watch, &self.fleet) {
             (None, None) => std::mem::forget(data),
@@ -143,7 +143,7 @@ impl Console {
     /// Writes data to stdout like [`Self::write_data`], and returns errors as failures.
     pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         self.write_data(write).map_err(|error| match error.kind() {
-            // An unknown column.
+            // `--sort-by` names an unknown column.
             ErrorKind::InvalidInput => Failure::usage(error.to_string()),
             _ => Failure::io("write the output")(error),
         })
@@ -155,7 +155,7 @@ impl Console {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let result = write(&mut out).and_then(|()| out.flush());
         if result.is_err() {
-            // Dropping the writer would write its buffer again.
+            // Dropping the writer would try to write its buffer again.
             drop(out.into_parts());
         }
         result.or_else(|error| match error.kind() {
@@ -168,7 +168,7 @@ impl Console {
         })
     }
 
-    /// Prints a line on stderr, for people. Ignores errors, which could not be printed.
+    /// Prints a line on stderr. Ignores errors, since they could not be reported.
     pub(crate) fn say(&self, line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", escape(line));
     }
@@ -226,8 +226,8 @@ impl Console {
             FailureForm::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
-            // A hint can have lines to copy, such as the rules of a role. Names from the datastore add no
-            // lines, since they are escaped.
+            // A hint can contain lines to copy, such as the rules of a role. Names from the datastore cannot add lines,
+            // since they are escaped.
             let mut lines = hint.lines();
             self.labelled("hint", HINT, lines.next().unwrap_or_default());
             lines.for_each(|line| self.say(line));

@@ -29,12 +29,12 @@ pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
     }
 }
 
-/// The failure after ctrl-c or SIGTERM.
+/// Returns the failure after ctrl-c or SIGTERM.
 pub(crate) fn interrupted() -> Failure {
     Failure::new(Kind::Interrupted, "interrupted")
 }
 
-/// The failure after a panic, which the panic hook has reported.
+/// Returns the failure after a panic, which the panic hook has already reported.
 pub(crate) fn panicked() -> Failure {
     let message = PANIC.get().cloned().unwrap_or_else(|| "internal error".into());
     Failure::new(Kind::Internal, message).hint(REPORT_IT).form(FailureForm::Already)
@@ -54,7 +54,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
     }
 }
 
-/// Splits clap's text about a wrong command line into message and hint, without the usage after them.
+/// Splits clap's error text into the message and the hint, and leaves out the usage after them.
 fn what_clap_says(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();
@@ -73,12 +73,12 @@ static PANIC: OnceLock<String> = OnceLock::new();
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// True after a panic in any thread: the exit code then means an internal error.
+/// True after a panic in any thread. The exit code is then that of an internal error.
 pub(crate) fn has_panicked() -> bool {
     PANICKED.load(Ordering::SeqCst)
 }
 
-/// Makes the first panic print an error with a hint, and later ones nothing.
+/// Installs a panic hook that prints an error with a hint for the first panic, and nothing for later ones.
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
         if PANICKED.swap(true, Ordering::SeqCst) {

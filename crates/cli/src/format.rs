@@ -44,9 +44,9 @@ impl Format {
         }
     }
 
-    /// Refuses a format that is not in `formats`, the formats of `what`.
+    /// Refuses a format that is not in `formats`, the formats of the command `what`.
     pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<(), Failure> {
-        // A command without documents ignores the option, since an alias can add it to every command.
+        // A command without documents ignores the option, since a shell alias can add it to every command.
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());
         }

@@ -52,8 +52,8 @@ impl Ignored {
     }
 
     /// Removes accepted findings from the reports of clusters, and returns notes about entries that have ended or match
-    /// no finding. The name of a single cluster is empty. Call this before other filters: they can remove findings that
-    /// entries match.
+    /// no finding. The name of a single cluster is empty. Call this before other filters, which can remove findings
+    /// that entries match.
     pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         let (mut newest, mut is_fleet) = (Timestamp::UNIX_EPOCH, true);
@@ -114,7 +114,7 @@ impl fmt::Display for Entry {
 }
 
 /// Formats the line that accepts a finding, safe for a terminal. An ambiguous subject becomes a JSON string. `cluster`
-/// is empty if there is only one.
+/// is empty if there is only one cluster.
 pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
     let of_cluster = if cluster.is_empty() { String::new() } else { format!(" cluster {cluster}") };
     subject_line(finding) + &of_cluster
@@ -127,7 +127,7 @@ fn subject_line(finding: &Finding) -> String {
     if escape(&plain) == plain && parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
         return plain;
     }
-    // JSON escapes fewer characters than a terminal needs.
+    // JSON leaves some characters unescaped that are unsafe on a terminal.
     let mut line = format!("{} ", entry.code);
     for c in serde_json::Value::from(entry.subject).to_string().chars() {
         match is_unsafe(c) {
@@ -187,7 +187,7 @@ fn day(time: Timestamp) -> Date {
     TimeZone::UTC.to_datetime(time).date()
 }
 
-/// Takes `cluster NAME` from the end.
+/// Splits off `cluster NAME` at the end.
 fn cluster(text: &str) -> (&str, Option<String>) {
     let mut words = text.rsplitn(3, char::is_whitespace);
     match (words.next(), words.next()) {
@@ -196,7 +196,7 @@ fn cluster(text: &str) -> (&str, Option<String>) {
     }
 }
 
-/// Takes `until DATE` from the end.
+/// Splits off `until DATE` at the end.
 fn until(text: &str) -> Result<(&str, Option<Date>), String> {
     let mut words = text.rsplitn(3, char::is_whitespace);
     let (Some(date), Some("until")) = (words.next(), words.next()) else { return Ok((text, None)) };

@@ -1,4 +1,4 @@
-//! The program. Its code is in the library, which tests and the generator of man pages use, too.
+//! The program. Its code is in the library, which the tests and the man page generator also use.
 
 /// Replaces musl's allocator, which has one lock for all threads.
 #[cfg(target_env = "musl")]

@@ -18,9 +18,9 @@ use crate::{hints, preview, progress};
 /// The person at the terminal. With `--yes`, the person has agreed in advance.
 pub(crate) struct Person<'a> {
     console: &'a Console,
-    /// `--yes`.
+    /// True with `--yes`.
     agrees: bool,
-    /// True for a call as calicoctl: a script reads stdout, and messages go to stderr.
+    /// True if the program was called as calicoctl. A script reads stdout, so messages go to stderr.
     is_script: bool,
     /// The complete plan for the next question, if only a part was shown.
     whole: RefCell<Option<String>>,
@@ -41,12 +41,12 @@ impl<'a> Person<'a> {
         Self { is_script: true, ..Self::new(console, agrees) }
     }
 
-    /// Creates a person for a command that asks nothing.
+    /// Creates a person for a command that asks no questions.
     pub(crate) fn watching(console: &'a Console) -> Self {
         Self::new(console, false)
     }
 
-    /// Announces a long wait that nothing has announced yet, even with `--quiet`. Of the waits before a recheck or a
+    /// Announces a long wait that was not announced before, even with `--quiet`. Of the waits before a recheck or a
     /// confirmation, only the first is announced, since `serve` waits repeatedly.
     fn waits(&self, activity: Activity, time: SignedDuration) {
         static TOLD: Once = Once::new();
@@ -83,7 +83,7 @@ impl Operator for Person<'_> {
                     _ => return,
                 };
                 console.hint(&format!(
-                    "without waiting here: {} now, and after {after:#} {release}",
+                    "to avoid the wait: run {} now, and after {after:#} {release}",
                     hints::into_file(
                         &["check", "-o", "json"],
                         &[&hints::remedy::PART[..], &["grace"]].concat(),
@@ -109,7 +109,10 @@ impl Operator for Person<'_> {
             }
             Event::LockStays => {
                 console.warn("the datastore stays locked: `--yes` does not remove a lock");
-                console.hint(&format!("to be asked, run {} on a terminal", hints::again(&[], &["yes"])));
+                console.hint(&format!(
+                    "to remove it, run {} on a terminal and confirm",
+                    hints::again(&[], &["yes"])
+                ));
             }
         }
     }
@@ -118,10 +121,10 @@ impl Operator for Person<'_> {
         progress::start(self.console, activity)
     }
 
-    /// Shows a plan as [`preview::preview`] does; to a script, only its warnings.
+    /// Shows a plan with [`preview::preview`]. For a script, shows only the warnings of the plan.
     fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure> {
         if self.is_script {
-            // stdout has only calicoctl's lines.
+            // stdout contains only calicoctl's lines.
             if let Proposal::Plan(plan) = proposal {
                 plan.warnings.iter().for_each(|warning| self.console.warn(&hints::text(warning)));
             }
@@ -165,7 +168,7 @@ impl Operator for Person<'_> {
     }
 }
 
-/// Formats the announcement that addresses are checked again.
+/// Formats the announcement that addresses will be checked again.
 fn second_read(addresses: usize, after: SignedDuration) -> String {
     let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
     format!("rechecking {what} in {after:#}, at {}", end(after))
@@ -176,7 +179,7 @@ fn end(after: SignedDuration) -> String {
     Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX).strftime("%H:%M:%S UTC").to_string()
 }
 
-/// Asks and waits for a line on a separate thread, so that ctrl-c ends the program.
+/// Prints a question and waits for a line on a separate thread, so that ctrl-c can end the program.
 async fn answer(question: String) -> io::Result<String> {
     let asked = tokio::task::spawn_blocking(move || -> io::Result<String> {
         let mut out = io::stderr().lock();

@@ -62,7 +62,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         return write(&mut out).and_then(|()| out.flush());
     }
     let folder = regular::folder_of(path);
-    // The Prometheus textfile collector reads `*.prom`: an incomplete file must not have that ending.
+    // The Prometheus textfile collector reads `*.prom`, so an incomplete file must not have that ending.
     let file = Builder::new().prefix(".calipam-").suffix(".tmp").tempfile_in(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     write(&mut out)?;
@@ -75,7 +75,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     Ok(())
 }
 
-/// Makes a report readable for all users, since the Prometheus collector runs as another one.
+/// Makes a report readable for all users, since the Prometheus collector runs as a different user.
 #[cfg(unix)]
 fn let_others_read(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -12,13 +12,13 @@ use crate::operator::Person;
 
 /// A state from an archive. Dropping this deletes its temporary file, if it has one.
 pub(crate) struct Past {
-    /// The call's global options, with the state as the datastore.
+    /// The global options, with the state as the datastore.
     pub global: Global,
     _state: ArchivedState,
 }
 
 impl Past {
-    /// Reads the state that a call names; `None` if the call has no `--at`.
+    /// Reads the state that the options name; `None` without `--at`.
     pub(crate) fn of_call(
         archive: Option<&Path>,
         at: Option<Timestamp>,
@@ -27,7 +27,7 @@ impl Past {
     ) -> Result<Option<Self>, Failure> {
         let (Some(folder), Some(at)) = (archive, at) else { return Ok(None) };
         if global.datastore.is_some() {
-            return Err(Failure::usage("--archive says what is read; --datastore has no effect here"));
+            return Err(Failure::usage("with --archive, --datastore has no effect"));
         }
         let state = state_at(folder, at, &Person::watching(console))?;
         let datastore = Some(state.path.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! Plans that are shown before anything is written.
+//! Previews of plans, before anything is written.
 
 use std::io;
 
@@ -13,8 +13,8 @@ use crate::render::page::Page;
 use crate::render::plan::{self, PlanDocument};
 use crate::render::undo::{self, UndoDocument};
 
-/// Shows a plan. YAML and JSON are printed only at the end: if the operator is `asked`, a table goes to stderr first.
-/// Returns the complete plan if the operator is asked, and only a part was shown.
+/// Shows a plan. YAML and JSON are printed only at the end. If the operator is `asked` to confirm, a table is printed
+/// on stderr first. Returns the complete plan if the operator is asked and only a part was shown.
 pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<Option<String>> {
     match proposal {
         Proposal::Plan(plan) => {

@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::console::Console;
 use crate::render::text::escape;
 
-/// Starts a bar on stderr. Without a terminal, it is invisible.
+/// Starts a progress bar on stderr. Without a terminal, the bar is invisible.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = words(activity);
     let bar = ProgressBar::no_length();
@@ -49,7 +49,7 @@ struct Bar {
 }
 
 impl Bar {
-    /// Sets the message if `number` has changed. Formatting one for each object would take longer than the read.
+    /// Sets the message if `number` has changed. Formatting a message for each object would take longer than the read.
     fn message(&self, number: u64, text: impl FnOnce() -> String) {
         if self.shown.swap(number, Ordering::Relaxed) != number {
             self.bar.set_message(text());

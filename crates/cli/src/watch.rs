@@ -13,7 +13,7 @@ use crate::exit::{Failure, Kind, Outcome};
 use crate::format::Format;
 use crate::render::document::{self, Document};
 
-/// The time to wait after a change, so that it is read together with the changes that follow.
+/// The time to wait after a change, so that the next read includes the changes that follow it.
 pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
 
 /// The last printed document.
@@ -54,14 +54,15 @@ impl Watch {
         Some(separator)
     }
 
-    /// Notes that the reader of stdout has closed it.
+    /// Records that the reader of stdout has closed it.
     pub(crate) fn reader_is_gone(&self) {
         self.printed().reader_is_gone = true;
     }
 }
 
-/// Repeats a command until ctrl-c or until its output is closed: after each change, and after `every`, since addresses
-/// become leaked without a change. Returns a failure of the first round; later ones are printed.
+/// Repeats a command until ctrl-c or until its output is closed. Rounds start after each change and at least after
+/// `every`, since an address can become leaked without a change. A failure of the first round is returned; later
+/// failures are printed.
 pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,
@@ -71,7 +72,7 @@ pub(crate) fn repeat(
     let watch = std::sync::Arc::new(Watch::default());
     let mut console = Console { watch: Some(watch.clone()), ..console.clone() };
     let mut outcome = round(&console)?;
-    // The first round has printed notes and hints.
+    // The first round has already printed the notes and hints.
     console = Console { quiet: true, progress: false, ..console };
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
     while !watch.printed().reader_is_gone {

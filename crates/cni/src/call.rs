@@ -33,7 +33,7 @@ pub(crate) const POOLS: Duration = Duration::from_secs(30);
 /// Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
 /// The marker file that outlasts a reboot, which empties the lock's folder. It is next to the file with the node's
-/// name. Its text names node and datastore, since disks outlive nodes.
+/// name. Its text names node and datastore, since a new node can reuse the disk.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
 /// A parsed call of a runtime.
@@ -144,7 +144,7 @@ impl Call {
         if let Err(error) = touch(&marker) {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
-        // An error only costs one more list of affinities after the next reboot.
+        // An error is ignored: it costs only one more list of affinities after the next reboot.
         notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }
 
@@ -180,7 +180,7 @@ fn touch(path: &std::path::Path) -> std::io::Result<()> {
     notes::replace(path, "")
 }
 
-/// Gives up work that takes longer than `limit`.
+/// Runs `work`, and fails if it takes longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, CniError> {
     timeout(limit, work).await.map_err(|_| failure::too_slow(limit))
 }

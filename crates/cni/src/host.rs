@@ -69,7 +69,7 @@ impl Host for CallHost<'_> {
         if store.kubernetes().is_none() || self.call.is_labelled() {
             return;
         }
-        // Without labels, all affinities of the cluster are listed, which is only slower.
+        // An error is not fatal: without labels, all affinities of the cluster are listed, which is slower.
         match store.label_affinities(&self.call.identity.node).await {
             Ok(labelled) => {
                 tracing::info!("all affinities of the node have labels; {labelled} got them now");

@@ -84,8 +84,8 @@ impl Identity {
     }
 }
 
-/// The node's name, from the first source that has one, or else the host name. Trims blanks around a name in the file:
-/// no node name has any, and Calico would find no node by a name with a line break.
+/// The node's name, from the first source that has one, or else the host name. Trims whitespace around a name in the
+/// file: node names contain none, and Calico would not find a node whose name has a line break.
 pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();

@@ -79,7 +79,7 @@ impl Machine {
 #[derive(Debug)]
 pub(crate) struct Ownership {
     pub owner: Owner,
-    /// The error that ADD returns, and CHECK unless the pod is gone. DEL ignores it.
+    /// The error that ADD returns. CHECK returns it as well, unless the pod is gone. DEL ignores it.
     pub refusal: Option<CniError>,
 }
 

@@ -8,8 +8,8 @@ use crate::protocol::{CniError, Code, Environment};
 /// The plugin's own network namespace.
 const OWN: &str = "/proc/self/ns/net";
 
-/// Compares the container's namespace with the plugin's own. Calico's plugin does so after allocating and printing the
-/// addresses; this plugin does so before, so that nothing stays allocated.
+/// Compares the container's namespace with the plugin's own. Calico's plugin does this after allocating and printing
+/// the addresses. This plugin does it first, so that nothing stays allocated.
 ///
 /// # Errors
 /// If both namespaces are the same. A path that cannot be opened is not an error: it need not exist.

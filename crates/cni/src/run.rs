@@ -1,4 +1,4 @@
-//! Running the program: from environment and stdin to stdout and exit code.
+//! Runs the program: reads environment and stdin, and gives stdout and the exit code.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -28,7 +28,7 @@ const NETWORK: &str = "k8s-pod-network";
 const NODE: &str = "KUBERNETES_NODE_NAME";
 /// The longest pause before another attempt at the migration.
 const PAUSE: Duration = Duration::from_secs(30);
-/// The number of attempts to write if others keep writing the same object.
+/// The number of attempts to write an object that other clients keep writing.
 const ATTEMPTS: usize = 5;
 
 /// The reason that not all of a node's addresses could be taken over.
@@ -88,7 +88,8 @@ impl Default for NodeFiles {
     }
 }
 
-/// Migrates, and retries until done. Returns the exit code, which is 1 if the settings are wrong.
+/// Migrates the node's addresses, and retries until that succeeds. Returns the exit code, which is 1 if the settings
+/// are wrong.
 pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     log::start(&Log::default());
     let Some(node) = variables.get(NODE).filter(|node| !node.is_empty()) else {
@@ -107,7 +108,7 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
         }
     };
     runtime.block_on(async {
-        // An attempt can lock the datastore for seconds, so the pauses grow while the reason remains.
+        // An attempt can lock the datastore for seconds, so the pauses grow while attempts fail.
         let mut pause = Duration::from_secs(1);
         while let Err(reason) = migrate(&settings, node, &NodeFiles::default()).await {
             tracing::error!("failed to migrate, trying again: {reason}");
@@ -155,7 +156,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     remove_folder(&files.addresses)
 }
 
-/// Takes over each address while nothing else assigns any.
+/// Takes over each address while no other plugin assigns addresses.
 async fn take_over(
     allocator: &CallAllocator,
     queries: &PluginQueries,
@@ -255,7 +256,7 @@ fn content(file: &Path) -> Result<Content, UpgradeError> {
     }
 }
 
-/// Takes over the address of one file. Only removes the file if no pod has the address.
+/// Takes over the address of one file. If no pod has the address, only removes the file.
 async fn migrate_file(
     allocator: &CallAllocator,
     node: &str,
@@ -279,8 +280,8 @@ async fn migrate_file(
     remove(file)
 }
 
-/// Assigns an address, unless it is already assigned, for example by an earlier attempt. Like Calico's plugin, goes on
-/// if another workload has it: this pod uses it in any case.
+/// Assigns an address, unless it is already assigned, for example by an earlier attempt. Like Calico's plugin,
+/// continues if another workload has it, because this pod uses it in any case.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,
@@ -322,7 +323,7 @@ async fn set_ready(queries: &PluginQueries, ready: bool) -> Result<(), UpgradeEr
     Err(reason)
 }
 
-/// The files in a folder, by name.
+/// The files in a folder, sorted by name.
 fn list(folder: &Path) -> Result<Vec<PathBuf>, UpgradeError> {
     let read = || -> io::Result<Vec<PathBuf>> {
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()

@@ -23,8 +23,8 @@ use crate::read::Lookup;
 use crate::retries::retried;
 use crate::write::{Batch, Limits, Objects, Stored, Swap};
 
-/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address assigned in
-/// between does not look like a leak.
+/// Adds pods, services and machines to a snapshot of etcd. They are read after the snapshot, so that an address
+/// assigned in between does not look like a leak.
 ///
 /// # Errors
 /// If permissions are missing, a list cannot be read completely, or the cluster does not belong to the etcd: Calico
@@ -95,7 +95,7 @@ pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
     matches!(key, Key::Pod { .. } | Key::Service { .. })
 }
 
-/// Reads keys in Kubernetes again, and adds their objects.
+/// Reads the objects with these keys again from Kubernetes, and adds them to the snapshot.
 pub(crate) async fn reread(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -106,8 +106,8 @@ pub(crate) async fn reread(
     Ok(())
 }
 
-/// Adds pods and services to data around an object in etcd: those that the records name, and pods that may use the
-/// address.
+/// Adds pods and services to the data around an address or handle in etcd: those that the records name, and pods that
+/// may use the address.
 pub(crate) async fn add_around(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -13,7 +13,7 @@ pub struct Printer<P> {
     pub level: LevelFilter,
     /// Selects which of the other events to print.
     pub shown: fn(&Metadata<'_>) -> bool,
-    /// Prints an event. Gets its metadata and its text, which is one line: the message, then ` key=value` for each
+    /// Prints an event. Receives its metadata and its text, which is one line: the message, then ` key=value` for each
     /// field.
     pub print: P,
 }

@@ -1,4 +1,4 @@
-//! Time limits for an HTTP response. They also end one that keeps arriving, but too slowly.
+//! Time limits for an HTTP response. They also end a response that keeps arriving, but too slowly.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Cause;
 
-/// Bytes per second that every working server reaches.
+/// Minimum bytes per second from a working server.
 const SLOWEST: u64 = 16 << 10;
 
 /// The time limits of one response: one for each piece, and one for the whole, which grows with the received bytes.

@@ -92,7 +92,8 @@ pub struct Archived {
 }
 
 impl Archive {
-    /// Lists the exports in a folder. Ignores files whose names are not from [`Adding::finish`].
+    /// Lists the exports in a folder. Ignores files whose names do not have the form that [`Adding::finish`] gives
+    /// them.
     ///
     /// # Errors
     /// If the folder or an export in it cannot be read, or the exports are from several clusters.

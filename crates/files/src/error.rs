@@ -7,7 +7,7 @@ use calipam_model::hint::{Call, Hint};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error for an unusable data file.
+/// The error for a data file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
 pub struct Error {

@@ -1,5 +1,5 @@
 //! Frames of text in a file: zstd frames, each after a head in a skippable zstd frame. `zstdcat` prints the text of
-//! frames that need no known text. Checksums detect changed and missing bytes before decompression.
+//! frames that were compressed without a dictionary. Checksums detect changed and missing bytes before decompression.
 
 use std::io;
 
@@ -18,8 +18,8 @@ const LIMIT: usize = 64 << 20;
 /// A fast compression level that finds repeated text.
 const LEVEL: i32 = 1;
 
-/// The level for small frames that repeat known text. It makes them an eighth smaller than [`LEVEL`] does, in a few ms
-/// each.
+/// The compression level for small frames with a dictionary. It makes them an eighth smaller than [`LEVEL`] does, and
+/// takes a few milliseconds for each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
 
 /// Compresses frames.
@@ -30,13 +30,14 @@ impl Packer {
         Compressor::new(LEVEL).map(Self)
     }
 
-    /// Like [`Self::push`], but leaves out text that is also in `known`. Decompressing the frame needs `known`, too.
+    /// Like [`Self::push`], but with `known` as the dictionary, so repeated text takes almost no space. Decompressing
+    /// the frame needs the same dictionary.
     pub fn push_after(&mut self, known: &[u8], text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         self.0.set_dictionary(WITH_WHAT_IS_KNOWN, known)?;
         self.push(text, frames)
     }
 
-    /// Appends a text's frame, with its head.
+    /// Appends the frame for a text, with its head.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         if text.len() > LIMIT {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the text is too long for a frame"));
@@ -93,7 +94,7 @@ impl Head {
     }
 }
 
-/// The error for a frame that is not as it was written.
+/// The error for a frame that has changed since it was written.
 pub fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a frame is damaged")
 }

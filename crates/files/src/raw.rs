@@ -54,7 +54,8 @@ pub fn is_read(key: &[u8]) -> bool {
     rest.len() > plural.len() && source_of_resources(plural).is_some()
 }
 
-/// The first key after all keys that start with `prefix`; `\0`, etcd's end of all keys, if there is none.
+/// The first key after all keys that start with `prefix`. If there is none, `\0`, which etcd understands as the end of
+/// all keys.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

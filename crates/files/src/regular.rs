@@ -1,7 +1,8 @@
-//! Opens files safely. Anyone who can write to a folder can put a link or a forged file there, or a pipe, which blocks
-//! forever: only regular files are read, and opening does not block.
+//! Opens files safely. Anyone who can write to a folder can put a link, a forged file or a pipe there, and opening a
+//! pipe can block forever. Therefore, opening never blocks, and only regular files are read.
 //!
-//! On Windows, the standard library does not know a file's owner and mode: the folder's access lists protect the file.
+//! On Windows, the standard library does not provide a file's owner and mode: the folder's access lists protect the
+//! file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -39,7 +40,7 @@ pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File
     }
 }
 
-/// Opens a lock file, and creates it if it is missing. Its content stays.
+/// Opens a lock file, and creates it if it is missing. Keeps its content.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     // Opening a pipe only for writing would fail before the pipe can be recognized.
     open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
@@ -63,7 +64,7 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Fills a buffer from an offset. The file's read position is undefined afterwards.
+/// Fills a buffer with the file's bytes from an offset on. The file's read position is undefined afterwards.
 pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     system::read_exact_at(file, buffer, offset)
 }

@@ -26,7 +26,7 @@ pub enum Change {
     /// The same allocation, with changed attributes.
     #[serde(rename = "changed")]
     Attributes,
-    /// Not in use in either state: assigned and released in between, or reserved for Windows.
+    /// Not in use in either state, but assigned and released in between, or reserved for Windows.
     Passed,
     /// The address was cooling down or reserved, and is free now.
     Cooled,
@@ -40,7 +40,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The description for people.
+    /// Returns a human-readable description.
     pub fn words(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -75,7 +75,7 @@ impl Change {
 #[derive(Clone, Copy, Debug)]
 pub struct AddressRecord<'s> {
     pub(crate) block: &'s Block,
-    /// Read once: a comparison looks at its record many times.
+    /// The allocation, read from the block only once because a comparison uses it many times.
     pub(crate) allocation: Allocation<'s>,
 }
 
@@ -84,7 +84,7 @@ impl<'s> AddressRecord<'s> {
         self.allocation.attribute
     }
 
-    /// The CIDR of its block.
+    /// Returns the CIDR of the address's block.
     pub fn block(self) -> IpNet {
         self.block.cidr()
     }
@@ -97,13 +97,13 @@ impl<'s> AddressRecord<'s> {
         NodeName::of(&self.record(), self.block)
     }
 
-    /// The node of the record, or else the node that owns the block.
+    /// Returns the node of the record, or else the node that owns the block.
     pub fn node(self) -> Option<String> {
         let node = self.node_name().text();
         (!node.is_empty()).then_some(node)
     }
 
-    /// The type and name of the owner.
+    /// Returns the type and name of the owner.
     pub fn owner(self) -> (&'static str, String) {
         let record = self.record();
         describe(&Claim::of(&record), &record)
@@ -155,7 +155,8 @@ pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
 }
 
-/// Counts the addresses assigned and those released between two states of a block, if `counts` accepts their records.
+/// Counts the addresses that were assigned and those that were released between two states of a block. Only records
+/// that `counts` accepts are included.
 pub(crate) fn assigned_and_released(
     old: Option<&Block>,
     new: Option<&Block>,
@@ -172,7 +173,7 @@ pub(crate) fn assigned_and_released(
     })
 }
 
-/// True for records with the same handle or, without handles, with the same content.
+/// True if both records have the same handle or, if neither has a handle, the same content.
 pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
     let [old_handle, new_handle] =
         [old, new].map(|record| record.clean_handle().filter(|handle| !handle.is_empty()));
@@ -182,8 +183,8 @@ pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> b
     }
 }
 
-/// False if the address has certainly been assigned again: its sequence number (Calico 3.22.2 and later) or else its
-/// allocation time differs.
+/// False if the address was certainly assigned again: its sequence number (Calico 3.22.2 and later) or, without one,
+/// its allocation time differs.
 fn is_same_allocation(old: AddressRecord<'_>, new: AddressRecord<'_>) -> bool {
     let [old_number, new_number] = [old, new].map(|held| held.allocation.sequence);
     if old.block() == new.block() && old_number != 0 && new_number != 0 {

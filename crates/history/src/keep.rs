@@ -6,7 +6,8 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A kind of period, in UTC: the last export in each such period is kept. Weeks are ISO weeks.
+/// The kind of period for a rule, which keeps the last export of each period. Periods are in UTC, and weeks are ISO
+/// weeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
@@ -74,13 +75,13 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 }
 
 impl Keep {
-    /// Returns true for each export to remove; `times` must ascend. The newest is kept, and so are exports later than
-    /// `now`: a clock is wrong, so their age is unknown.
+    /// Returns true for each export to remove; `times` must ascend. The newest export is always kept. So are exports
+    /// later than `now`: a clock is wrong, so their age is unknown.
     pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);
         let mut goes = vec![false; times.len()];
-        // The last export of each period comes first.
+        // Going backward, the last export of each period comes first.
         for (place, time) in times.iter().enumerate().rev() {
             let age = now.duration_since(*time);
             let rule = self.0.iter().position(|rule| age <= rule.younger_than);

@@ -1,9 +1,9 @@
 //! The history of Calico's IPAM data. Pure functions: no I/O, no clock.
 //!
-//! [`diff`]: the differences between two snapshots of one cluster. [`timeline`]: states of some objects, as events.
-//! [`trend`]: assignments and releases while a cluster is followed. [`rates`]: how often pods start and how long they
-//! run. [`past`]: the data for trends and rates from an archive or a recording. All of them compare block states with
-//! `block_change.rs`. [`keep`]: rules that decide which exports of an archive are kept.
+//! [`diff`]: the differences between two snapshots of one cluster. [`timeline`]: the history of an address, handle,
+//! block, node or pod, as events. [`trend`]: assignments and releases by pool, and forecasts. [`rates`]: how often pods
+//! start and how long they run. [`past`]: reads the data for trends and rates from an archive or a recording. All of
+//! them compare block states with `block_change.rs`. [`keep`]: rules that decide which exports of an archive are kept.
 //!
 //! In [`diff`], an object that cannot be decoded or was not read is neither gone nor unchanged, but not compared.
 
@@ -15,5 +15,6 @@ pub mod rates;
 pub mod timeline;
 pub mod trend;
 
-/// A map for a million short keys. Its hash does not resist keys that are made to collide, which would only cost time.
+/// A hash map for up to a million short keys. Its hash function does not resist crafted collisions, which would only
+/// cost time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

@@ -1,4 +1,4 @@
-//! Addresses of blocks in an archive or a recording, as they are assigned and released.
+//! Counts the addresses that were assigned and released in the blocks of an archive or a recording.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::block_change::assigned_and_released;
 
-/// The relation of a state to the one before it.
+/// The relation of a state to the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
     /// All changes in between are known.
@@ -23,7 +23,8 @@ pub enum Follows {
 
 /// A consumer of past states.
 pub trait Past {
-    /// True if differences between two exports count, although their times, and changes undone in between, are unknown.
+    /// True if differences between two exports count. Their times are unknown, and so are changes that were undone in
+    /// between.
     const BRIDGES: bool;
 
     /// True if addresses with this record count.
@@ -34,7 +35,7 @@ pub trait Past {
     /// Begins an observed period, with `held` addresses in use at its start.
     fn begin(&mut self, at: Timestamp, held: u64);
 
-    /// Adds observed time, in which every change is known; between two exports, only the differences are.
+    /// Adds a period of observed time. Every change in it is known or, between two exports, only the differences.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
     /// Adds the numbers of addresses of a block that were assigned and released.
@@ -44,11 +45,11 @@ pub trait Past {
     fn bridge(&mut self) {}
 }
 
-/// Reads blocks in the order of time.
+/// Reads blocks in chronological order.
 #[derive(Debug, Default)]
 pub struct PastReader<P> {
     pub(crate) past: P,
-    /// The blocks of the last state, by their keys in exports.
+    /// The blocks of the last state, by key.
     blocks: HashMap<Vec<u8>, Block>,
     /// The blocks of the next state.
     next: HashMap<Vec<u8>, Block>,
@@ -65,7 +66,7 @@ impl<P: Past> PastReader<P> {
         self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
-    /// Completes the next state. Depending on `follows`, compares it with the last one, starts over with it, or drops
+    /// Completes the next state. Depending on `follows`, compares it with the last state, starts over with it, or drops
     /// it.
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
@@ -90,7 +91,7 @@ impl<P: Past> PastReader<P> {
     }
 
     /// Changes or deletes a block. A version that cannot be decoded is skipped: the block stays unchanged until the
-    /// next one.
+    /// next version.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
         let now = entry.and_then(block);
@@ -123,7 +124,7 @@ impl<P: Past> PastReader<P> {
     }
 }
 
-/// The usable block of an entry; `None` if there is none or it is marked deleted.
+/// Returns the usable block of an entry; `None` if there is none or it is marked deleted.
 fn block(entry: &Snapshot) -> Option<&Block> {
     entry.blocks.iter().find(|block| !block.value.content.is_deleted())?.value.content.usable()
 }

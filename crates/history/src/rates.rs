@@ -14,7 +14,7 @@ pub struct Rates {
     pub left: u64,
     /// The observed time.
     pub observed: SignedDuration,
-    /// The total time for which pods held addresses, in seconds.
+    /// The time for which pods held addresses, in seconds, summed over all addresses.
     pub held: f64,
     /// True if changes between two exports are included, so the true numbers may be higher.
     pub is_least: bool,
@@ -23,18 +23,18 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The average number of addresses that pods held.
+    /// Returns the average number of addresses that pods held.
     pub fn average(&self) -> f64 {
         self.held / self.observed.as_secs_f64()
     }
 
-    /// The number of addresses that pods got per hour.
+    /// Returns the number of addresses that pods got per hour.
     pub fn arrived_per_hour(&self) -> f64 {
         self.arrived as f64 / self.observed.as_secs_f64() * 3_600.0
     }
 
-    /// The average time until an address is released, by Little's law, which includes addresses that are still held.
-    /// `None` if none was released.
+    /// Returns the average time until an address is released, by Little's law, which includes addresses that are still
+    /// held. `None` if no address was released.
     pub fn lifetime(&self) -> Option<SignedDuration> {
         let seconds = (self.left > 0).then(|| self.held / self.left as f64)?;
         SignedDuration::try_from_secs_f64(seconds).ok()
@@ -88,7 +88,7 @@ mod tests {
         snapshot
     }
 
-    /// A block with these pods and a tunnel address.
+    /// Builds a block with these pods and a tunnel address.
     fn block(pods: &[&str]) -> Snapshot {
         let attributes =
             pods.iter().map(|pod| format!(r#",{{"handle_id":"net.{pod}","secondary":{{"pod":"{pod}"}}}}"#));
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
         assert!(!rates.is_least);
 
-        // A recorder that continues, and a gap: neither changes the addresses in use.
+        // Neither a recording that continues nor a gap adds assignments or releases.
         reader.add(KEY, &block(&["y"]));
         reader.begin(at(100), Follows::Changes);
         reader.add(KEY, &block(&["d", "e", "f"]));

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::block_change::assigned_and_released;
 use crate::past::Past;
 
-/// The period that one sum of changes covers.
+/// The length of a span: the period that one sum of changes covers.
 const SPAN: SignedDuration = SignedDuration::from_mins(10);
 /// The time for which sums are kept.
 pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -27,11 +27,11 @@ pub struct Trend {
     /// Addresses that were assigned since calipam began to follow the cluster.
     pub assigned: u64,
     pub released: u64,
-    /// The beginning of the current sum.
+    /// The beginning of the current span.
     begin: Timestamp,
     growing: i64,
-    /// The number of assigned addresses minus released ones in each span, by its end, oldest first. Incompletely known
-    /// spans are left out.
+    /// The number of assigned minus released addresses in each span, with the end of the span, oldest first. Spans with
+    /// unknown changes are left out.
     sums: VecDeque<(Timestamp, i64)>,
 }
 
@@ -45,7 +45,7 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Adds changed blocks and the time that has passed. Skips blocks that cannot be decoded, before or now.
+    /// Adds the changes of blocks and the time that has passed. Skips blocks that cannot be decoded in either state.
     pub fn note(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -64,7 +64,7 @@ impl Trends {
         }
     }
 
-    /// Begins again: the changes up to `now` are unknown.
+    /// Begins a new span at `now`, because the changes before it are not completely known.
     pub fn interrupt(&mut self, now: Timestamp) {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
@@ -74,7 +74,7 @@ impl Trends {
         Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
     }
 
-    /// Adds sums of the time before these trends began.
+    /// Adds the sums of earlier trends, from the time before these began.
     pub fn recall(&mut self, mut past: Self) {
         for (pool, trend) in &mut self.0 {
             let Some(Trend { mut sums, .. }) = past.0.remove(pool) else { continue };
@@ -84,7 +84,7 @@ impl Trends {
         }
     }
 
-    /// The trend of a pool.
+    /// Returns the trend of a pool.
     pub fn of(&self, pool: IpNet) -> Option<&Trend> {
         self.0.get(&pool)
     }
@@ -117,7 +117,7 @@ impl Trend {
         (self.begin, self.growing) = (now, 0);
     }
 
-    /// The beginning of the first known span.
+    /// Returns the beginning of the first known span.
     fn first(&self) -> Timestamp {
         self.sums.front().map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
     }
@@ -128,7 +128,7 @@ impl Trend {
         self.growing += assigned as i64 - released as i64;
     }
 
-    /// Ends the sums whose spans have passed, and drops old ones.
+    /// Completes the spans that have passed, and drops old sums.
     fn reach(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.begin);
         if passed.is_negative() || passed >= KEPT {
@@ -143,7 +143,7 @@ impl Trend {
         self.sums.retain(|(end, _)| now.duration_since(*end) < KEPT);
     }
 
-    /// Forecasts when `free` addresses will be taken; `None` if too little is known.
+    /// Forecasts when `free` addresses will be used up; `None` if too little is known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
         let number = self.sums.len() as f64;
         if self.sums.len() < LEAST {
@@ -165,7 +165,7 @@ impl Trend {
     }
 }
 
-/// The blocks by their keys; `None` for those that cannot be decoded.
+/// Returns the blocks of a snapshot by key; `None` for those that cannot be decoded.
 fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     let hidden = objects.hidden_blocks().map(|key| (key, None));
     let blocks = objects.blocks.iter().map(|block| &block.value).filter(|block| !block.content.is_deleted());
@@ -183,7 +183,7 @@ mod tests {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    /// A snapshot with a block in which these ordinals have these handles.
+    /// Builds a snapshot of a block in which these ordinals have these handles.
     fn snapshot(minutes: i64, held: &[(usize, &str)]) -> Snapshot {
         let mut snapshot = Snapshot { taken_at: at(minutes), ..Snapshot::default() };
         snapshot.add_entry(POOL.as_bytes(), br#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#, 1);

@@ -48,7 +48,7 @@ impl fmt::Display for AffinityType {
     }
 }
 
-/// The label with the [`AffinityType`].
+/// The name of the label that holds the [`AffinityType`].
 pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
 
 /// Names and values of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
@@ -74,7 +74,7 @@ impl AffinityKey {
         Some(Self { kind, node, cidr })
     }
 
-    /// The holder, as the field `affinity` of its block names it.
+    /// The holder, in the form of the field `affinity` in blocks.
     pub fn owner(&self) -> BlockOwner {
         match &self.kind {
             AffinityType::Host => BlockOwner::Host(self.node.clone()),
@@ -83,7 +83,7 @@ impl AffinityKey {
         }
     }
 
-    /// True if `owner`, as a block names it, is the holder of this affinity.
+    /// True if `owner`, the owner recorded in a block, is the holder of this affinity.
     pub fn is_of(&self, owner: Option<&BlockOwner>) -> bool {
         match (&self.kind, owner) {
             (AffinityType::Host, Some(BlockOwner::Host(node))) => self.node == *node,
@@ -156,9 +156,10 @@ pub struct Affinity {
     /// True if the record has no state, or an empty one. This counts as [`AffinityState::Confirmed`], but when the
     /// holder claims the block again, Calico marks the affinity as pending, as it does with every unconfirmed state.
     pub is_unstated: bool,
-    /// True if marked as deleted: the first of Calico's two steps to delete on Kubernetes.
+    /// True if the affinity is marked as deleted. On Kubernetes, this is the first of the two writes with which Calico
+    /// deletes an object.
     pub deleted: bool,
-    /// Fields that this program does not know, kept for the next write.
+    /// Unknown fields, kept for the next write.
     pub unknown: Option<Box<Unknown>>,
 }
 
@@ -194,7 +195,7 @@ impl<'de> Fields<'de> for Affinity {
 }
 
 impl Serialize for Affinity {
-    /// Writes the etcd form, without holder and block, which the key names.
+    /// Writes the etcd form. It does not contain the holder and the block, which are in the key.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state.to_string())?;

@@ -37,7 +37,7 @@ pub struct Attribute {
     pub alternate: Option<BTreeMap<String, String>>,
     /// `releasedAt`, RFC 3339: the start of the cooldown (Calico 3.33 and later).
     pub released_at: Option<String>,
-    /// Fields that this program does not know, kept for the next write.
+    /// Unknown fields, kept for the next write.
     pub unknown: Unknown,
 }
 
@@ -52,7 +52,7 @@ impl Attribute {
         }
     }
 
-    /// Calls a function with the record in packed form, as if it were in a block.
+    /// Calls `call` with a packed form of the record.
     pub fn with_ref<T>(&self, call: impl FnOnce(AttributeRef<'_>) -> T) -> T {
         let mut table = AttributeTable::default();
         table.push(self);
@@ -77,7 +77,7 @@ const HAS_ALTERNATE: u8 = 4;
 const HAS_RELEASED: u8 = 8;
 const HAS_UNKNOWN: u8 = 16;
 
-/// One owner record of a block, in place.
+/// A view of one owner record in the packed table of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttributeRef<'a> {
     packed: &'a [u8],
@@ -147,7 +147,7 @@ impl<'a> AttributeRef<'a> {
         self.handle.is_some_and(is_windows_reserved)
     }
 
-    /// Fields that this program does not know.
+    /// The unknown fields.
     pub(crate) fn unknown(&self) -> Unknown {
         if self.unknown.is_empty() {
             return Unknown::new();

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::key::Key;
 
-/// Block fields that Calico 2.x does not know and would drop with its next write.
+/// Block fields that do not exist in Calico 2.x, which would drop them with its next write.
 const OF_BLOCK: [&str; 4] =
     ["sequenceNumber", "sequenceNumberForAllocation", "affinity_claim_time", "deleted"];
 
 /// Fields of owner records that Calico 2.x always writes, as `null` if they are missing.
 const OF_RECORD: [&str; 2] = ["handle_id", "secondary"];
 
-/// Converts a Calico 3 value to the Calico 2.x form: without fields that 2.x does not know, and with those that 2.x
+/// Converts a Calico 3 value to the Calico 2.x form: removes fields that do not exist in 2.x, and adds those that 2.x
 /// always writes. `None` if both forms are the same or the value is not a JSON object.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     let before: Value = serde_json::from_slice(json).ok()?;

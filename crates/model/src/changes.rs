@@ -1,5 +1,5 @@
-//! Updates a snapshot after objects have changed: an etcd snapshot by keys ([`Snapshot::change_entries`]), and any
-//! sorted list by the paths of its objects ([`merge`]).
+//! Updates a snapshot after objects have changed. [`Snapshot::change_entries`] takes the changed etcd keys; [`merge`]
+//! updates any list that is sorted by path.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem::replace;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::key::{BLOCK_PREFIX, DEFAULT, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
-/// A list that grows reserves spare room: a 64th of its length.
+/// A list that grows reserves spare capacity: its length divided by this number.
 const ROOM: usize = 64;
 
 impl Snapshot {
@@ -116,8 +116,8 @@ pub fn merge<T>(
         push_path(object, &mut space);
         space.as_str().cmp(path)
     };
-    // For each path: the positions of the objects with this path. The range is empty, at the path's place, if there are
-    // none. Each step of the search builds one object's path, which is most of the work.
+    // The positions of the objects with each path. If there are none, the range is empty and starts where the path
+    // belongs. The search spends most of its time building the paths of the objects that it compares.
     let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
     for path in paths {
         let start = place(list, from, |object| compare(object, path).is_lt());
@@ -167,8 +167,8 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     }
     let (mut removed, mut added) = (removed.iter().copied().peekable(), added.into_iter().peekable());
     let mut gone = Vec::new();
-    // Either items are waiting for a place, or places are free. `free` has the original positions of the removed
-    // items in the free places.
+    // At most one of these queues has entries: items that wait for a place, or free places. A free place still contains
+    // a removed item, whose original position is in `free`.
     let (mut waiting, mut free) = (VecDeque::new(), VecDeque::new());
     let mut position = 0;
     while position <= list.len() {
@@ -311,7 +311,7 @@ mod tests {
             undone.newest_creation = before.newest_creation;
             assert_eq!(undone, before, "revision {revision}");
             let mut expected = whole(&entries);
-            // The newest time that was ever seen, which matters only for files.
+            // `newest_creation` never decreases, even if the newest object is deleted. Only files need it.
             expected.newest_creation = snapshot.newest_creation;
             assert_eq!(snapshot, expected, "revision {revision}");
         }

@@ -53,8 +53,8 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
-/// Reads an IPv4 address, with or without a prefix length, in canonical form; `None` for anything else. Fast, since
-/// each of a million handles and endpoints has one.
+/// Reads an IPv4 address, with or without a prefix length, in canonical form; `None` for anything else. This has to be
+/// fast: each of a million handles and endpoints has an address.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     let mut bytes = text.bytes();
     let (mut octets, mut place) = ([0; 4], 0);

@@ -49,7 +49,7 @@ impl Default for IpamConfig {
 }
 
 /// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and each
-/// of Calico's readers knows only one of the names. A missing flag is false, even `autoAllocateBlocks`, which is true
+/// of Calico's readers accepts only one of the names. A missing flag is false, even `autoAllocateBlocks`, which is true
 /// if nothing is stored.
 struct Stored<const ETCD: bool>(IpamConfig);
 
@@ -198,12 +198,12 @@ fn persistence(keeps: bool) -> &'static str {
 
 /// The first Calico version (major, minor) that finds a node's affinities by labels (facts 2.5).
 const LABELS_SINCE: (u32, u32) = (3, 31);
-/// The newest Calico version whose data and allocator are known (facts 9).
+/// The newest Calico version whose data and allocator this program supports (facts 9).
 const NEWEST_KNOWN: (u32, u32) = (3, 33);
 
 const OLDEST_KNOWN: (u32, u32) = (2, 0);
 
-/// The newest Calico version whose data is known, such as `v3.33`.
+/// The newest Calico version that this program supports, such as `v3.33`.
 pub fn newest_known() -> String {
     format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
 }
@@ -230,7 +230,7 @@ impl ClusterInformation {
         read::<Self>(json).map(|(_, spec, _)| spec)
     }
 
-    /// True if `calico_version` is this version (major, minor) or later; `None` if it is not known.
+    /// True if `calico_version` is this version (major, minor) or later; `None` if it is missing or unreadable.
     pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
         self.version().map(|(major, minor, _)| (major, minor) >= version)
     }
@@ -242,12 +242,12 @@ impl ClusterInformation {
         Some((numbers.next()?, numbers.next()?, numbers.next().unwrap_or_default()))
     }
 
-    /// True if the cluster's Calico version is newer than those that this program knows.
+    /// True if the cluster's Calico version is newer than all versions that this program supports.
     pub fn is_newer_than_known(&self) -> bool {
         self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
     }
 
-    /// True if this program knows the data of the cluster's Calico version; `None` if the cluster names no version.
+    /// True if this program supports the cluster's Calico version; `None` if the version is missing or unreadable.
     pub fn is_known(&self) -> Option<bool> {
         self.is_since(OLDEST_KNOWN).map(|since| since && !self.is_newer_than_known())
     }
@@ -264,7 +264,7 @@ pub enum AssignIps {
     /// All services with Calico's class or without a class.
     #[default]
     AllServices,
-    /// Services with Calico's class, and those without a class that ask for Calico's addresses.
+    /// Services with Calico's class, and services without a class that request addresses from Calico.
     RequestedServicesOnly,
 }
 

@@ -15,7 +15,7 @@ use crate::resource::Parsed;
 use crate::snapshot::{Defect, DefectKind, FieldDefect, Revision, Snapshot, StoredBlock, Versioned};
 
 impl Snapshot {
-    /// Adds one etcd entry. An entry that cannot be decoded becomes a [`Defect`]; keys that mean nothing to calipam are
+    /// Adds one etcd entry. An entry that cannot be decoded becomes a [`Defect`]; keys that calipam does not use are
     /// ignored.
     pub fn add_entry(&mut self, path: &[u8], value: &[u8], revision: i64) {
         let Ok(text) = simdutf8::basic::from_utf8(path) else {

@@ -1,4 +1,4 @@
-//! Types and fields whose display text is their serialized form.
+//! Helpers for types and fields that are displayed and serialized as the same text.
 
 use std::fmt::Display;
 
@@ -17,7 +17,7 @@ pub fn text_or_null<S: Serializer>(value: &Option<impl Display>, serializer: S) 
     }
 }
 
-/// Displays types as the text that they serialize to.
+/// Implements `Display` for types, with the text that they serialize to.
 #[macro_export]
 macro_rules! display_serialized {
     ($($type:ty),*) => {$(
@@ -29,7 +29,7 @@ macro_rules! display_serialized {
     )*};
 }
 
-/// Serializes types as their display text.
+/// Implements `Serialize` for types, with their display text.
 #[macro_export]
 macro_rules! serialize_displayed {
     ($($type:ty),*) => {$(

@@ -75,7 +75,8 @@ impl Document {
         }
     }
 
-    /// Sets an annotation, or removes it. In both cases removes its copy in Calico's metadata annotation.
+    /// Sets an annotation, or removes it if `value` is `None`. Either way, its copy in Calico's metadata annotation is
+    /// removed.
     pub fn annotate(&mut self, name: &str, value: Option<String>) {
         let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else { return };
         let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());

@@ -41,8 +41,8 @@ pub struct Handle {
     content: Content,
 }
 
-/// A handle's fields except its ID. Small for one IPv4 block and no unknown fields: nearly all of the million handles in
-/// a large cluster are like that.
+/// A handle's fields except its ID. Small for one IPv4 block and no unknown fields, as in nearly all of the million
+/// handles in a large cluster.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     OneBlock(Ipv4Net, i32),
@@ -98,7 +98,8 @@ impl Handle {
         self.id.as_ref()
     }
 
-    /// True if the handle is marked as deleted: the first of Calico's two steps to delete on Kubernetes.
+    /// True if the handle is marked as deleted. On Kubernetes, this is the first of the two writes with which Calico
+    /// deletes an object.
     pub fn is_deleted(&self) -> bool {
         matches!(&self.content, Content::Other(other) if other.deleted)
     }

@@ -1,5 +1,5 @@
-//! Hints about the next action, for errors and notes in every crate. Only the program knows the names of its commands
-//! and options, so a hint holds them as values.
+//! Hints about the next action, for errors and notes in every crate. The names of commands and options are defined in
+//! the command-line program, so hints refer to them by [`Call`] values.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub enum Call {
     EndpointsOnly,
     /// The current call, with the pool's name instead of its CIDR.
     ByName,
-    /// The current call, with an option that says what the name is.
+    /// The current call, with an option that states the kind of the name.
     As(&'static str, String),
     AutoAllocation,
     StrictAffinity,

@@ -1,5 +1,5 @@
-//! Reads JSON like Go's decoder: the case of field names does not matter, the last of several equal fields wins,
-//! `null` empties an optional field and leaves any other unchanged, and unknown fields are allowed (facts 1.3.2).
+//! Reads JSON like Go's decoder: the case of field names does not matter, the last of several fields with the same name
+//! wins, `null` empties an optional field and leaves any other unchanged, and unknown fields are allowed (facts 1.3.2).
 
 pub(crate) mod plain;
 
@@ -141,10 +141,10 @@ pub fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value:
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
-/// The fields that a reader does not know, by name, unchanged.
+/// The unknown fields of an object, by name, with their original values.
 pub type Unknown = BTreeMap<String, RawJson>;
 
-/// A value, kept as text: numbers that do not fit in a double stay the same.
+/// A JSON value, kept as text to preserve numbers that do not fit in a double.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);

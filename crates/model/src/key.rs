@@ -33,7 +33,7 @@ pub enum Key {
     Handle(String),
     /// The configuration that the allocator uses.
     IpamConfig,
-    /// The obsolete `/calico/ipam/v2/host/<node>`, which no check looks at.
+    /// The obsolete `/calico/ipam/v2/host/<node>`, which checks ignore.
     IpamHost(String),
     /// An IP pool, by name.
     Pool(String),
@@ -59,7 +59,7 @@ pub enum Key {
     Service { namespace: String, name: String },
 }
 
-/// A key that has a known prefix, but names nothing known.
+/// The error for a key that has a known prefix, but not a known form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct KeyError {
@@ -92,7 +92,7 @@ pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
 }
 
 impl Key {
-    /// Reads an etcd path. `Ok(None)` for paths that mean nothing to calipam.
+    /// Reads an etcd path. `Ok(None)` for paths that calipam does not use.
     ///
     /// # Errors
     /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but not in a form that

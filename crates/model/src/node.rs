@@ -31,7 +31,7 @@ impl TunnelKind {
         matches!(self, Self::VxlanV6 | Self::WireguardV6)
     }
 
-    /// The attribute `type` in allocations for this kind.
+    /// The value of the attribute `type` in allocations of this kind.
     pub fn attribute(self) -> &'static str {
         match self {
             Self::Ipip => "ipipTunnelAddress",
@@ -53,7 +53,7 @@ impl TunnelKind {
         }
     }
 
-    /// The field of a Calico node that has this address.
+    /// The field of a Calico node that contains the address of this kind.
     pub fn field(self) -> &'static str {
         match self {
             Self::Ipip => "spec.bgp.ipv4IPIPTunnelAddr",
@@ -79,9 +79,9 @@ pub struct Node {
     pub addresses: BTreeSet<IpAddr>,
     /// The CNI plugin that an installer has recorded ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
     pub plugin: Option<String>,
-    /// True if a taint keeps away pods that do not tolerate it. Known only for Kubernetes nodes.
+    /// True if a taint keeps pods away that do not tolerate it. Known only for Kubernetes nodes.
     pub tainted: bool,
-    /// True, for IPv4 and for IPv6, if the node has a WireGuard key, so its tunnel needs an address.
+    /// For IPv4 and IPv6: true if the node has a WireGuard key, so that its tunnel needs an address.
     pub wireguard_keys: [bool; 2],
     /// The pod ranges that Kubernetes assigns to the node, from which host-local takes addresses. Known only for some
     /// Kubernetes nodes.
@@ -91,11 +91,11 @@ pub struct Node {
 /// The types of addresses at which other nodes reach a node.
 const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
 
-/// The label with the operating system.
+/// The label that names the operating system.
 const SYSTEM: &str = "kubernetes.io/os";
 
 impl Node {
-    /// The name in Calico, and the one in Kubernetes if it is known. Pods can name either one.
+    /// The name in Calico, and the one in Kubernetes if it is known. Pods can refer to the node by either name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         [Some(self.name.as_str()), self.kubernetes_name.as_deref()].into_iter().flatten()
     }
@@ -104,7 +104,7 @@ impl Node {
         self.labels.get(SYSTEM).is_some_and(|system| system == "windows")
     }
 
-    /// True for a virtual node, which stands for another system that runs its pods.
+    /// True for a virtual node, which represents another system that runs its pods.
     pub fn is_virtual_kubelet(&self) -> bool {
         self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::packing::{push_text, take_number, take_sized};
 use crate::text::TextRef;
 
-/// Keys in owner maps that take one byte in the table (facts 4.3). New keys may only go to the end.
+/// Keys in owner maps that take one byte in the table (facts 4.3). New keys must be added at the end.
 const KNOWN_KEYS: [&str; 12] = [
     "pod",
     "namespace",
@@ -46,7 +46,7 @@ pub(crate) fn code_of(key: &str) -> u8 {
     KNOWN_KEYS.iter().position(|known| *known == key).map_or(0, |place| place as u8 + 1)
 }
 
-/// Appends one entry to an owner map: code or key, and the value.
+/// Appends one entry to an owner map: the code of the key, the key if it has no code, and the value.
 pub(crate) fn push_entry(out: &mut Vec<u8>, key: OwnerKey<'_>, value: &str) {
     out.push(key.code);
     if key.code == 0 {
@@ -55,7 +55,7 @@ pub(crate) fn push_entry(out: &mut Vec<u8>, key: OwnerKey<'_>, value: &str) {
     push_text(out, value);
 }
 
-/// Owner attributes in place, in the order in which they were packed.
+/// A view of packed owner attributes, in the order in which they were packed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnerMap<'a> {
     len: usize,

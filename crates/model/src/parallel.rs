@@ -10,7 +10,7 @@ use std::thread;
 /// Maximum number of pieces per thread that are waiting to be decoded.
 const AHEAD: usize = 2;
 
-/// The number of threads that can run at the same time, as it was at the first call: to find it out, files are read.
+/// The number of threads that can run at the same time. It is determined only once, since that requires reading files.
 pub fn cores() -> NonZeroUsize {
     static CORES: OnceLock<NonZeroUsize> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
@@ -31,7 +31,7 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
 }
 
 /// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `take` receives the
-/// results in order. Once it stops, reading ends as well.
+/// results in order. Once it returns [`ControlFlow::Break`], reading ends as well.
 pub fn in_order<P: Send, D: Send, B: Send>(
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
@@ -73,7 +73,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 }
             });
         }
-        // Only the threads hold the receiver: if all of them have failed, sending fails, too.
+        // Only the threads hold the receiver: if all of them have panicked, sending fails, too.
         drop(receiver);
 
         for piece in pieces.enumerate() {
@@ -88,7 +88,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
 }
 
 impl<D, B, T: FnMut(D) -> ControlFlow<B>> State<D, B, T> {
-    /// Adds a result, and passes on those that were waiting for it.
+    /// Adds a result. Then passes on all results that no longer have to wait for an earlier one.
     fn add(&mut self, number: usize, decoded: D) {
         self.waiting.insert(number, decoded);
         while let Some(decoded) = self.waiting.remove(&self.next) {
@@ -117,7 +117,7 @@ mod tests {
         let end: ControlFlow<()> = in_order(
             0..200u64,
             |piece| {
-                // Early pieces take longest.
+                // Every seventh piece takes longer than those that follow it.
                 thread::sleep(Duration::from_micros(if piece % 7 == 0 { 900 } else { 20 }));
                 piece * 2
             },

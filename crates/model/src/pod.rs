@@ -236,8 +236,8 @@ impl Pod {
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
     }
 
-    /// True if both have the same names, node, sandbox and addresses, and the same state: running, finished or neither.
-    /// Ignores other fields, such as readiness and deletion.
+    /// True if both pods have the same names, node, sandbox and addresses, and the same state: running, finished or
+    /// neither. Ignores other fields, such as readiness and deletion.
     pub fn uses_the_same(&self, other: &Self) -> bool {
         let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);
         self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)

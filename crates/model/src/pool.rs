@@ -36,7 +36,7 @@ impl PoolUse {
     }
 }
 
-/// The annotation in which a temporary pool has its [`Successor`] as JSON.
+/// The annotation in which a temporary pool stores its [`Successor`] as JSON.
 pub const TEMPORARY_FOR: &str = "calipam.io/temporary-for";
 
 /// The pool that follows a temporary one: everything that uses the temporary pool moves there in the end.

@@ -26,11 +26,11 @@ pub struct Service {
     pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
-    /// True if the service asks for addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
+    /// True if the service requests addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub asks: bool,
-    /// True if the class is Calico's, or one of the annotations of `asks` is not empty: no other controller should
-    /// serve it.
+    /// True if the class is Calico's, or one of the annotations that `asks` lists is not empty. Then no other
+    /// controller should serve the service.
     pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,

@@ -142,8 +142,8 @@ pub struct Snapshot {
     pub blocks_before_pods: bool,
     /// The time of the read: the only clock that rules have.
     pub taken_at: Timestamp,
-    /// Creation time of the newest object, by the server's clock. Together with the times in blocks, it is the clock
-    /// for files that do not state a time.
+    /// Creation time of the newest object, by the server's clock. Files that do not state their time get it from this
+    /// and from the times in blocks.
     pub newest_creation: Option<Timestamp>,
     /// True if most Kubernetes nodes are younger than the Calico nodes with the same names in etcd.
     pub kubernetes_is_younger: bool,

@@ -108,7 +108,7 @@ impl<'a> TextRef<'a> {
         }
     }
 
-    /// The part before the first carriage return: the handle ID as Calico sees it (facts 3.13).
+    /// The part before the first carriage return, which is the handle ID that Calico looks up (facts 3.13).
     pub fn cut_at_carriage_return(self) -> TextRef<'a> {
         let mut done = 0;
         for piece in Pieces(self.0) {

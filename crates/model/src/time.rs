@@ -5,7 +5,7 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// A writer's clock can be ahead of the reader's by this much; a time further in the future is not credible.
+/// The most by which a writer's clock can be ahead of the reader's. Times further in the future are not credible.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Reads a time in either form, leniently: a fraction of any length, any offset, and Go's suffixes (a zone name, a
@@ -63,7 +63,7 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     Some((Offset::UTC.to_timestamp(civil).ok()?, text.get(19 + used..)?))
 }
 
-/// Fractional digits of a second, down to nanoseconds.
+/// The number of fractional digits of a second with nanoseconds.
 const NANOS: u32 = 9;
 
 /// Reads `.digits`; returns nanoseconds and the number of bytes read.

@@ -39,8 +39,8 @@ pub fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())
 }
 
-/// Quotes a word for a shell. Characters that a terminal must not see are escaped in a form that only bash and zsh
-/// read.
+/// Quotes a word for a shell. Characters that are unsafe in a terminal are escaped in a form that only bash and zsh
+/// understand.
 pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -37,7 +37,7 @@ impl Object {
     /// Encodes the value as Calico does. A corrupt block stays as it was read.
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            // Large enough for nearly all blocks to avoid reallocation.
+            // This capacity is enough for nearly all blocks, which avoids reallocation.
             Self::Block(BlockContent::Sound(block)) => {
                 encode(block, 512 + 320 * block.attributes().len() + 8 * block.size() as usize)
             }
@@ -48,8 +48,8 @@ impl Object {
         }
     }
 
-    /// True if the object is marked as deleted: the first of Calico's two steps to delete on Kubernetes. A pool in this
-    /// state is waiting for its finalizers.
+    /// True if the object is marked as deleted. On Kubernetes, this is the first of the two writes with which Calico
+    /// deletes an object. A pool in this state is waiting for its finalizers.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Block(block) => block.is_deleted(),

@@ -17,7 +17,8 @@ pub enum Doubt {
     UnknownPods(usize),
 }
 
-/// Returns a doubt; `None` if a pod shows that both belong to one cluster, too little is known, or there is no etcd.
+/// Returns a reason to doubt that etcd and Kubernetes belong to one cluster. `None` if a pod shows that they do, too
+/// little is known, or there is no etcd.
 pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;

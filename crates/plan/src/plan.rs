@@ -39,7 +39,7 @@ pub struct Plan {
     /// Broken or requested things that the plan leaves as they are.
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
-    /// Assigned addresses, and those that the operator insists on releasing. New findings about them are no failure.
+    /// Assigned addresses, and those that the operator insists on releasing. New findings about them are not failures.
     pub forced: Vec<IpAddr>,
     /// Addresses that the operator insists on assigning against an objection.
     pub objected: Vec<IpAddr>,
@@ -75,7 +75,7 @@ impl PlanSummary {
         }
     }
 
-    /// Returns true if a person who has read the other summary learns nothing new from this one.
+    /// Returns true if both summaries have the same changes, skipped things and warnings.
     pub fn says_the_same(&self, other: &Self) -> bool {
         (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
     }
@@ -90,7 +90,7 @@ pub struct Action {
 }
 
 impl Action {
-    /// Makes a step of edits that are made together, with its changes.
+    /// Creates an action whose edits are made together or not at all.
     pub(crate) fn new(reason: impl Into<String>, edits: Vec<Edit>, changes: Vec<Change>) -> Self {
         let parts = vec![Part { unit: Unit::WholeStep, edits, evidence: Vec::new() }];
         Self { step: Step { reason: reason.into(), parts }, changes }
@@ -103,7 +103,7 @@ impl Action {
     }
 }
 
-/// A change that a step makes to one thing, for people.
+/// A readable description of a change that a step makes to one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub action: Verb,
@@ -134,7 +134,7 @@ impl Change {
 pub enum Verb {
     /// An address is freed.
     ReleaseAddress,
-    /// An address is assigned, or recorded since it is in use.
+    /// An address is assigned, or recorded because it is in use.
     AssignAddress,
     /// An address gets the record of its real owner.
     RewriteOwner,

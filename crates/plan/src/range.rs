@@ -19,12 +19,12 @@ pub enum RangeRefusal {
 
 /// Ranges whose addresses no pod can have, with their purpose.
 const SPECIAL: [(&str, &str); 7] = [
-    ("0.0.0.0/8", "a host that does not know its address"),
-    ("127.0.0.0/8", "a host's packets to itself"),
-    ("169.254.0.0/16", "a single link"),
+    ("0.0.0.0/8", "unspecified addresses"),
+    ("127.0.0.0/8", "loopback"),
+    ("169.254.0.0/16", "link-local addresses"),
     ("224.0.0.0/4", "multicast"),
-    ("::/127", "a host's packets to itself"),
-    ("fe80::/10", "a single link"),
+    ("::/127", "loopback"),
+    ("fe80::/10", "link-local addresses"),
     ("ff00::/8", "multicast"),
 ];
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn ranges_for_other_purposes_are_not_free() {
-        let loopback = "127.1.0.0/16 overlaps 127.0.0.0/8, which is for a host's packets to itself";
+        let loopback = "127.1.0.0/16 overlaps 127.0.0.0/8, which is for loopback";
         assert_eq!(refusal(&Snapshot::default(), "127.1.0.0/16"), loopback);
         for special in
             ["169.254.0.0/16", "224.0.0.0/4", "239.1.0.0/16", "fe80::/64", "ff02::/112", "0.0.0.0/16"]

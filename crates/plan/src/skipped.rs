@@ -15,7 +15,7 @@ pub struct Skipped {
     pub suggested_action: Option<SuggestedAction>,
 }
 
-/// Something that can be done about a skipped thing. The program that shows it states the command.
+/// A suggestion for a skipped thing. The command-line program translates it into a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuggestedAction {
     /// The remedy of a finding.
@@ -67,7 +67,7 @@ pub enum SkipReason {
     SeenOnce,
     /// Other addresses of the same handle stay, and a handle is released completely or not at all.
     HandleHeld,
-    /// There is no such thing.
+    /// The requested thing does not exist.
     NotFound,
     /// No block records the address.
     NotAllocated,
@@ -75,11 +75,11 @@ pub enum SkipReason {
     Cooling,
     /// Windows reserves the address.
     WindowsReserved,
-    /// It cannot be judged: a block, handle or affinity is corrupt or cannot be decoded.
+    /// A decision is impossible, since a block, handle or affinity is corrupt or cannot be decoded.
     Unchecked,
     /// Objects that the decision depends on were not read.
     NotRead,
-    /// There is not a single node, or not a single workload: these objects are lost rather than gone.
+    /// The cluster has not a single node, or not a single workload: these objects were probably lost, not deleted.
     EvidenceLost,
     /// The recorded owner may still exist, and come back to the address.
     OwnerMayLive,
@@ -88,7 +88,7 @@ pub enum SkipReason {
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,
-    /// The operator names it, but another option leaves it out.
+    /// The operator names the thing, but another option excludes it.
     OutOfScope,
     /// The address or handle is not, or not certainly, what the report lists.
     ReportDiffers,
@@ -118,7 +118,7 @@ pub enum SkipReason {
     OutsidePools,
     /// Blocks or pools overlap each other, or a pool overlaps nodes or services.
     Overlap,
-    /// The change was tried in memory, and did not repair what it should, or broke something else: a mistake in
+    /// The change was tried in memory, and did not repair what it should, or broke something else. This is a bug in
     /// calipam.
     TrialFailed,
     /// A person has to decide.

@@ -146,9 +146,9 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
         edits.push(Edit::Create(Key::Pool(name), Box::new(Object::Pool(part))));
     }
-    // The pool is deleted last: until then, every address is in a pool.
+    // The pool is deleted last, so that every address is in a pool at any time.
     edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));
-    changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
+    changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks are kept", pool.name)));
     actions.push(Action::new(reason, edits, changes));
 
     let parts = "is disabled, and so are its parts; calicoctl would enable them";

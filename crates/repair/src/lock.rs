@@ -20,7 +20,7 @@ use crate::journal::{Header, Journal, LockMark};
 /// The time for which restoring is retried while the datastore cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The number of times that taking the lock is tried again while answers are lost or the server cannot write.
+/// The maximum number of retries for taking the lock after lost answers or temporary server errors.
 const ATTEMPTS: usize = 5;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const FIELD: &str = "datastoreReady";
 /// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
 const LOCKED_BY: &str = "calipam.io/locked-by";
 
-/// Returns the name by which a run marks its lock. It is unique unless two runs of one command begin at the same
+/// Returns the name by which a run marks its lock. It is unique unless two runs of the same command begin at the same
 /// moment.
 pub(crate) fn name_of(header: &Header) -> String {
     sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
@@ -123,7 +123,7 @@ impl Information {
 pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock, RepairError> {
     let failed = |reason| LockAction::Take.failed(reason);
     let mut failures = 0;
-    // True while no answer was lost: writes that the server denies were certainly not written.
+    // True while no answer was lost: a write that the server denies is certainly not made.
     let mut is_certain = true;
     // A write whose answer was lost: the object that it replaces, and the new value.
     let mut unsure: Option<(Information, Bytes)> = None;
@@ -143,14 +143,14 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
                 return Ok(HeldLock { before: ready, original: stored, revision: now.stored.revision });
             }
         }
-        // The holder of the lock could restore it while this run goes on.
+        // Another run or a person holds the lock, and could remove it during this run.
         if now.ready == Some(false) {
             return Err(failed(LockFailure::Taken));
         }
 
         let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
-        // A mark with the same value is not repeated: if the journal failed now, the run would end although an earlier
-        // attempt may still arrive.
+        // A mark with the same value is not repeated. If the journal failed now, the run would end, although the write
+        // of an earlier attempt may still arrive.
         if marked != Some(now.ready) {
             journal.mark_lock(LockMark::Taking(now.ready)).await?;
             marked = Some(now.ready);
@@ -203,7 +203,7 @@ async fn put_back(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
     replace(writer, LockAction::Restore, value).await.map(drop)
 }
 
-/// Locks or unlocks the datastore for good, as `calicoctl datastore migrate` does.
+/// Locks or unlocks the datastore permanently, as `calicoctl datastore migrate` does.
 pub async fn set_lock(
     datastore: &Datastore,
     consent: Consent,
@@ -231,8 +231,8 @@ pub(crate) async fn put_back_if(
     replace(writer, LockAction::Restore, value).await
 }
 
-/// Replaces ClusterInformation with the value that `value` makes of it. Tries again if others change it. Returns false
-/// if there is nothing to change.
+/// Replaces ClusterInformation with the result of `value`. Tries again if other clients change it. Returns false if
+/// there is nothing to change.
 async fn replace(
     writer: &Writer,
     action: LockAction,

@@ -25,14 +25,14 @@ use crate::step::groups;
 pub struct Options {
     /// The command for the journal, such as `release --leaked`.
     pub command: String,
-    /// The path of the journal. Unless it has begun, no file may exist there.
+    /// The path of the journal. Unless `begun` is set, no file may exist there.
     pub journal: PathBuf,
     /// The journal of the run's earlier writes, used instead of a new one.
     pub begun: Option<Arc<Journal>>,
     /// True if the run will write more. The journal is then not ended, but returned in [`Execution::journal`], unless
     /// the run fails or is interrupted.
     pub goes_on: bool,
-    /// Locks the datastore during the run.
+    /// True to lock the datastore during the run.
     pub lock: bool,
     pub events: EventFn,
     pub interrupt: Interrupt,
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// The plan or journal that a run is for, as checked before the run.
+/// A description of the plan or journal behind a run, for the checks before the run.
 pub(crate) struct Purpose {
     /// `plan` or `journal`.
     pub what: &'static str,
@@ -132,7 +132,7 @@ pub(crate) async fn carry_out(
         (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
         (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
-    // The number of journal holders apart from tasks that write.
+    // The number of references to the journal without those of writing tasks.
     let holders = Arc::strong_count(&journal);
     (options.events)(&Event::Opened);
     let context = Context {
@@ -154,7 +154,7 @@ pub(crate) async fn carry_out(
         execution.journal = Some(journal);
         return Ok(execution);
     }
-    // A run that failed while it wrote, or whose tasks still write, did not end by itself.
+    // A run that failed while it wrote, or whose tasks are still writing, did not end normally.
     if Arc::strong_count(&journal) == holders
         && (execution.failure.is_none() || !execution.may_have_written())
         && let Err(error) = journal.end().await
@@ -164,7 +164,7 @@ pub(crate) async fn carry_out(
     Ok(execution)
 }
 
-/// Carries out groups under the lock. Once the lock is taken, never returns without having tried to restore it.
+/// Carries out groups under the lock. Once the lock is taken, always tries to restore it before returning.
 async fn run_locked(
     writer: &Writer,
     journal: &Arc<Journal>,

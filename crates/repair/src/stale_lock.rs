@@ -44,7 +44,7 @@ impl StaleLock {
 pub enum LockState {
     /// The datastore is locked, and ClusterInformation is as the killed run left it.
     AsItWas,
-    /// The datastore is locked, but ClusterInformation has changed: the lock may belong to others.
+    /// The datastore is locked, but ClusterInformation has changed: the lock may belong to another run or a person.
     Unclear,
     /// The datastore is not locked.
     Unlocked,

@@ -1,11 +1,12 @@
-//! The time of a large simulation: `cargo run --release -p calipam-simulate --example large -- NODES PODS-PER-NODE`.
+//! Measures the time of a large simulation: `cargo run --release -p calipam-simulate --example large -- NODES
+//! PODS-PER-NODE`.
 
 use std::time::Instant;
 
 use calipam_simulate::answer::run;
 use calipam_simulate::{PoolSpec, Scenario};
 
-/// The same as in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

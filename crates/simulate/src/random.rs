@@ -10,7 +10,8 @@ use crate::time::Micros;
 pub(crate) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The numbers of a seed for one purpose, so that the parts of a simulation do not affect each other's numbers.
+    /// Creates the source for one seed and purpose. Each part of a simulation has its own purpose, so the parts do not
+    /// affect each other's numbers.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
     }
@@ -24,7 +25,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A time evenly distributed around `mean`, at most `permille` thousandths of it away.
+    /// A time that is evenly distributed around `mean`, within `permille` thousandths of `mean`.
     pub(crate) fn around(&mut self, mean: Micros, permille: u64) -> Micros {
         let span = mean.0.saturating_mul(permille.min(1_000)) / 1_000;
         Micros(mean.0 - span + self.below(2 * span + 1))

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Serialize, Serializer};
 
-/// The wall-clock time at which simulations start. Any would do; the times in blocks and records count from it.
+/// The wall-clock time at which simulations start. Any time would do. The times in blocks and records are relative to
+/// it.
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// A time since the start of a simulation, or a duration, in microseconds. Printed as `2ms` or `1h 30m`.

@@ -30,7 +30,7 @@ use crate::operator::{Activity, Operator, Pending};
 use crate::read::{progress, watched};
 use crate::scope::known_nodes;
 
-/// Writes all that a check reads into a file, and returns the number of objects.
+/// Writes everything that a check reads to a file, and returns the number of objects.
 pub fn export<'a>(
     datastore: &'a Datastore,
     path: &'a Path,
@@ -89,7 +89,7 @@ pub fn archive<'a>(
     })
 }
 
-/// Warns that a new export has no GUID, so the next one may be of another cluster.
+/// Warns that a new export has no GUID, so the next export may be from another cluster.
 pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
     operator.warn(
         "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster"
@@ -193,9 +193,9 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
     warn_of_gap(reached, operator);
 }
 
-/// Passes states of wanted objects to `take`: one for each recorded change, otherwise one for each export. With two
-/// recorders, the states of the later recorder begin where those of the earlier one end. Returns the times of the
-/// exports, and the periods in which every change is known.
+/// Passes states of wanted objects to `take`: one for each export and each recorded change. With two recorders, the
+/// states of the later recorder begin where those of the earlier one end. Returns the times of the exports, and the
+/// periods in which every change is known.
 fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -243,7 +243,7 @@ fn each(
     result
 }
 
-/// Returns the subject of a history. Looks in all exports for a name and the beginning of a handle's ID.
+/// Returns the subject of a history. Searches all exports for a name, and for the beginning of a handle's ID.
 fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<About, Failure> {
     let (Object::Handle(begin) | Object::Text(begin)) = &object else { return about(object) };
     if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
@@ -331,7 +331,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// The user of an address: an owner, or an object that names it without certainly owning it.
+/// The user of an address: its owner, or an object that mentions the address and may own it.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {

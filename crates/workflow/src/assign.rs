@@ -16,7 +16,7 @@ use crate::write::Repaired;
 /// A request to assign addresses.
 #[derive(Clone, Debug)]
 pub struct AssignRequest {
-    /// Everything except the pools.
+    /// The request without its pools, which come from `pools`.
     pub wanted: assign::Request,
     /// The pools to choose from, by name or CIDR; if empty, those that select the node.
     pub pools: Vec<String>,
@@ -24,7 +24,7 @@ pub struct AssignRequest {
     pub intent: Intent,
 }
 
-/// Reads, plans with the allocator, shows the plan, asks, and assigns.
+/// Reads the cluster, plans with the allocator, shows the plan, asks the operator, and assigns the addresses.
 ///
 /// # Errors
 /// If something cannot be read or written, the node or a pool is not found, or the operator does not agree.

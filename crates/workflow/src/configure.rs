@@ -25,7 +25,7 @@ pub struct ConfigureRequest {
     pub intent: Intent,
 }
 
-/// Reads the objects that matter, plans, shows the plan, asks, and writes.
+/// Reads the necessary objects, plans, shows the plan, asks the operator, and writes the settings.
 ///
 /// # Errors
 /// If something cannot be read or written, Calico does not accept the settings, or the operator does not agree.
@@ -61,7 +61,7 @@ pub fn configure<'a>(
         };
         let (snapshot, unknown) = match whole {
             Some(Ok(snapshot)) => (snapshot, None),
-            // A user who may write the configuration need not have permission to read everything.
+            // A user who may write the configuration may lack permission to read everything.
             Some(Err(error)) => {
                 (few(), Some(format!("the effect on nodes and addresses is unknown: {error}")))
             }

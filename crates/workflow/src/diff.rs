@@ -62,8 +62,8 @@ pub fn read_pair<'a>(
 }
 
 /// Checks and compares states that were read from two sides. If a live state has findings that the other state lacks,
-/// the findings that a half-done Calico operation could explain are checked again after `pause`. Those whose objects
-/// have changed are dropped, unless both states have them.
+/// the findings that a half-done Calico operation could explain are checked again after `pause`. Findings whose objects
+/// have changed are dropped, unless both states have the findings.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -92,7 +92,8 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Reads both states. Files are read in parallel: decoding keeps one core busy, and no server needs to be spared.
+/// Reads both states. Files are read in parallel: decoding keeps one core busy, and there is no server that could be
+/// overloaded.
 async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Failure> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
@@ -168,7 +169,8 @@ async fn recheck_side(
     Ok(())
 }
 
-/// Returns the named part of two states; nodes and pools may be in either state. Each kind of name narrows the others.
+/// Returns the named part of two states; nodes and pools may be in either state. If there are names of several kinds,
+/// the part is their intersection.
 ///
 /// # Errors
 /// If a name is not found, or the networks of two kinds have nothing in common.

@@ -28,7 +28,7 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureForm {
     Labelled,
-    /// The message alone.
+    /// Only the message, without a label.
     Plain,
     /// The error was printed when it happened.
     Already,
@@ -141,7 +141,8 @@ impl From<RepairError> for Failure {
         let kind = match error {
             RepairError::Datastore(error) => return error.into(),
             RepairError::Journal(_) | RepairError::Lock { .. } => Kind::Failed,
-            // The plan or journal is of another cluster, is not calipam's, or exceeds the consent: nothing was begun.
+            // The plan or journal belongs to another cluster, is not calipam's, or exceeds the consent: no run was
+            // begun.
             RepairError::OtherCluster { .. }
             | RepairError::StrangeKey { .. }
             | RepairError::NotAgreed { .. } => Kind::Refused,

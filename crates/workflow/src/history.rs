@@ -122,7 +122,7 @@ pub fn last_events<'a>(
     })
 }
 
-/// Returns the subject of a history. Asks the datastore about a name and the beginning of a handle's ID.
+/// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.
 async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure> {
     match object {
         Object::Handle(id) if !datastore.lookup(&Lookup::Handle(id.clone())).await?.handles.is_empty() => {
@@ -140,7 +140,7 @@ async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure
     }
 }
 
-/// Converts an object that has a history.
+/// Converts an object to the subject of a history. Fails if objects of this kind have no history.
 pub(crate) fn about(object: Object) -> Result<About, Failure> {
     Ok(match object {
         Object::Address(address) => About::Address(address),

@@ -1,6 +1,6 @@
 //! The work of commands without their user interface: reading and checking a cluster, planning, trying the plan in
-//! memory, asking, and writing. Each function turns a request into a result; messages and questions go to an
-//! [`Operator`].
+//! memory, asking the operator, and writing. Each function turns a request into a result; messages and questions go to
+//! an [`Operator`].
 
 mod archive;
 mod assign;

@@ -147,8 +147,8 @@ impl Live {
         }
     }
 
-    /// Reads the changes, and checks. Before a finding counts, either all changes up to then were read, or its own
-    /// objects were read again and are unchanged.
+    /// Reads the changes, and checks the snapshot. Before a finding counts, either all changes up to then were read, or
+    /// its own objects were read again and are unchanged.
     ///
     /// # Errors
     /// If the datastore cannot be read. The state stays as it was.

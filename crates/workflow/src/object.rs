@@ -1,4 +1,4 @@
-//! An object of a cluster, as a call names it: `10.244.1.7`, `shop/web-0`, `worker-3`.
+//! An object of a cluster, as a command line names it: `10.244.1.7`, `shop/web-0`, `worker-3`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::failure::Failure;
 use crate::scope::{Names, did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
 
-/// An object that a call names by an option, or by a text alone.
+/// An object that a command line names by an option, or by a text alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     Address(IpAddr),
@@ -24,13 +24,14 @@ pub enum Object {
     Pool(String),
     /// A handle, by its ID or the beginning of it.
     Handle(String),
-    /// Any of them: the form of the text or the data of the cluster says which.
+    /// Any of the above: the form of the text or the data of the cluster decides which.
     Text(String),
 }
 
 impl Object {
-    /// Reads a text in the form of an address, a CIDR or `NAMESPACE/NAME`. Other texts are names, which only the data
-    /// of the cluster explains. So are addresses in a cluster whose nodes are named by them.
+    /// Reads a text in the form of an address, a CIDR or `NAMESPACE/NAME`. Other texts are names, which are looked up
+    /// in the data of the cluster. A text with the form of an address can still be the name of a node; [`Self::find`]
+    /// reports that it is ambiguous.
     pub fn by_form(self) -> Self {
         let Self::Text(text) = &self else { return self };
         if let Ok(address) = text.parse::<IpAddr>() {
@@ -47,7 +48,7 @@ impl Object {
         }
     }
 
-    /// Returns the names that select the object's part of a list, if it is a part.
+    /// Returns the names that limit a list to this node, pool or network; `None` for other objects.
     pub fn names(&self) -> Option<Names> {
         match self {
             Self::Node(name) => Some(Names { nodes: vec![name.clone()], ..Names::default() }),
@@ -57,7 +58,7 @@ impl Object {
         }
     }
 
-    /// Completes the ID of a handle, and finds what a text names. Other objects need not exist.
+    /// Completes the ID of a handle, and finds the object that a text names. Other objects need not exist.
     ///
     /// # Errors
     /// If nothing or several things have the name, or several handles begin with the text.
@@ -80,7 +81,7 @@ impl Object {
     }
 }
 
-/// Returns the only ID with this beginning, or the beginning itself if it is an ID or none has it.
+/// Returns the only ID with the prefix `begin`. Returns `begin` itself if it is an ID, or if no ID has this prefix.
 pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String, Failure> {
     let longer = if ids.contains(clean_id(begin)) { None } else { only_handle(begin, ids)? };
     Ok(longer.unwrap_or_else(|| begin.to_owned()))
@@ -96,7 +97,7 @@ pub(crate) struct KnownNames {
 }
 
 impl KnownNames {
-    /// Returns the object that a text names; a handle may have it as the beginning of its ID. `None` if there is none.
+    /// Returns the object that a text names, or whose handle ID begins with the text. `None` if there is none.
     ///
     /// # Errors
     /// If several things have the name, or several handles begin with the text.
@@ -124,7 +125,7 @@ impl KnownNames {
         }
     }
 
-    /// The error for a name that nothing has, with the most similar one.
+    /// The error for an unknown name, with the most similar known name.
     fn unknown(&self, text: &str, snapshot: &Snapshot) -> Failure {
         let mut known: BTreeSet<String> = self.nodes.union(&self.pools).cloned().collect();
         known.extend(nearest_pod(snapshot, "", text));
@@ -133,8 +134,8 @@ impl KnownNames {
         Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint)
     }
 
-    /// Returns the object that a text names, for a history: pools have none, and a name may be that of something that
-    /// no longer exists.
+    /// Returns the object that a text names, for a history. If nothing has the name now, the error suggests how to name
+    /// an object that no longer exists.
     pub(crate) fn find_past(&self, text: &str) -> Result<Object, Failure> {
         let [node, handle] = ["--node", "--handle"].map(|option| Call::As(option, text.to_owned()));
         self.find(text)?.ok_or_else(|| {
@@ -188,7 +189,7 @@ mod tests {
         let error = by_address.find("10.0.0.1").unwrap_err();
         assert_eq!(error.message, "\"10.0.0.1\" is an address and a node");
         assert!(matches!(known(&[]).find("10.0.0.1"), Ok(Some(Object::Address(_)))));
-        // A whole name comes before the beginning of another one.
+        // A complete name takes precedence over the prefix of another name.
         assert_eq!(known(&["a1", "a2"]).find("a").unwrap().unwrap(), Object::Node("a".into()));
     }
 }

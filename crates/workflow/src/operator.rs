@@ -1,4 +1,4 @@
-//! The operator of a command, as an interface.
+//! The interface to the operator of a command.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -53,8 +53,8 @@ impl Run<'_> {
         }
     }
 
-    /// Reports locks that killed runs left, and removes each one if the operator agrees to exactly that now. Returns
-    /// true if such a lock certainly stays.
+    /// Reports locks that killed runs left, and removes each lock if the operator agrees to it when asked. Returns true
+    /// if such a lock certainly stays.
     pub(crate) async fn restore_stale_locks(
         &self,
         writing: &Writing,
@@ -105,7 +105,7 @@ impl Run<'_> {
         Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
-    /// Removes the lock; true if the datastore stays locked.
+    /// Removes the lock. Returns true if the datastore stays locked.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
         let restored = lock.restore(self.datastore, consent).await?;
         self.operator.tell(if restored {

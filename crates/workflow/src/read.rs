@@ -1,4 +1,4 @@
-//! Reading a cluster, checking what was read, and reading again what could be half-changed.
+//! Reads and checks a cluster, and reads again the objects that could be half-changed.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl CheckResult {
     }
 }
 
-/// Seconds for which released addresses cool down in this cluster; 0 if its datastore does not store the time.
+/// The cooldown of released addresses in this cluster, in seconds; 0 if the datastore does not store the release time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
     let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
@@ -108,7 +108,7 @@ pub(crate) async fn read_at(
     Ok(noted(snapshot, operator))
 }
 
-/// Does work with a progress meter.
+/// Runs `work` with a progress meter.
 pub(crate) async fn watched<T>(
     activity: Activity,
     operator: &dyn Operator,
@@ -120,14 +120,15 @@ pub(crate) async fn watched<T>(
     Ok(result?)
 }
 
-/// Notes in the snapshot which sources were not read, and logs the read.
+/// Marks the sources of a snapshot that were not read, and logs the read.
 fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
     name_unread(&mut snapshot);
     tell_read(&snapshot, operator);
     snapshot
 }
 
-/// Logs `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at 2026-11-21T10:15:00Z`.
+/// Logs the identity and time of a snapshot, such as `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at
+/// 2026-11-21T10:15:00Z`.
 fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
     let identity = ClusterIdentity::of(snapshot);
     let [guid, version, revision] = [&identity.guid, &identity.calico_version, &identity.revision]
@@ -195,7 +196,7 @@ pub fn read_around_handle<'a>(
             return Ok((snapshot, begin.to_owned()));
         }
 
-        // A file was read completely, with the IDs that only blocks record.
+        // A file was read completely, so the known IDs include those that only blocks record.
         let is_whole = snapshot.has_read(Source::Blocks);
         let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
         let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };

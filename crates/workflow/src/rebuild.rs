@@ -39,7 +39,7 @@ pub struct RebuildRequest {
     pub intent: Intent,
 }
 
-/// Reads, plans, shows the plan, asks, and writes.
+/// Reads the cluster, plans, shows the plan, asks the operator, and writes the records.
 pub fn rebuild<'a>(
     datastore: &'a Datastore,
     request: &'a RebuildRequest,

@@ -19,7 +19,8 @@ use crate::operator::{Activity, Operator, Pending};
 use crate::read::watched;
 use crate::scope::guid;
 
-/// A journal of this age, or of this size in bytes, gets a new full state. This limits the time to read a past state.
+/// The age of a journal and its length in bytes at which a new journal with a full state begins. They limit the time to
+/// read a past state.
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 const LONG: u64 = 64 << 20;
 
@@ -124,7 +125,7 @@ impl Recording<'_> {
     fn tell_begun(&self, journal: &Journal, why: Option<&WhyWhole>) {
         let gap = why.filter(|why| **why != WhyWhole::New).map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);
-        self.operator.info(format!("{}recording from {path} on", gap.unwrap_or_default()));
+        self.operator.info(format!("{}recording changes after {path}", gap.unwrap_or_default()));
     }
 
     fn thin_out(&self, journal: &Journal) -> Result<(), Failure> {

@@ -33,7 +33,7 @@ pub struct ReleaseRequest {
     pub lock: bool,
 }
 
-/// Reads, plans, shows the plan, asks, and releases.
+/// Reads the cluster, plans, shows the plan, asks the operator, and releases.
 pub fn release<'a>(
     datastore: &'a Datastore,
     request: &'a ReleaseRequest,

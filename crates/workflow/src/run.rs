@@ -27,7 +27,7 @@ pub struct Intent {
 pub struct Writing {
     /// The command for the journal, such as `release --leaked`.
     pub command: String,
-    /// Locks the datastore for the duration.
+    /// True to lock the datastore during the run.
     pub lock: bool,
     /// The journal; `None` for a new file in `journals`.
     pub journal: Option<PathBuf>,

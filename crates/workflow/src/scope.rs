@@ -20,7 +20,7 @@ use wildmatch::WildMatch;
 use crate::failure::{Failure, Kind};
 use crate::operator::Pending;
 
-/// The part of a cluster that a call names; the whole cluster if nothing is named.
+/// The part of a cluster that a command line names; the whole cluster if nothing is named.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Names, or patterns of names.
@@ -46,7 +46,7 @@ impl Names {
     /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
-    /// As for [`Self::scope`], but for unknown nodes or pools only if none of their kind is found.
+    /// The same as for [`Self::scope`]. But unknown nodes or pools are an error only if none of that kind is found.
     pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>, Failure> {
         let known = LazyCell::new(|| known_nodes(states));
         // A node that exists is found without a search of all records.
@@ -81,7 +81,7 @@ pub struct Found<T> {
 }
 
 impl<T> Found<Vec<T>> {
-    /// Collects what was found for each name.
+    /// Collects the results of the names.
     ///
     /// # Errors
     /// If none of the names exists: an empty list would mean everything.
@@ -169,7 +169,7 @@ pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
         .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
 }
 
-/// The most handles that an error names.
+/// The maximum number of handles that an error lists.
 const CANDIDATES: usize = 10;
 
 /// Returns the only handle with this prefix; `None` if there is none. Fails if there are several.
@@ -194,7 +194,7 @@ fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
     sound.flat_map(Block::attributes)
 }
 
-/// Adds strings that are not empty. Neighboring records mostly have the same one.
+/// Adds strings that are not empty. Neighboring records mostly have the same string, which is added only once.
 fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>>) {
     let mut last = TextRef::EMPTY;
     for text in texts {
@@ -292,8 +292,8 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
     known
 }
 
-/// Returns the CIDRs of a pool by its name. Accepts any CIDR that has anything in it, since a block may be in no pool,
-/// and every CIDR if pools were not read.
+/// Returns the CIDRs of a pool by its name. Instead of a name, accepts a CIDR with anything in it, since a block may be
+/// in no pool. If pools were not read, accepts any CIDR.
 pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>, Failure> {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools).map(|pool| &pool.value);
     let named: Vec<IpNet> = pools.filter(|pool| pool.name == name).map(|pool| pool.cidr).collect();

@@ -36,7 +36,7 @@ pub struct SplitRequest {
     pub intent: Intent,
 }
 
-/// Reads, plans, shows the plan, asks, and splits. Blocks stay unchanged.
+/// Reads the cluster, plans, shows the plan, asks the operator, and splits the pool. Blocks stay unchanged.
 ///
 /// # Errors
 /// If something cannot be read or written, the pool cannot be split, or the operator does not agree.

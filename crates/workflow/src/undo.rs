@@ -71,7 +71,7 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
     Ok((now == LockState::AsItWas).then_some(lock))
 }
 
-/// The most pools that an undo compares.
+/// The maximum number of pools that an undo requires to be unchanged.
 const MOST_COMPARED: usize = 32;
 
 /// Leaves pools unchanged if `migrate` would refuse the result: no enabled pool of a family, no addresses for users, or
@@ -131,8 +131,8 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
     true
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores the earlier objects. Finally, removes the lock that the run
-/// left. `journals` is the folder of all journals, if the environment names one.
+/// Plans the inverse of a run, shows the plan, asks the operator, and restores the earlier objects. Finally, removes
+/// the lock that the run left. `journals` is the folder of all journals, if the environment names one.
 pub fn undo<'a>(
     datastore: &'a Datastore,
     journal: &'a Path,

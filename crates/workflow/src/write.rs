@@ -70,7 +70,8 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 }
 
 impl Run<'_> {
-    /// Shows a plan, asks, and executes it. Returns only the plan if it is empty, or the run does not write.
+    /// Shows a plan, asks the operator, and executes the plan. Returns only the plan if it is empty, or the run does
+    /// not write.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
         self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
     }

@@ -1,9 +1,9 @@
-//! The suggestions at each place of a line.
+//! The suggestions at each position of a command line.
 
 use super::super::program::{Run, calipam, command};
 use super::{kubectl_gets, link_all, suggested};
 
-/// The directive for suggestions only, in this order.
+/// The directive that the shell must use only the suggestions, in this order.
 const ONLY: u8 = 4 + 32;
 
 #[test]
@@ -58,7 +58,7 @@ fn the_plugin_calico_has_its_commands_below_ipam() {
         Run::of(command(folder.path().join("kubectl_complete-calico")).args(words).output().unwrap()).stdout
     };
     assert!(asked(&[""]).starts_with("ipam\t"), "{}", asked(&[""]));
-    // `help` is the only other command, and the directive the last line.
+    // `help` is the only other command. The last line is the directive.
     assert_eq!(asked(&[""]).lines().count(), 3, "{}", asked(&[""]));
     assert!(asked(&[""]).contains("\nhelp\t"), "{}", asked(&[""]));
     assert!(asked(&["ipam", "rel"]).starts_with("release\t"));

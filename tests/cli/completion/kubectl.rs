@@ -1,4 +1,4 @@
-//! kubectl itself, against a real API server.
+//! Completion by kubectl itself, against a real API server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ fn run(plugins: &Path, kubeconfig: &Path, words: &[&str]) -> Run {
     Run::of(program.env("DATASTORE_TYPE", "kubernetes").output().unwrap())
 }
 
-/// Links, or the scripts that packages install.
+/// Tests the links of `install-links`, or the scripts that packages install.
 #[test]
 fn kubectl_suggests_what_its_cluster_holds() {
     let cluster = KubeCluster::start(Flavour::Classic);
@@ -48,7 +48,7 @@ fn kubectl_suggests_what_its_cluster_holds() {
             (&["ipam", "check", "--node=w"], "worker\n:36\n"),
             (&["calico", "ipam", "check", "--pool", ""], "default-ipv4-ippool\n:36\n"),
         ] {
-            // A cluster that answers late, as on a busy machine, suggests nothing: then it is asked again.
+            // On a busy machine, the cluster may answer too late for suggestions, so completion is repeated.
             let answers: Vec<String> =
                 (0..10).map(|_| asked(words)).take_while(|it| it != suggested).collect();
             assert!(answers.len() < 10, "{words:?}: {answers:?}");

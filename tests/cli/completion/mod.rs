@@ -1,4 +1,4 @@
-//! Completion of command lines: the suggestions, and their use by real shells and kubectl.
+//! Completion of command lines: the suggestions, and how real shells and kubectl use them.
 
 mod asked;
 mod kubectl;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// The names of the program.
 const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl-ipam", "kubectl-calico"];
 
-/// Links the program into a folder under all its names, also those by which kubectl completes plugins.
+/// Links the program into a folder under all its names, including those that kubectl runs to complete plugins.
 fn link_all(folder: &Path) {
     for name in NAMES.into_iter().chain(["kubectl_complete-ipam", "kubectl_complete-calico"]) {
         symlink(crate::cli::PROGRAM, folder.join(name)).unwrap();
@@ -29,7 +29,7 @@ fn scripts() -> tempfile::TempDir {
     folder
 }
 
-/// Returns the suggestions and the directive for the words behind `kubectl ipam`.
+/// Returns the suggestions and the directive for the words after `kubectl ipam`.
 fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     link_all(folder.path());
@@ -40,13 +40,13 @@ fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
 }
 
-/// Returns the suggestions for words that have some in the cluster. On a busy machine, completion may reach its time
-/// limit, and is repeated.
+/// Returns the suggestions for words that have some in the cluster. Completion is repeated, since it may time out on a
+/// busy machine.
 fn found(words: &[&str]) -> Vec<String> {
     (0..20).map(|_| suggested(words)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Returns the suggestions for the words behind `kubectl ipam`, without their meanings.
+/// Returns the suggestions for the words after `kubectl ipam`, without their descriptions.
 fn suggested(words: &[&str]) -> Vec<String> {
     let value = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
     kubectl_gets(words).0.iter().map(value).collect()

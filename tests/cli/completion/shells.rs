@@ -1,4 +1,4 @@
-//! Real shells on a terminal, with the scripts of packages, under each name of the program.
+//! Completion in real shells on a terminal, with the scripts of packages, under each name of the program.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ struct Shell {
     scripts: tempfile::TempDir,
 }
 
-/// The end of a word in the output of the shell, which no typed line has.
+/// A mark at the end of each word in the output of the shell. No typed line contains it.
 const MARK: &str = "<>";
 
 impl Shell {
@@ -54,14 +54,14 @@ impl Shell {
         words.take_while(|word| *word != "end").collect::<Vec<_>>().join(" ")
     }
 
-    /// Types a line until the shell completes it to these words: a busy machine may need several attempts.
+    /// Types a line until the shell completes it to these words. A busy machine may need several attempts.
     fn completes(&mut self, line: &str, words: &str) {
         let attempts: Vec<String> =
             (0..5).map(|_| self.completed(line)).take_while(|it| it != words).collect();
         assert!(attempts.len() < 5, "{line} -> {words}: {attempts:?}");
     }
 
-    /// Returns the list of the shell for a line, once it has this entry, and clears the line.
+    /// Returns the list that the shell shows for a line, once it contains this entry. Then clears the line.
     fn listed(&mut self, line: &str, entry: &str) -> String {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
@@ -116,7 +116,7 @@ fn autoloaded(folder: &Path, scripts: &Path) {
     }
 }
 
-/// kubectl on a terminal: it asks the links in `PATH`.
+/// Tests kubectl on a terminal, which runs the links in `PATH` for completion.
 #[test]
 fn kubectl_completes_its_plugins_in_each_shell() {
     if left_out(&[Tool::BashCompletion, Tool::Zsh, Tool::Fish]) {

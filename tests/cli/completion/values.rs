@@ -1,4 +1,4 @@
-//! Values of options, from the cluster of the line and from files.
+//! Completion of option values, from the cluster that the command line names and from files.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ fn another_cluster_than_the_one_on_the_line_is_never_asked() {
     ] {
         assert_eq!(asked(line), ":36\n", "{line:?}");
     }
-    // Unknown options are skipped, and the words after them count.
+    // Unknown options are skipped, and the words after them still have effect.
     assert_eq!(
         asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]),
         ":36\n"
@@ -127,7 +127,7 @@ fn addresses_of_many_blocks_come_network_by_network() {
     put(&etcd, vec![block("192.168.0.0-26".into())]);
     let endpoint = etcd.endpoint();
     let addresses = |begin: &str| {
-        // Completion gives up after a second: on a busy machine it is asked again.
+        // Completion gives up after a second, so it is repeated on a busy machine.
         let ask = || suggested(&["show", "--etcd-endpoints", &endpoint, "--ip", begin]);
         (0..30).map(|_| ask()).find(|found| !found.is_empty()).unwrap_or_default()
     };
@@ -234,12 +234,13 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
     etcd.pause().unwrap();
     let begun = Instant::now();
     assert!(suggested(&["check", "--etcd-endpoints", &etcd.endpoint(), "--node", ""]).is_empty());
-    // The usual timeout for etcd is five seconds.
+    // The default timeout for etcd is five seconds.
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     etcd.resume().unwrap();
 }
 
-/// In a cluster with many blocks, common prefixes of handles come from some blocks; other handles are found, too.
+/// In a cluster with many blocks, the common prefixes of handles come from some of the blocks. Other handles are found,
+/// too.
 #[test]
 fn in_a_large_cluster_some_blocks_tell_of_the_handles() {
     let etcd = Etcd::start().unwrap();

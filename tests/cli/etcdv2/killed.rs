@@ -36,7 +36,7 @@ fn what_a_killed_release_wrote_is_undone() {
     let before = site.dump();
     for pause in [0, 10, 30, 60] {
         kill(&site, &["release", "--yes", "--leaked"], Duration::from_millis(pause));
-        // A journal without entries means that nothing was written.
+        // If the journal has no entries, nothing was written.
         let undone = site.undo();
         assert_eq!(site.dump(), before, "{undone:?}");
         remove_journals(&site);
@@ -45,7 +45,7 @@ fn what_a_killed_release_wrote_is_undone() {
     assert_eq!(site.findings(), [""; 0]);
 }
 
-/// Blocks are claimed in the order of Calico 2.x: at any time, every block has its affinity.
+/// Blocks are claimed in the order of Calico 2.x, so that every block has its affinity at any time.
 #[test]
 fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
     let Some(site) = Site::start() else { return };

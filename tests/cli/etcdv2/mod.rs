@@ -62,7 +62,7 @@ impl Site {
         self.run(&[&["rebuild", "--endpoints-only"], &AT_ONCE[..], more].concat())
     }
 
-    /// Returns the decoded values below the key of IPAM, since the order of fields may change.
+    /// Returns the decoded values below the key of IPAM. They are decoded because the order of fields may change.
     fn dump(&self) -> BTreeMap<String, Value> {
         let client = self.calico.client();
         let value = |key: String| {
@@ -123,7 +123,8 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     // Orphan handles, and addresses without a pod.
     client.set(&handle_key("default.gone"), r#"{"block":{"192.168.1.0/26":1}}"#).unwrap();
     let leaked = client.assign("node-1", "kube-system.lost-1").unwrap();
-    // An unrecorded pod, one that borrows, and one with IPv6 in a missing block.
+    // A pod whose address is not recorded, one with an address of the other host's block, and one with an IPv6 address
+    // in a missing block.
     client.set_endpoint("node-1", "default.unknown", &["192.168.1.40"]).unwrap();
     client.set_endpoint("node-1", "default.borrower", &["192.168.2.41"]).unwrap();
     client.set("/calico/v1/ipam/v6/pool/fd00::-64", r#"{"cidr":"fd00::/64","ipam":true}"#).unwrap();
@@ -177,11 +178,11 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let created = client.json("/calico/ipam/v2/assignment/ipv6/block/fd00::-122").unwrap();
     assert_eq!((&created["affinity"], &created["strictAffinity"]), (&json!("host:node-1"), &json!(false)));
     assert_eq!(client.json("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-122").unwrap(), json!({}));
-    // As in the scripts of that time, the file of a host has its blocks.
+    // Like the scripts of that time, writes one file per host with the host's blocks.
     let text = std::fs::read_to_string(output.join("node-1.json")).unwrap();
     let mut written = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(written.any(|block| block == first), "{text}");
-    // Both states of a block have the fields that Calico 2.x stores.
+    // Both states of the block, before and after, have the fields that Calico 2.x stores.
     let file = std::fs::read_to_string(output.join("192-168-1-0-26.json")).unwrap();
     assert!(!file.contains("sequenceNumber") && !file.contains("\"deleted\""), "{file}");
 
@@ -196,7 +197,7 @@ fn two_pods_on_one_address_and_what_is_not_rebuilt_is_said() {
     let client = site.calico.client();
     client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
     assert!(site.findings().iter().any(|line| line == "duplicate-address 192.168.1.1"));
-    // The tunnel of a host is in the block of another, and a block has no owner.
+    // The tunnel address of a host is in the block of the other host, and a block has no owner.
     client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
     let mut block = client.json(&block_key(SECOND)).unwrap();
     block.as_object_mut().unwrap().remove("affinity");
@@ -217,7 +218,8 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
         let address = format!("192.168.1.{number}");
         client.set_endpoint("node-1", &format!("default.unrecorded-{number}"), &[&address]).unwrap();
     }
-    // A host starts a few pods per second, and fewer on a slow machine, where each rebuild would otherwise be too late.
+    // A host starts a few pods per second. On a slow machine it starts fewer, since every rebuild would come too late
+    // otherwise.
     let begun = Instant::now();
     assert_eq!(site.rebuild(&[]).code, 0);
     let pause = begun.elapsed().max(Duration::from_millis(100));

@@ -1,4 +1,5 @@
-//! The cases that the rebuild scripts of Calico 2.0 skipped (facts 6.6): rebuilt here, or skipped with their reason.
+//! The cases that the rebuild scripts of Calico 2.0 skipped (facts 6.6). They are rebuilt here, or skipped with a
+//! reason.
 
 use std::net::Ipv4Addr;
 
@@ -28,7 +29,7 @@ fn the_reasons_of_the_scripts_are_told() {
 
     client.delete(&tunnel("node-1")).unwrap();
     assert_eq!(skipped(&site), ["tunnel-address-not-set 192.168.1.0"]);
-    // The tunnel of a host is in the block of another: beyond its own, and before it.
+    // The tunnel address of a host is in the block of another host, first after its own block and then before it.
     client.set(&tunnel("node-1"), "192.168.2.9").unwrap();
     let reasons = ["tunnel-address-too-high 192.168.1.0", "tunnel-address-too-high 192.168.2.9"];
     assert_eq!(skipped(&site), reasons);
@@ -95,7 +96,7 @@ fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     }
     assert_eq!(site.undo().code, 0);
     assert_eq!(site.dump(), leaked);
-    // A rebuild frees them as well.
+    // A rebuild also frees these addresses.
     let rebuilt = site.rebuild(&["--apply", "--yes"]);
     // The plan also says that the handle is shared.
     assert!(rebuilt.code <= 1, "{rebuilt:?}");

@@ -1,4 +1,4 @@
-//! Calico 2.x with the Kubernetes of its cluster: `--kubeconfig`.
+//! Clusters of Calico 2.x whose Kubernetes is read with `--kubeconfig`.
 
 use calipam_testkit::calico2::endpoint_key;
 use calipam_testkit::kube::{Kinds, Lease, create, lease};

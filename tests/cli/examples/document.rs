@@ -7,9 +7,9 @@ use crate::cli::program::{calipam, root};
 /// A command in a document or a help text.
 #[derive(Clone, Debug)]
 pub(super) struct Example {
-    /// File and line, or the command whose help has it.
+    /// The file and the line, or the command whose help contains the example.
     pub place: String,
-    /// The line as typed, without a remark.
+    /// The line as typed, without its remark.
     pub line: String,
     /// The output in the document.
     pub output: Option<String>,
@@ -17,7 +17,7 @@ pub(super) struct Example {
 
 /// A block of code in a document.
 struct Block {
-    /// File and line of its first line.
+    /// The file and the number of its first line.
     file: String,
     first: usize,
     lines: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) fn documents() -> Vec<(String, String)> {
 }
 
 /// Returns the examples of the documents: the lines of code blocks without a language. In blocks with prompts, lines
-/// with a prompt are commands, and the others output. Stories have their own test.
+/// with a prompt are commands, and the other lines are output. Stories have their own test.
 pub(super) fn of_documents() -> Vec<Example> {
     documents().iter().flat_map(|(file, text)| blocks(file, text)).flat_map(examples).collect()
 }
@@ -99,7 +99,7 @@ pub(super) fn of_help() -> Vec<Example> {
     found
 }
 
-/// Returns the commands, and an empty one for the help of the program.
+/// Returns the names of all commands, and an empty name for the help of the program.
 pub(super) fn commands() -> Vec<String> {
     let help = calipam(&["--help"]).stdout;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -110,7 +110,7 @@ pub(super) fn commands() -> Vec<String> {
     std::iter::once(String::new()).chain(commands).collect()
 }
 
-/// Removes a remark, which two spaces separate.
+/// Removes a remark, which is separated by two spaces.
 fn without_remark(line: &str) -> String {
     let line = line.trim_end();
     line.split_once("  ").map_or(line, |(line, _)| line).trim_end().to_owned()

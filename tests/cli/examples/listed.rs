@@ -1,6 +1,6 @@
-//! The requirements of examples, and the examples that cannot be run.
+//! The settings for examples, and the examples that cannot be run.
 
-/// The beginnings of examples that are run.
+/// The beginnings of examples that this test runs.
 pub(super) const RUN: [&str; 6] = [
     "calipam ",
     "ipam ",
@@ -10,7 +10,7 @@ pub(super) const RUN: [&str; 6] = [
     "ln -s \"$(command -v calipam)\" ",
 ];
 
-/// The beginnings of examples that cannot be run here, with the reason.
+/// The beginnings of examples that this test cannot run, each with the reason.
 pub(super) const NOT_RUN: [(&str, &str); 23] = [
     ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
     ("cargo ", "builds this workspace, and is what runs this test"),
@@ -40,17 +40,17 @@ pub(super) const NOT_RUN: [(&str, &str); 23] = [
     ("curl -s http://127.0.0.1:9795/", "asks that server"),
 ];
 
-/// Texts with their replacements in the test.
+/// Texts that are replaced in examples, each with its replacement.
 pub(super) const REPLACED: [(&str, &str); 8] = [
     // The archive of the test has an export before and one after this time.
     ("2026-11-20T03:12Z", "2026-06-02T03:12Z"),
     ("https://10.0.0.5:2379", "$ENDPOINT"),
-    // A revision that the etcd of the test has had.
+    // A revision that exists in the etcd of the test.
     ("etcd@48250", "etcd@200"),
-    // Folders of the system are folders of the test.
+    // Folders of the system are replaced by folders of the test.
     ("/etc/", "$HOME/etc/"),
     ("/var/", "$HOME/var/"),
-    // Nothing changes in the cluster of the test, so there is nothing to wait for.
+    // The cluster of the test does not change, so there is nothing to wait for.
     ("--confirm 30s", "--confirm 1s"),
     (" check", " check --settle 0"),
     (" release", " release --settle 0"),
@@ -71,7 +71,7 @@ pub(super) const FOLDERS: [&str; 11] = [
     "var/log",
 ];
 
-/// Returns the exit codes of a command without an error, as in its help.
+/// Returns the exit codes that a command can have without an error, as its help lists them.
 pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     // calicoctl has no exit code for findings.
@@ -99,10 +99,10 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     }
 }
 
-/// True for a command that writes after a question, and so needs its own cluster.
+/// True for a command that asks before it writes, so that it needs its own cluster.
 pub(super) fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     let command = ["release", "assign", "split", "configure"].into_iter().any(has) || has("--apply");
-    // Even a dry run of `undo` needs a run.
+    // Even a dry run of `undo` needs an earlier run.
     has("undo") || command && !has("--dry-run")
 }

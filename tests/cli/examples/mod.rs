@@ -1,9 +1,9 @@
-//! Runs the examples of README, documents and help: each ends with an exit code of its help, and prints the output in
-//! the document.
+//! Runs the examples of README, documents and help. Each must end with an exit code that its help lists, and print the
+//! output that the document shows.
 //!
-//! An example is a line below "Examples:" in the help of a command, or of a code block that names no language (a block
-//! without commands is ```` ```text ````). Examples with a beginning in [`RUN`] are run; those that cannot be run are
-//! in [`NOT_RUN`], with the reason. `stories` runs the stories of `docs/repair.md`.
+//! An example is a line below "Examples:" in the help of a command, or a line of a code block that names no language (a
+//! block without commands is ```` ```text ````). Examples with a beginning in [`RUN`] are run. Those that cannot be run
+//! are in [`NOT_RUN`], with the reason. `stories` runs the stories of `docs/repair.md`.
 
 mod document;
 mod listed;
@@ -20,7 +20,7 @@ use self::listed::{NOT_RUN, RUN, exit_codes, writes};
 use self::place::{Ended, Place};
 use crate::cli::shell::at_once;
 
-/// The advice for an unknown example.
+/// The advice in the failure about an unknown example.
 const UNKNOWN: &str = "is neither run nor listed. Where it begins as one of RUN in tests/cli/examples/listed.rs, it is run; \
     list there what cannot be run, with the reason; a code block without commands is ```text";
 
@@ -57,7 +57,7 @@ fn every_example_is_run_or_listed() {
 fn every_example_ends_and_prints_as_documented() {
     let all = examples();
     assert!(all.iter().any(|example| is_run(example) && needs_jq(example)));
-    // Without jq, only the examples that need it are left out.
+    // Without jq, only the examples that need it are skipped.
     let has_jq = !left_out(&[Tool::Jq]);
     let can_run = |example: &&Example| is_run(example) && (has_jq || !needs_jq(example));
     let (writing, reading): (Vec<&Example>, Vec<&Example>) =
@@ -78,10 +78,10 @@ fn needs_jq(example: &Example) -> bool {
     example.line.contains("| jq ")
 }
 
-/// Compares the end of an example with its document, and returns an error.
+/// Compares the result of an example with its document, and returns an error.
 fn judge(example: &Example, ended: &Ended) -> Option<String> {
     let Example { place, line, output } = example;
-    // A document may show an error on purpose.
+    // A document may show an error deliberately.
     let is_error = output.as_ref().is_some_and(|output| output.starts_with("error: "));
     let codes = if is_error { &[2, 3][..] } else { exit_codes(line) };
     if !codes.contains(&ended.code) || ended.text.contains("Usage:") {
@@ -94,7 +94,7 @@ fn judge(example: &Example, ended: &Ended) -> Option<String> {
     Some(format!("{place}: `{line}` prints something else than is shown, {differs}:\n{}", ended.text))
 }
 
-/// Returns the first line of the document that was not printed. A line `…` stands for any lines.
+/// Returns the first line of the document that was not printed. A line `…` matches any lines.
 fn differs(shown: &str, printed: &str) -> Option<String> {
     let mut printed = printed.lines().filter(|line| !line.is_empty());
     let mut gap = false;

@@ -1,5 +1,5 @@
-//! Every option in a document or manifest exists, and every existing option is in a document. Generated documents, the
-//! man pages and help, do not count.
+//! Every option in a document or manifest exists, and every existing option is in a document. Generated documents, man
+//! pages and help do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use super::spoken::spans;
 use crate::cli::help::called;
 use crate::cli::program::root;
 
-/// Options of other programs, which documents and manifests name without the program.
+/// Options of other programs that documents and manifests mention without the program.
 const OTHERS: [(&str, &str); 12] = [
     ("--enable-v2", "etcd"),
     ("--service-cluster-ip-range", "kube-apiserver"),
@@ -28,7 +28,7 @@ const OTHERS: [(&str, &str); 12] = [
     ("--keep-going", "cargo xtask explore"),
 ];
 
-/// The calicoctl commands of this program, and the words before them.
+/// The calicoctl commands of this program, and the prefixes of these commands.
 const CALICOCTL: [&str; 8] = [
     "",
     "ipam check",
@@ -52,7 +52,7 @@ fn each(command: &Command, of: &mut impl FnMut(&Command, &Arg)) {
     command.get_subcommands().for_each(|below| each(below, of));
 }
 
-/// Returns the options of the program under all its names, and those of the plugin's installer.
+/// Returns the options of the program under all its names, and the options of the plugin's installer.
 fn known() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     each(&calipam::command(), &mut |_, arg| {
@@ -68,7 +68,7 @@ fn known() -> BTreeSet<String> {
     known
 }
 
-/// Collects the manifests, charts and units, with their texts.
+/// Collects the manifests, charts and units, each with its text.
 fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -80,8 +80,8 @@ fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Returns the options of manifests, and those in documents by themselves or after a command, with a place of each.
-/// Options after the name of a program are in other tests: of examples, and of commands in texts.
+/// Returns the options in manifests, and those in documents that stand alone or follow a command, each with a place
+/// where it occurs. Other tests cover options after the name of a program: those of examples and of commands in texts.
 fn named() -> BTreeMap<String, String> {
     let commands = commands();
     let mut named = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The place of examples: the damaged example cluster in an etcd and on an API server, and a home with the files that
-//! the examples read.
+//! The environment of examples: the damaged example cluster in an etcd and on an API server, and a home folder with the
+//! files that the examples read.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::cli::program::{EXAMPLE, Run, root};
 use crate::cli::pty::Terminal;
 use crate::cli::shell::Shell;
 
-/// A pod of the example cluster, and its name in the documents.
+/// A pod of the example cluster: its namespace, its name, and its name in the documents.
 const POD: (&str, &str, &str) = ("default", "db-4", "web-0");
 const HANDLE: &str = "3f9a6c0b7d2e";
 const NODE: (&str, &str) = ("node-13", "gpu-13");
@@ -28,7 +28,7 @@ pub(super) struct Place {
     shell: Shell,
     /// The etcd for examples that read.
     still: Etcd,
-    /// The etcd for examples that write; the cluster is restored before each.
+    /// The etcd for examples that write. The cluster is restored before each example.
     written: Etcd,
     server: Lease,
     entries: Vec<(String, Vec<u8>)>,
@@ -65,7 +65,7 @@ impl Place {
         place
     }
 
-    /// Replaces the data of an etcd by the cluster.
+    /// Replaces the data of an etcd with the cluster.
     fn restore(&self, etcd: &Etcd) {
         let entries = self.entries.clone();
         let done = etcd.with_client(async |mut client| {
@@ -79,7 +79,7 @@ impl Place {
         done.unwrap();
     }
 
-    /// Fills the home that is copied for each example.
+    /// Fills the template of the home folder, which is copied for each example.
     fn fill_home(&self) {
         let at = |name: &str| self.template().join(name);
         for folder in FOLDERS {
@@ -95,7 +95,7 @@ impl Place {
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
         fs::write(at("etc/calipam/ignore"), "").unwrap();
-        // Another cluster, by its GUID.
+        // The same data with another GUID, as another cluster.
         let other =
             fs::read_to_string(root().join(EXAMPLE)).unwrap().replace("0f0e1d2c3b4a5968", "1f0e1d2c3b4a5968");
         fs::write(at("other.jsonl"), other).unwrap();
@@ -120,7 +120,7 @@ impl Place {
     }
 
     fn command(&self, line: &str, etcd: &Etcd, home: &Path) -> Command {
-        // Only the array of zsh is needed; its words count from 1.
+        // Only zsh's array `fpath` is needed. Its words count from 1.
         let line = format!("set -o pipefail; fpath=(. \"$HOME/functions\"); {line}");
         let mut command = self.shell.command("bash", &line);
         command
@@ -132,7 +132,7 @@ impl Place {
         command
     }
 
-    /// Creates the home of one example, with the documents at the paths of the README.
+    /// Creates the home folder of one example, with the documents at the paths that the README uses.
     fn home(&self) -> TempDir {
         let home = tempfile::tempdir().unwrap();
         let copied = Command::new("cp").arg("-rT").arg(self.template()).arg(home.path()).status().unwrap();
@@ -141,10 +141,10 @@ impl Place {
         home
     }
 
-    /// Runs an example that reads.
+    /// Runs an example that only reads.
     pub(super) fn read(&self, example: &Example) -> Ended {
         let home = self.home();
-        // The example writes this file again.
+        // The example writes this file itself.
         if let Some((_, file)) = example.line.split_once(" export ")
             && !file.starts_with("--")
         {
@@ -153,7 +153,7 @@ impl Place {
         Run::of(self.command(&typed(example), &self.still, home.path()).output().unwrap()).into()
     }
 
-    /// Runs an example that writes, and answers yes. There is a run for `undo`.
+    /// Runs an example that writes, and answers yes. For `undo`, first makes a run to undo.
     pub(super) fn write(&self, example: &Example) -> Ended {
         let home = self.home();
         self.restore(&self.written);
@@ -171,7 +171,7 @@ impl Place {
     }
 }
 
-/// Adds the contexts of the documents to a kubeconfig, all for the same server.
+/// Adds the contexts that the documents name to a kubeconfig. All of them lead to the same server.
 fn with_contexts(kubeconfig: &Path) -> String {
     let mut config: serde_yaml::Value = serde_yaml::from_slice(&fs::read(kubeconfig).unwrap()).unwrap();
     let contexts = config["contexts"].as_sequence_mut().unwrap();
@@ -187,13 +187,13 @@ fn with_contexts(kubeconfig: &Path) -> String {
 fn typed(example: &Example) -> String {
     // A line of cron begins with its schedule.
     let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
-    // calicoctl has no such option, and the hints in the document do not have it.
+    // calicoctl has no option `--settle`, and the hints in the document do not show it.
     let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();
     let replaced = REPLACED.iter().filter(|(_, by)| !(as_it_is && by.contains("--settle")));
     replaced.fold(line.to_owned(), |line, (from, to)| line.replace(from, to))
 }
 
-/// Returns the keys and values of the cluster, with the names of the documents.
+/// Returns the keys and values of the cluster, with the names that the documents use.
 fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
     let (namespace, from, to) = POD;
     let endpoint = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/{namespace}/");

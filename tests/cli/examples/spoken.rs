@@ -1,14 +1,14 @@
-//! The commands in the text of documents, and their options, exist.
+//! Checks that the commands in the text of documents exist, and so do their options.
 
 use std::collections::BTreeMap;
 
 use super::document::{commands, documents};
 use crate::cli::program::calipam;
 
-/// The beginnings of commands in texts.
+/// The beginnings of commands in the text.
 const NAMES: [&str; 4] = ["kubectl calico ipam ", "kubectl ipam ", "calipam ", "ipam "];
 
-/// Returns the texts in backquotes on one line, outside of code blocks.
+/// Returns the code spans on one line, outside of code blocks.
 pub(super) fn spans(text: &str) -> Vec<&str> {
     let mut in_block = false;
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ fn commands_in_texts_and_their_options_exist() {
             }
             let help = help.get(command).unwrap_or_else(|| panic!("{file}: `{span}` names no command"));
             for option in words.iter().filter(|word| word.starts_with("--")) {
-                // The options of kubectl are in the help of the program.
+                // The options that kubectl has in common are in the help of the program.
                 let mut all =
                     [help.as_str(), &program].into_iter().flat_map(|help| help.split([' ', '\n', ',']));
                 let is_there = all.any(|word| word == *option);

@@ -32,7 +32,7 @@ fn every_format_names_the_cluster() {
     assert!(page.contains("address-in-several-clusters") && page.contains("10.0.0.0/8"), "{page}");
 }
 
-/// Removes the age of the data, which has a fixed time.
+/// Masks the age of the data, which depends on the current time.
 fn without_age(table: &str) -> String {
     let cut = |line: &str| match line.ends_with(" d") {
         true => line.rsplit_once("  ").map_or(line, |(rest, _)| rest).trim_end().to_owned() + "  (age)",
@@ -48,7 +48,8 @@ fn shown(table: &str) -> String {
     )
 }
 
-/// Four clusters with faults between them, and 996 copies of a cluster with two leaked pods of two addresses.
+/// Tests four clusters with faults between them, and 996 copies of a cluster with two leaked pods, each with two
+/// addresses.
 #[test]
 fn a_thousand_clusters_are_one_page() {
     if left_out(&[Tool::Chromium]) {
@@ -84,7 +85,7 @@ fn a_thousand_clusters_are_one_page() {
     let first = "document.querySelector('#clusters-table tbody tr td').textContent";
     assert_eq!(page.evaluate(first).unwrap(), "mesh/b");
 
-    // Sorted by name, numbers by their value; and all of them.
+    // Sorts by name, where numbers compare by value, and shows all clusters.
     page.evaluate("document.querySelector('#clusters-table th button').click()").unwrap();
     assert_eq!(page.evaluate(first).unwrap(), "cluster-0");
     page.evaluate("document.getElementById('clusters-all').click()").unwrap();

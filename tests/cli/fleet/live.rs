@@ -16,7 +16,7 @@ use super::{at, between, fleet};
 use crate::cli::kube_cluster::{KubeCluster, Record, pod};
 use crate::cli::program::{calipam, command};
 
-/// Starts a cluster, whose only pod has the second address of the same block.
+/// Starts a cluster. Its only pod has the second address of a block that is the same in all clusters.
 fn cluster(guid: &str, owner: &str) -> KubeCluster {
     let cluster = KubeCluster::start_as(Flavour::Classic, guid);
     cluster.add_namespace("shop");
@@ -86,7 +86,7 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
 #[test]
 fn ctrl_c_ends_all_and_leaves_no_file() {
     let (folder, _) = fleet(&[]);
-    // These accept connections, and never answer.
+    // These listeners accept connections but never answer.
     let silent: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let entries = silent.iter().enumerate().map(|(number, silent)| {
         format!("- {{name: silent-{number}, etcdEndpoints: \"http://{}\"}}\n", silent.local_addr().unwrap())

@@ -1,4 +1,4 @@
-//! Many clusters in one call.
+//! Several clusters in one call.
 
 mod formats;
 mod live;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::program::{Run, calipam, command};
 
-/// Creates a fleet with faults, as exports in a folder `data` and a file that names them.
+/// Creates a fleet with faults: exports in the folder `data`, and a file that names them.
 fn fleet(faults: &[FleetFault]) -> (TempDir, Fleet) {
     let mut fleet = Fleet::healthy(4);
     faults.iter().for_each(|fault| fleet.inject(*fault));
@@ -38,12 +38,12 @@ fn at(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).to_str().unwrap().to_owned()
 }
 
-/// Checks the fleet of a file or folder.
+/// Checks the fleet that a file or folder describes.
 fn check(folder: &TempDir, name: &str, arguments: &[&str]) -> Run {
     calipam(&[&["check", "--fleet", &at(folder, name)], arguments].concat())
 }
 
-/// Returns cluster, code and subject of the findings between clusters.
+/// Returns the cluster, the code and the subject of the findings between clusters.
 fn between(report: &Value) -> BTreeSet<[String; 3]> {
     let codes = calipam_check::Code::ALL.iter().filter(|code| code.is_of_fleet());
     let codes: Vec<&str> = codes.map(|code| code.name()).collect();
@@ -147,7 +147,7 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
         let run = show(name, &["--find-range", "/16", "-o", "json"]);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
         let list = run.json();
-        // 10.1.0.0 to 10.4.0.0 are pools.
+        // The pools are 10.1.0.0/16 to 10.4.0.0/16.
         assert_eq!(list["freeRanges"][0], "10.0.0.0/16");
         assert_eq!(list["freeRanges"][1], "10.5.0.0/16");
         let of_each = list["clusters"].as_array().unwrap().iter();
@@ -166,7 +166,7 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     assert_eq!(calipam(&["show", "--find-range", "/16", "-d", &at(&folder, "data/a.jsonl")]).code, 2);
 }
 
-/// Lists have a column for the cluster; details are below the name of their cluster.
+/// Lists have a column for the cluster. Details appear below the name of their cluster.
 #[test]
 fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
@@ -193,10 +193,10 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let run = show(&["--ip", &shared[2]]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
-    // The others have a disabled pool around it.
+    // The other clusters have a disabled pool around the block.
     assert_eq!(names, ["a", "b", "c", "d"], "{}", run.stdout);
     let nowhere = show(&["--ip", "203.0.113.9"]);
-    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has it\n"));
+    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has what was named\n"));
 
     let nobody = show(&["--node", "nobody"]);
     assert!(nobody.code == 1 && nobody.stderr.contains("node \"nobody\" not found"), "{nobody:?}");
@@ -207,7 +207,7 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
     let etcd = Etcd::start().unwrap();
     fleet.clusters[1].1.write_to_etcd(&etcd.endpoint()).unwrap();
-    // This accepts connections, and never answers.
+    // This listener accepts connections but never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "clusters:\n- {{name: a, group: g, datastore: data/a.jsonl}}\n- {{name: b, group: g, etcdEndpoints: [\"{}\"]}}\n\
@@ -219,7 +219,7 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     let file = at(&folder, "fleet.yaml");
     let mut check = command(crate::cli::PROGRAM);
     check.args(["check", "--fleet", &file, "--settle", "0", "-o", "json", "--cluster-timeout", "1s"]);
-    // Settings of another cluster.
+    // The environment names another cluster.
     check.env("KUBECONFIG", "/nonexistent/kubeconfig").env("ETCD_ENDPOINTS", "http://127.0.0.1:1");
     let run = Run::of(check.output().unwrap());
     assert_eq!(run.code, 3, "{run:?}");
@@ -276,7 +276,7 @@ fn services_that_the_file_lists_are_those_of_the_cluster() {
     assert_eq!(calipam(&show).json()["freeRanges"][0], "10.5.0.0/16", "10.0.0.0/16 is of c");
 }
 
-/// Writes a kubeconfig with contexts for unreachable servers.
+/// Writes a kubeconfig with contexts that lead to unreachable servers.
 fn kubeconfig(folder: &Path, contexts: &[&str]) -> String {
     let entries =
         contexts.iter().map(|name| format!("- {{name: {name}, context: {{cluster: c, user: u}}}}\n"));
@@ -316,7 +316,7 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
     let earlier = at(&folder, "before.json");
     let same = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "--fail-on-new"]);
     assert_eq!(same.code, 0, "{same:?}");
-    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 4 as before"), "{}", same.stdout);
+    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 4 unchanged"), "{}", same.stdout);
 
     let (changed, _) = fleet(&[FleetFault::PoolOverNodes]);
     let run = check(&changed, "fleet.yaml", &["--compare-with", &earlier, "-o", "json", "--fail-on-new"]);
@@ -326,7 +326,7 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
         changes["gone"].as_array().unwrap().iter().map(|finding| finding["cluster"].to_string()).collect();
     assert_eq!(gone.into_iter().collect::<Vec<_>>(), ["\"a\"", "\"b\""]);
 
-    // Without the first cluster, its findings with others may still exist.
+    // If the first cluster is not read, its findings with others may still exist.
     fs::remove_file(folder.path().join("data/a.jsonl")).unwrap();
     let run = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "-o", "json"]);
     let changes = run.json()["changes"].clone();

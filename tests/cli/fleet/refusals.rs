@@ -1,4 +1,4 @@
-//! Refused calls, and their errors.
+//! Refused calls for fleets, and their errors.
 
 use std::fs;
 

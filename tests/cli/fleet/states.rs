@@ -11,11 +11,11 @@ use tempfile::TempDir;
 use super::{at, check, fleet};
 use crate::cli::program::{Run, calipam};
 
-/// The beginning of the times in the exports of [`before_and_after`], ten days before the end of their data.
+/// The common prefix of the times in earlier exports of [`before_and_after`], ten days before the end of their data.
 const EARLIER: &str = "2026-05-22T";
 
-/// Creates a healthy fleet in `data`, and its state of ten days before in `earlier`, with four pods less in the second
-/// cluster. Returns the address of the last of them.
+/// Creates a healthy fleet in `data`, and its state from ten days before in `earlier`. There, the second cluster has
+/// four pods fewer. Returns the address of the last of these pods.
 fn before_and_after() -> (TempDir, Fleet, String) {
     let (folder, mut fleet) = fleet(&[]);
     fs::create_dir_all(folder.path().join("earlier/mesh")).unwrap();
@@ -42,7 +42,7 @@ fn items<'v>(value: &'v Value, name: &str) -> &'v Vec<Value> {
     value[name].as_array().unwrap_or_else(|| panic!("no {name}: {value}"))
 }
 
-/// Returns the document of a cluster.
+/// Returns the document of a cluster in a list.
 fn named<'v>(list: &'v Value, name: &str) -> &'v Value {
     &items(list, "clusters").iter().find(|cluster| cluster["name"] == name).unwrap()["document"]
 }
@@ -188,7 +188,7 @@ fn every_cluster_that_knows_an_address_says_who_had_it() {
 
     let nowhere = of_fleet(&folder, &["history", "--ip", "203.0.113.9"]);
     assert_eq!(nowhere.code, 1);
-    assert!(nowhere.stdout.contains("Nothing is known about it"), "{}", nowhere.stdout);
+    assert!(nowhere.stdout.contains("Nothing is known about ip 203.0.113.9"), "{}", nowhere.stdout);
     fs::write(folder.path().join("fleet.yaml"), text + "- {name: f, datastore: none.jsonl}\n").unwrap();
     let partly = of_fleet(&folder, &["history", "--ip", address, "-o", "yaml"]);
     assert!(partly.code == 3 && partly.stdout.contains("name: b"), "{partly:?}");

@@ -1,4 +1,4 @@
-//! `assign`: assignments, refusals, and the answers of `explain`.
+//! `assign`: assignments, refusals, and the explanations of `explain`.
 
 use std::collections::BTreeSet;
 
@@ -66,13 +66,13 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
     }
     let bare = assign(&site, &["--count", "1", "--node", &node]);
     assert_eq!(bare.code, 0, "{bare:?}");
-    // Nothing is known to use them, and nothing else is wrong. What is leaked is released without them.
+    // No user of these addresses is known, but nothing else is wrong. A release of leaks does not release them.
     let all: BTreeSet<String> = [&plan, &more, &bare.json()].into_iter().flat_map(assigned).collect();
     assert_eq!(site.findings(&[]), unused(&all));
     let leaked = site.release(&["--leaked"]);
     assert!(leaked.code == 0 && recorded(&site.dump()).len() == now.len() + 1, "{leaked:?}");
 
-    // What is undone is back, byte for byte but for sequence numbers; the handle goes with its addresses.
+    // An undo restores the data, byte for byte except for sequence numbers. A handle is deleted with its addresses.
     let undo = |run: &Run| {
         let undone = site.undo(&journal_of(run));
         assert_eq!(undone.code, 0, "{undone:?}");
@@ -140,7 +140,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
     assert!(run.code == 0 && run.stdout.contains("assign-address"), "{run:?}");
     assert_eq!(site.dump(), before);
 
-    // What is in use is not chosen, either, and only force assigns it.
+    // An address in use is not chosen either. Only `--force` assigns it.
     let all = assign(&site, &["--node", &node, "--count", "60", "--dry-run"]).json();
     assert!(assigned(&all).len() == 60 && !assigned(&all).contains(&used), "{all}");
     let forced = assign(&site, &["--node", &node, "--ip", &used, "--handle", &unrecorded.handle, "--force"]);
@@ -256,7 +256,7 @@ fn an_explanation_names_each_pool_and_what_decided() {
         .collect();
     let pool = "/calico/resources/v3/projectcalico.org/ippools/";
     for expected in [
-        format!("request 1 IPv4 wanted /calico/resources/v3/projectcalico.org/nodes/{node}"),
+        format!("request 1 IPv4 address requested /calico/resources/v3/projectcalico.org/nodes/{node}"),
         format!("pool closed: skipped, it is disabled {pool}closed"),
         format!(
             "pool elsewhere: skipped, its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"
@@ -280,7 +280,7 @@ fn an_explanation_names_each_pool_and_what_decided() {
     assert_eq!(site.dump(), before, "an explanation writes nothing");
 }
 
-/// Like Calico's allocator, assigns addresses in overlapping pools; the plan names the consequences.
+/// Like Calico's allocator, `assign` assigns addresses in overlapping pools. The plan names the consequences.
 #[test]
 fn pools_that_overlap_are_planned_as_they_are_used() {
     let cluster = healthy();

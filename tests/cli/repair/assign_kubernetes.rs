@@ -1,4 +1,4 @@
-//! `assign` on the Kubernetes datastore, where each object is written on its own.
+//! `assign` on the Kubernetes datastore, where each object is written separately.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -43,7 +43,7 @@ fn what_is_assigned_is_undone_on_the_native_group() {
     assert_eq!(values(&site.objects()), values(&before));
 }
 
-/// The delay of a write that hangs.
+/// The delay of a write that is held up.
 const LATE: Duration = Duration::from_millis(700);
 
 /// The number of writes of a run: handle, block and affinity.
@@ -53,7 +53,7 @@ fn is_write(method: &str) -> bool {
     ["POST", "PUT", "PATCH", "DELETE"].contains(&method)
 }
 
-/// Tears the n-th write of Calico's objects, and announces it.
+/// Tears the write of one of Calico's objects, by its number. The receiver gets a message when that happens.
 fn tear_write(torn: &Tearing, number: usize, tear: Tear) -> Receiver<()> {
     let (tell, told) = mpsc::channel();
     let mut writes = 0;
@@ -100,7 +100,7 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
         torn_at.recv_timeout(Duration::from_secs(60)).expect("the write comes");
         child.kill().unwrap();
         child.wait().unwrap();
-        // The write that hung reaches the server after the process is gone.
+        // The delayed write reaches the server after the process is gone.
         std::thread::sleep(2 * LATE);
         let new: Vec<String> = journals(&site).difference(&known).cloned().collect();
         let [journal] = new.as_slice() else { panic!("{new:?}") };
@@ -111,7 +111,7 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
     assert_eq!(findings(&site), [format!("leaked-address {address}")]);
 }
 
-/// `code subject` of every finding.
+/// Lists every finding as `code subject`.
 fn findings(site: &KubeSite) -> Vec<String> {
     let report = site.run(&["check", "--grace", "0", "--settle", "0", "-o", "json"]).json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! `assign` next to others, and interrupted.
+//! `assign` while other clients write, and interrupted.
 
 use std::collections::BTreeSet;
 use std::io::Write;

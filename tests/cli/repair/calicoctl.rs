@@ -1,4 +1,4 @@
-//! Called as `calicoctl`: the output of recorded runs of the real tool, its exit codes, and its report file.
+//! Tests the name `calicoctl`: the output of recorded runs of the real tool, its exit codes, and its report file.
 
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
@@ -45,7 +45,7 @@ fn calicoctl(site: &Site, arguments: &str) -> Run {
     Run::of(command.output().unwrap())
 }
 
-/// Recorded runs of the real tool: arguments, exit code and stdout. Failures were printed on stderr.
+/// Recorded runs of the real tool: arguments, exit code and stdout. Failures are on stderr.
 const RECORDED: [(&str, i32, &str); 13] = [
     ("ipam configure --strictaffinity=true", 0, "Successfully set StrictAffinity to: true\n"),
     ("ipam configure --max-blocks-per-host=2", 0, "Successfully set MaxBlocksPerHost to: 2\n"),
@@ -112,7 +112,7 @@ fn commands_print_what_calicoctl_printed() {
     assert_eq!(information["spec"]["datastoreReady"], true);
 }
 
-/// Scripts read the first lines even without a cluster, and compare the versions.
+/// Scripts read the first lines even without a cluster, and compare versions.
 #[test]
 fn version_prints_the_lines_of_calicoctl() {
     let site = site();
@@ -287,7 +287,7 @@ fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
     assert_eq!(report["leakedHandles"].as_array().unwrap().len(), 1);
     assert_eq!(report["leakedHandles"][0]["UID"], Value::Null);
 
-    // An hour later, a check finds the same.
+    // The report is an hour older than the second check, which finds the same.
     let hour = std::time::Duration::from_secs(3600);
     let written = std::fs::File::options().append(true).open(&file).unwrap();
     written.set_modified(std::time::SystemTime::now() - hour).unwrap();

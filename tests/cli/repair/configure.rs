@@ -1,4 +1,4 @@
-//! `configure`: sets the settings of the allocator, refuses those that Calico refuses, and its undo.
+//! `configure`: changes the allocator's settings, refuses those that Calico refuses, and can be undone.
 
 use calipam_testkit::cluster::wire::{Attribute, Block, key};
 use calipam_testkit::kube::Flavour;

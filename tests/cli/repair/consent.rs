@@ -16,7 +16,7 @@ fn leaky() -> (Cluster, Pod) {
 
 const RELEASE: [&str; 6] = ["release", "--leaked", "--grace", "0", "--settle", "0"];
 
-/// Runs the program on a terminal on which `answer` is typed when it asks.
+/// Runs the program on a terminal. Types `answer` when the program asks.
 fn answered(site: &Site, arguments: &[&str], answer: &str) -> Shown {
     let mut command = site.command(arguments);
     Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
@@ -96,7 +96,7 @@ fn the_plan_is_shown_before_the_question_in_every_form() {
     }
 }
 
-/// Addresses that come into use during the question are kept, since the evidence is checked again.
+/// Addresses that come into use during the question are kept, since the plan is checked again after the answer.
 #[test]
 fn what_has_changed_before_the_answer_is_given_up() {
     let mut cluster = healthy();
@@ -132,7 +132,7 @@ fn what_has_changed_before_the_answer_is_given_up() {
     assert_eq!(after[&affinity], before[&affinity]);
 }
 
-/// Ctrl-c at the question changes nothing.
+/// Ctrl-c at the question makes no change.
 #[test]
 fn ctrl_c_is_no_consent() {
     let (cluster, _) = leaky();
@@ -167,7 +167,7 @@ fn a_brake_for_cron() {
     assert_eq!((undo.code, site.dump()), (1, released), "{undo:?}");
 }
 
-/// A dry run reports the refusal of a run, with its exit code.
+/// A dry run reports the refusal that a run would report, with the same exit code.
 #[test]
 fn the_limit_counts_in_a_dry_run() {
     let (cluster, _) = leaky();
@@ -187,7 +187,7 @@ fn the_limit_counts_in_a_dry_run() {
     assert_eq!(other.code, 0, "an empty plan is within every limit: {other:?}");
 }
 
-/// Refusals come before the wait: otherwise, this test would take an hour.
+/// Refusals precede the wait. Otherwise, this test would take an hour.
 #[test]
 fn nothing_is_waited_for_that_is_refused_later() {
     let (cluster, _) = leaky();
@@ -211,7 +211,7 @@ fn nothing_is_waited_for_that_is_refused_later() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// A question is about a plan that was shown, or can be listed.
+/// The question is about a plan that was shown completely, or that the user can list.
 #[test]
 fn a_long_plan_can_be_listed_at_the_question() {
     let mut cluster = Cluster::plain(*healthy().spec(), 30, 1);
@@ -228,7 +228,7 @@ fn a_long_plan_can_be_listed_at_the_question() {
     let lists = |text: &str, pod: &Pod| text.contains(&format!("release-address  {} ", pod.address()));
     assert!(leaked.iter().all(|pod| lists(parts[1], pod)), "{}", parts[1]);
     assert!(leaked.iter().any(|pod| !lists(parts[0], pod)), "{}", parts[0]);
-    // A short plan was shown as a whole.
+    // A short plan is shown completely.
     let (cluster, _) = leaky();
     let short = answered(&Site::of(&cluster), &RELEASE, "l\n");
     assert_eq!((short.code, short.text.matches("[y/N").count()), (Some(1), 1), "{short:?}");

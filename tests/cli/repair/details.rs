@@ -1,4 +1,4 @@
-//! Blocks and handles after a release are as Calico leaves them.
+//! Checks that a release leaves blocks and handles as Calico does.
 
 use calipam_testkit::cluster::wire::{Block, IpamSettings, ipam_config, key};
 use calipam_testkit::cluster::{Cluster, Fault, Pod};
@@ -56,7 +56,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
     }
 }
 
-/// A block without an owner is deleted with its last address.
+/// A block without an owner is deleted when its last address is released.
 #[test]
 fn a_drained_block_goes() {
     let mut cluster = healthy();
@@ -104,7 +104,7 @@ fn handles_with_a_carriage_return_go() {
 fn handles_that_count_wrong_are_corrected_or_go() {
     let mut cluster = healthy();
     let pods: Vec<Pod> = (0..3).map(|node| leak(&mut cluster, node)).collect();
-    // Too many, too few, and a block that no longer exists.
+    // One count is too high, one is too low, and one is for a block that no longer exists.
     cluster.handle_mut(&pods[0].handle).add(pods[0].block(), 2);
     cluster.handle_mut(&pods[1].handle).add(pods[1].block(), -1);
     cluster.handle_mut(&pods[2].handle).add("10.244.250.0/26".parse().unwrap(), 1);
@@ -122,7 +122,7 @@ fn handles_that_count_wrong_are_corrected_or_go() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// Two addresses of a pod share a handle of the old scheme: after the release of one, the handle counts the other.
+/// Two addresses of a pod share a handle of the old scheme. After the release of one, the handle counts only the other.
 #[test]
 fn handles_that_stay_count_what_is_left() {
     let mut cluster = healthy();

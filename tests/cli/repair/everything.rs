@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::site::*;
 
-/// Returns the keys that a plan may change: named objects, and the block and handle of each address.
+/// Returns the keys that a plan may change: the objects that it names, and the block and handle of each address.
 fn named(plan: &Value, before: &Entries) -> Vec<String> {
     let mut keys = Vec::new();
     for change in plan["changes"].as_array().unwrap() {
@@ -131,10 +131,10 @@ fn what_others_have_changed_since_is_not_undone() {
     let told = format!("{} has changed since the run", key::block(first.block()));
     assert!(undone.stderr.contains(&told), "{undone:?}");
     assert!(undone.stderr.contains("warning: not undone: "), "{undone:?}");
-    // The dry run has printed the same.
+    // The dry run has printed the same message.
     assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");
     let back = site.dump();
-    // A pod has one handle in two blocks, which are written together.
+    // The pod has one handle in two blocks, and the three are written together.
     assert_eq!(
         differing(&changed, &back),
         set([key::block(second.block()), key::block(second.addresses[1].1), key::handle(&second.handle),])
@@ -178,7 +178,7 @@ fn a_short_grace_period_is_warned_of() {
     }
 }
 
-/// For each step of one run, the other has a conflict or nothing to do.
+/// For each step of one run, the other run gets a conflict or has nothing to do.
 #[test]
 fn two_runs_at_once_do_no_harm() {
     let mut cluster = Cluster::plain(*healthy().spec(), 60, 1);

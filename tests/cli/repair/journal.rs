@@ -32,7 +32,7 @@ fn a_place_that_cannot_be_written() {
     let at = |name: &str| site.home.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("file"), "mine").unwrap();
     std::fs::create_dir(at("folder")).unwrap();
-    // Below a file and in /proc there is no folder to write in for root as well, whom permissions do not stop.
+    // Permissions do not stop root. Below a file and in /proc, however, not even root can create a journal.
     let nowhere = ["/proc/run.journal", "/proc/nowhere/run.journal"].map(str::to_owned);
     for place in [at("file/run.journal"), at("file"), at("folder")].into_iter().chain(nowhere) {
         let run = release_with(&site, &place);
@@ -79,7 +79,7 @@ fn without_a_place(site: &Site) {
         let run = homeless(program, arguments);
         assert!(run.code != 0 && run.stderr.contains(&format!("{told}{hint}")), "{run:?}");
     }
-    // What only reads needs no place.
+    // A command that only reads needs no folder for journals.
     let run = homeless(calipam, &[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat());
     assert_eq!(run.code, 0, "{run:?}");
 }
@@ -93,7 +93,7 @@ fn a_journal_is_for_its_user_alone() {
     assert_eq!(std::fs::metadata(journal).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Runs a command with a limit for files, in blocks of 512 bytes, like a full disk.
+/// Runs a command with a limit on the size of files, in blocks of 512 bytes. This acts like a full disk.
 fn on_a_small_disk(command: &Command, blocks: u32) -> Run {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#)]);
@@ -111,7 +111,7 @@ fn a_full_disk_stops_it() {
     assert_eq!(site.undo(&whole).code, 0);
     let before = site.dump();
     let arguments = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
-    // Neither the first line of the journal finds room, nor the first intent after it.
+    // There is no room for the first line of the journal, or none for the first intent after it.
     for blocks in [0, 1] {
         let run = on_a_small_disk(&site.command(&arguments), blocks);
         assert_eq!(run.code, 3, "{run:?}");
@@ -127,8 +127,8 @@ fn a_full_disk_stops_it() {
             assert!(recorded.intents.is_empty() && !recorded.ended);
         }
     }
-    // The writes before the disk was full are in the journal, and can be undone. The size of a journal varies with the
-    // compression, so only some of these disks hold a part of it.
+    // The writes before the disk was full are in the journal, and can be undone. The size of a journal depends on its
+    // compression, so a part of it fits only on some of these disks.
     let mut parts = 0;
     for eighths in (2..8).rev() {
         let start = site.dump();

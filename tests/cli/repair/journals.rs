@@ -36,7 +36,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     assert!(of(&listed[0], "startedAt") > of(&listed[1], "startedAt"));
     assert!(listed.iter().all(|j| j["objects"].as_u64().unwrap() > 1 && j["undone"] == false), "{listed:?}");
 
-    // The settings lead to another cluster, but the journal has the location.
+    // The environment names another cluster, but the journal contains the location of its own.
     let last = |more: &[&str]| {
         let mut command = site.command(&[&["undo", "--last", "--yes"], more].concat());
         Run::of(command.env("ETCD_ENDPOINTS", "http://127.0.0.1:1").output().unwrap())
@@ -48,7 +48,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     assert!(recorded(&site.dump()).contains_key(&second.address()));
     assert!(!recorded(&site.dump()).contains_key(&first.address()), "only the last one");
 
-    // The next one is the earlier run: neither the undo nor the undone run.
+    // The next run to undo is the earlier one: neither the undo itself nor the run that was undone.
     let again = last(&["--etcd-endpoints", &site.etcd.endpoint()]);
     assert_eq!((again.code, values(&site.dump())), (0, values(&before)), "{again:?}");
     let (_, listed) = journals(&site, &[]);
@@ -56,7 +56,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     assert_eq!(states, [false, false, true, true], "{listed:?}");
     assert_eq!(last(&[]).code, 1, "nothing is left to undo");
 
-    // An undo can be undone by name, which repeats the undone run.
+    // An undo can be undone by naming its journal, which repeats the undone run.
     assert_eq!(site.undo(&of(&listed[1], "journal")).code, 0);
     let redone = recorded(&released);
     assert!(recorded(&site.dump()).len() == redone.len() + first.addresses.len());
@@ -78,7 +78,7 @@ fn the_last_run_of_a_cluster_is_that_of_the_named_one() {
     assert!(undo.stderr.contains("there is no run of cluster ffffffff"), "{undo:?}");
 }
 
-/// With `--quiet`, as in cron, a run prints nothing if it changes nothing, else its journal.
+/// With `--quiet`, as in cron, a run prints nothing if it changes nothing. Otherwise, it prints its journal.
 #[test]
 fn quiet_is_quiet_where_nothing_was_done() {
     let mut cluster = healthy();

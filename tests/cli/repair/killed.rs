@@ -1,5 +1,5 @@
-//! SIGKILL of `split` and `configure` at each of their last requests, before or after the server has handled it. The
-//! journal undoes the writes, and the command then succeeds.
+//! Kills `split` and `configure` with SIGKILL at each of their last requests, before or after the server has handled
+//! the request. The journal undoes the writes, and the command then succeeds.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -21,8 +21,8 @@ const SPLIT: [&str; 5] = ["split", "2", "--name", "p", "--yes"];
 const CONFIGURE: [&str; 5] =
     ["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--lock", "--yes"];
 
-/// Runs a command and kills it at the first request that matches `is_last`: before the server sees it, or, if its
-/// answer is dropped, at the next request. False if it has ended by itself.
+/// Runs a command and kills it at the first request that matches `is_last`, before the server sees the request. If
+/// `tear` drops the answer instead, kills it at the next request. Returns false if the command has ended by itself.
 pub(super) fn run_and_kill(
     mut command: Command,
     torn: &Tearing,
@@ -59,14 +59,14 @@ pub(super) fn run_and_kill(
     status.signal() == Some(9)
 }
 
-/// Undoes a run and its lock, even if it was killed before the answer to its lock request.
+/// Undoes a run and its lock, even if it was killed before it got the answer to its lock request.
 fn undo(command: &mut Command) {
     let undone = Terminal::new(150).answer(command, "y\ny\n");
     assert!(matches!(undone.code, Some(0 | 1)), "{undone:?}");
     assert!(!undone.text.contains("another program might hold the lock"), "{undone:?}");
 }
 
-/// Runs `command` completely, then kills it at each of its last requests, and undoes each run.
+/// Runs the command to its end once. Then kills it at each of its last requests, and undoes each run.
 fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
     let torn = Tearing::etcd(&site.etcd).unwrap();
     let command = || {
@@ -92,7 +92,8 @@ fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
                 undo(&mut site.command(&["undo", journal.to_str().unwrap()]));
             }
             assert_eq!(values(&site.dump()), values(&base), "request {number} of {requests}, {tear:?}");
-            // For ten minutes, a run looks for the locks of killed runs, with additional requests.
+            // For ten minutes, a run makes additional requests to look for the locks of killed runs, so their journals
+            // are removed.
             for journal in site.journals().iter().filter(|journal| !earlier.contains(journal)) {
                 std::fs::remove_file(journal).unwrap();
             }
@@ -110,8 +111,8 @@ fn a_killed_split_is_undone_and_made_again() {
     undone_wherever_it_is_killed(&with_pool(&pool()), &SPLIT, 5);
 }
 
-/// A split into more parts than one transaction creates, with blocks in the first and last of them. The parts overlap
-/// the pool until it is deleted.
+/// Splits a pool into more parts than one transaction can create, with blocks in the first and the last part. The parts
+/// overlap the pool until it is deleted.
 #[test]
 fn a_killed_split_into_more_parts_than_a_transaction_holds_is_undone_and_made_again() {
     for (pool, block, parts) in [
@@ -141,7 +142,7 @@ fn a_killed_configure_is_undone_and_made_again() {
     undone_wherever_it_is_killed(&Site::of(&healthy()), &CONFIGURE, 5);
 }
 
-/// Returns pools, configuration and lock.
+/// Returns the specifications of pools, configuration and lock.
 fn specs(site: &KubeSite, flavour: Flavour) -> Vec<Value> {
     let of_kind = |plural: &str| -> Vec<Value> {
         let objects = site.list(plural);
@@ -155,15 +156,15 @@ fn on_kubernetes_both_are_undone_and_made_again() {
     let flavour = Flavour::Classic;
     let site = KubeSite::of(&healthy(), flavour);
     add_pool(&site, flavour);
-    // Parts with a block are deleted, too, while the pool exists.
+    // Parts that contain a block are also deleted while the pool exists.
     let assign = ["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"];
     assert_eq!(site.run(&assign).code, 0);
     let torn = Tearing::kubernetes(&site.server).unwrap();
     let run = |arguments: &[&str]| Run::of(site.command_by(torn.kubeconfig(), arguments).output().unwrap());
     let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
-    // Writes the configuration once, with all fields that an undo restores.
+    // Writes the configuration once, so that it has all fields that an undo restores.
     assert_eq!(run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).code, 0);
-    // With the lock: taking it, the changes, and restoring it.
+    // The writes include those of the lock: one to take it, and one to restore it.
     for (arguments, writes) in [(&SPLIT[..], 5), (&CONFIGURE[..], 3)] {
         let base = specs(&site, flavour);
         let (mut killed, mut halfway) = (0, 0);

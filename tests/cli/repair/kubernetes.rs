@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::site::{AT_ONCE, changes, healthy, journal_of, journals_in, leak, set, skips};
 use crate::cli::program::{Run, command};
 
-/// Two tests of one function, which run in parallel: one in each API group.
+/// Defines two tests of one function, one for each API group. They run in parallel.
 macro_rules! in_each_group {
     ($work:ident: $classic:ident, $native:ident) => {
         #[test]
@@ -29,7 +29,7 @@ macro_rules! in_each_group {
 }
 pub(super) use in_each_group;
 
-/// The kinds that a release may change, and that of the lock.
+/// The kinds that a release may change, and the kind of the lock.
 const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"];
 
 /// Objects by `plural/name`.
@@ -49,7 +49,8 @@ impl KubeSite {
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
     }
 
-    /// Creates an empty cluster on a new server, with a pool and nodes without tunnels. Returns the names of the nodes.
+    /// Creates an empty cluster on a new server. It has a pool, and nodes without tunnels. Returns the names of the
+    /// nodes.
     pub(super) fn seeded(flavour: Flavour, spec: &ClusterSpec, nodes: usize) -> (Self, Vec<String>) {
         let server = lease(Kinds::Calico(flavour)).unwrap();
         let names = seed(&server, flavour, spec, nodes).unwrap();
@@ -82,7 +83,7 @@ impl KubeSite {
         self.run(&[&["release", "--yes", "-o", "json"], &AT_ONCE[..], targets].concat())
     }
 
-    /// Checks a rule, and lists findings as `code subject`.
+    /// Checks a rule, and lists findings as `severity subject`.
     fn findings(&self, rule: &str) -> BTreeSet<String> {
         let run = self.run(&[&["check", "-o", "json", "--rule", rule], &AT_ONCE[..]].concat());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -120,7 +121,7 @@ impl KubeSite {
     }
 }
 
-/// Returns the objects without versions and sequence numbers, which always rise.
+/// Returns the objects without their versions and sequence numbers, which always increase.
 pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     let value = |object: &Value| {
         let mut value = serde_json::json!({"spec": object["spec"], "labels": object["metadata"]["labels"]});
@@ -132,7 +133,7 @@ pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     objects.iter().map(|(name, object)| (name.as_str(), value(object))).collect()
 }
 
-/// Returns the objects with different versions.
+/// Returns the names of the objects whose versions differ.
 fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
     let names = before.keys().chain(after.keys());
     names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
@@ -157,7 +158,7 @@ pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     addresses.collect()
 }
 
-/// An undo uses the cluster of its journal, independent of the current context, and refuses any other cluster.
+/// An undo uses the cluster in its journal, whatever the current context is, and refuses any other cluster.
 #[test]
 fn an_undo_finds_the_context_of_its_journal() {
     let mut cluster = healthy();
@@ -166,7 +167,7 @@ fn an_undo_finds_the_context_of_its_journal() {
     let before = site.objects();
     let journal = journal_of(&site.release(&["--handle", &pod.handle]));
 
-    // A kubeconfig of two clusters, with the wrong current context.
+    // The kubeconfig has two clusters, and the wrong current context.
     let path = site.home.path().join("kubeconfig");
     let merged = |current: &str| {
         let own = std::fs::read_to_string(site.server.kubeconfig()).unwrap();
@@ -197,7 +198,7 @@ fn an_undo_finds_the_context_of_its_journal() {
     assert!(refused.stderr.contains("was made for cluster"), "{refused:?}");
     site.set_guid(&own);
 
-    // A named context is used.
+    // A context on the command line takes precedence over that of the journal.
     let lost = undo(&journal, &["--context", "elsewhere"]);
     assert_eq!(lost.code, 3, "{lost:?}");
     let undone = undo(&journal, &[]);

@@ -1,4 +1,4 @@
-//! `--lock`: locks the datastore during writes, and then restores the previous state.
+//! `--lock`: locks the datastore while a run writes, and then restores the previous state.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -17,14 +17,14 @@ use crate::cli::pty::Terminal;
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
-/// A number of steps that is large enough for a signal in the middle.
+/// A number of steps that leaves time to send a signal in the middle.
 const MANY: usize = 4_000;
 
 fn ready(value: &[u8]) -> Option<bool> {
     serde_json::from_slice::<Value>(value).unwrap()["spec"]["datastoreReady"].as_bool()
 }
 
-/// Reads the journal of a completed run that has restored its lock.
+/// Reads the journal of a completed run, which must have restored its lock.
 fn ended(journal: &str) -> Recorded {
     let recorded = Recorded::read(Path::new(journal)).unwrap();
     assert!(recorded.ended && matches!(recorded.lock, Some(LockMark::Restored)), "{recorded:?}");
@@ -83,7 +83,7 @@ fn a_conflict_unlocks_too() {
     let before = site.value(INFORMATION);
     let mut command = site.command(&[&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat());
     let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        // The addresses are assigned again between plan and consent.
+        // The addresses are reassigned between the plan and the consent.
         for (address, block) in &pod.addresses {
             site.change_block(*block, |block| {
                 let ordinal = block.ordinal(*address).to_string();
@@ -117,8 +117,8 @@ fn undo_locks_too() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// Starts a release of many orphan handles that hangs in the middle: the datastore is locked, some handles are
-/// deleted, and etcd no longer answers.
+/// Starts a release of many orphan handles, and makes it hang in the middle. Then the datastore is locked, some handles
+/// are deleted, and etcd no longer answers.
 fn in_the_middle(site: &Site) -> Child {
     in_the_middle_with(site, &[])
 }
@@ -158,7 +158,7 @@ fn signals_in_the_middle_unlock() {
         let site = many_orphans();
         let before = site.dump();
         let child = in_the_middle(&site);
-        // While the run is alive, its lock is not stale.
+        // While the run exists, its lock is not stale.
         let (journal, header) = headers(&site.home.path().join("calipam")).pop().unwrap();
         assert!(stale_lock(&journal, &header.cluster).is_none());
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -181,15 +181,15 @@ fn signals_in_the_middle_unlock() {
     }
 }
 
-/// The server ends in the middle of a run, and restarts while the run still tries to unlock it.
+/// The server ends in the middle of a run, and restarts while the run still tries to unlock the datastore.
 #[test]
 fn a_server_that_restarts_is_unlocked() {
     let mut site = many_orphans();
     let before = site.dump();
     let child = in_the_middle(&site);
     site.etcd.kill();
-    // Longer than the retries of many reads on a busy machine, and shorter than those of unlocking. If the server were
-    // back earlier, the run would just continue.
+    // Longer than the retries of reads on a busy machine, and shorter than those of unlocking. If the server were back
+    // earlier, the run would simply continue.
     std::thread::sleep(Duration::from_secs(15));
     site.etcd.restart().unwrap();
     let run = Run::of(child.wait_with_output().unwrap());
@@ -212,7 +212,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     assert_eq!(child.wait().unwrap().code(), None);
     site.etcd.resume().unwrap();
-    // A journal can have any name.
+    // A journal can have any file name.
     let killed = site.home.path().join("calipam/last night");
     std::fs::rename(site.journals().pop().unwrap(), &killed).unwrap();
     let is_locked = || ready(&site.value(INFORMATION).unwrap()) == Some(false);
@@ -236,7 +236,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     );
     assert!(refused.text.contains("Change 1 other object of cluster"), "{refused:?}");
 
-    // `--yes` agrees to the command, not to removing the lock.
+    // `--yes` is consent to the command, but not to the removal of the lock.
     let next = site.release(&["--orphan-handles"]);
     let nothing_to_do = site.release(&["--orphan-handles", "--quiet"]);
     for run in [&next, &nothing_to_do] {
@@ -257,7 +257,8 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let quiet = site.release(&["--orphan-handles"]);
     assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
 
-    // The runs together are complete, and each can be undone. The undo of the killed one reports that it has no end.
+    // Together, the runs are complete, and each can be undone. The undo of the killed run reports that the run did not
+    // finish.
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
         let undone = site.undo(&journal);
         assert_eq!(undone.code, code, "{}", undone.stderr);
@@ -293,7 +294,7 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
     }
 }
 
-/// A later lock of another client is kept, even if the journal of a killed run names it.
+/// A later lock of another client stays, even if the journal of a killed run names it.
 #[test]
 fn a_stale_mark_unlocks_nothing() {
     let site = many_orphans();
@@ -304,7 +305,7 @@ fn a_stale_mark_unlocks_nothing() {
     site.etcd.resume().unwrap();
     let locked = site.value(INFORMATION).unwrap();
     assert_eq!(ready(&locked), Some(false));
-    // The operator unlocks it, and locks it again to migrate.
+    // The operator unlocks the datastore, and locks it again for a migration.
     site.put(INFORMATION, ready_value);
     site.put(INFORMATION, locked.clone());
     let mut command = site.command(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
@@ -314,7 +315,7 @@ fn a_stale_mark_unlocks_nothing() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(run.text.replace("\r\n", " ").contains("another program might hold the lock"), "{run:?}");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
-    // After the unlock, the stale lock is forgotten.
+    // Once the datastore is unlocked, the stale lock is forgotten.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));
     for _ in 0..2 {
         let quiet = site.release(&["--orphan-handles"]);

@@ -1,4 +1,4 @@
-//! `migrate`: from pool to pool, in phases that depend only on the datastore, and their undo.
+//! `migrate`: moves from pool to pool, in phases that depend only on the datastore, and can be undone.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ pub(super) const OLD: &str = "default-ipv4-ippool";
 pub(super) const NEW: &str = "default-ipv4-ippool-10-99-0-0-16";
 pub(super) const TO: [&str; 4] = ["--from", OLD, "--to-cidr", "10.99.0.0/16"];
 
-/// Describes a cluster of the current time, without a cooldown.
+/// Returns the specification of a cluster at the current time, without a cooldown.
 pub(super) fn spec() -> ClusterSpec {
     ClusterSpec { cooldown_seconds: 0, ..ClusterSpec::new(31).at(jiff::Timestamp::now()).v4_only() }
 }
 
-/// Creates three nodes with tunnels and one pod each.
+/// Creates a cluster with three nodes, each with tunnels and one pod.
 pub(super) fn cluster() -> Cluster {
     Cluster::plain(spec(), 3, 1)
 }
@@ -27,7 +27,7 @@ pub(super) fn migrate(site: &Site, arguments: &[&str]) -> Run {
     site.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
 }
 
-/// Carries out the next phase, and asserts its name.
+/// Executes the next phase, and asserts its name.
 pub(super) fn resume(site: &Site, phase: &str) -> Run {
     let run = migrate(site, &["--apply", "--from", OLD, "--yes", "-o", "json"]);
     assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
@@ -77,7 +77,7 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
         document["to"],
         json!({"name": NEW, "cidr": "10.99.0.0/16", "blockSize": 28, "disabled": false})
     );
-    // Each node has three tunnels and a pod, for which it claims one new block.
+    // Each node has three tunnels and a pod. It must claim one new block for them.
     let node = |name: &str| json!({"node": name, "needed": 4, "found": 4, "newBlocks": 1});
     assert_eq!(document["capacity"], json!([node("node-1"), node("node-2"), node("node-3")]));
     assert_eq!(document["left"]["inUse"], 12);
@@ -90,7 +90,7 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     (spec["cidr"], spec["blockSize"], spec["disabled"]) = ("10.99.0.0/16".into(), 28.into(), false.into());
     assert_eq!(new["spec"], spec);
 
-    // From now on, the old pool has the next phase; once it is disabled, it need not be named.
+    // The old pool now determines the next phase. Once it is disabled, it need not be named.
     let disabled = resume(&site, "disable");
     assert_eq!(pool(&site, OLD).unwrap()["spec"]["disabled"], true);
     let status = migrate(&site, &["-o", "json"]);
@@ -145,7 +145,7 @@ fn a_pool_that_exists_and_is_disabled_is_enabled_first() {
 fn a_block_or_affinity_of_another_size_refuses_the_new_pool() {
     let site = Site::of(&cluster());
     let stray: calipam_model::IpNet = "10.99.7.64/26".parse().unwrap();
-    // The affinity alone makes its node create such a block (projectcalico/calico issue 10778).
+    // The affinity alone makes its node create a block of this size (projectcalico/calico issue 10778).
     let affinity_key = key::affinity("host", "node-1", stray);
     site.put(&affinity_key, affinity("confirmed"));
     let sized = |size: &'static str| [&TO[..], &["--block-size", size, "--apply", "--yes"]].concat();
@@ -257,7 +257,7 @@ fn a_pool_of_the_operator_or_with_a_finalizer_is_left_to_its_keeper() {
 #[test]
 fn without_room_for_all_users_the_old_pool_stays_enabled() {
     let site = Site::of(&cluster());
-    // Room for 4 addresses, of 12.
+    // The new pool has room for 4 of 12 addresses.
     let narrow = ["--from", OLD, "--to-cidr", "10.99.0.0/30", "--block-size", "30"];
     let plan = migrate(&site, &[&narrow[..], &["-o", "json"]].concat()).json();
     let found = plan["capacity"].as_array().unwrap().iter().map(|node| node["found"].as_u64().unwrap());
@@ -331,7 +331,7 @@ fn the_new_pool_is_named_and_its_name_does_not_grow() {
     let named = [&TO[..], &["--to-name", "pods", "--apply", "--yes"]].concat();
     assert_eq!(migrate(&site, &named).code, 0);
     assert!(pool(&site, "pods").is_some());
-    // The same call continues; a different name means another pool.
+    // Repeating the call continues the migration. A different name means another pool.
     let other = migrate(&site, &[&TO[..], &["--to-name", "others", "--apply", "--yes"]].concat());
     assert!(other.code == 1 && other.stderr.contains("is the CIDR of the pool pods"), "{other:?}");
     assert_eq!(migrate(&site, &named).code, 0);
@@ -346,7 +346,7 @@ fn the_new_pool_is_named_and_its_name_does_not_grow() {
     assert_eq!(migrate(&site, &again).json()["to"]["name"], format!("{OLD}-10-97-0-0-16"));
 }
 
-/// Annotations are not trusted: anyone who may write pools can set them.
+/// Annotations are not trusted, since anyone who may write pools can set them.
 #[test]
 fn a_temporary_pool_names_no_pool_that_cannot_be() {
     for name in ["", "a/b", "\u{1b}[2J", "../p"] {

@@ -1,5 +1,5 @@
-//! `migrate` on a real API server, in both API groups, and `--evict` with budgets and batches. The tests act as
-//! controllers and nodes.
+//! `migrate` on a real API server, in both API groups, and `--evict` with budgets and batches. The tests play the role
+//! of controllers and nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ use crate::cli::pty::Terminal;
 fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&cluster(), flavour);
     add_pool(&site, flavour);
-    // An empty block with its affinity.
+    // Assigns and releases an address, which leaves an empty block with its affinity.
     for arguments in [
         &["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"][..],
         &["release", "--handle", "h", "--yes", "--grace", "0", "--settle", "0"],
@@ -35,7 +35,7 @@ fn on_kubernetes(flavour: Flavour) {
     };
     assert_eq!(lies_there(&site.objects()), 2);
 
-    // There and back; the API server alone has the next phase.
+    // Migrates through a temporary pool and back. Only the API server stores which phase is next.
     let step = |arguments: &[&str], leg: &str, phase: &str| {
         let run = site.run(&[&["migrate", "--yes", "-o", "json"], &AT_ONCE[..], arguments].concat());
         let document = run.json();
@@ -95,7 +95,8 @@ fn the_last_pool_stays(flavour: Flavour) {
 
 in_each_group!(the_last_pool_stays: the_last_pool_stays_classic, the_last_pool_stays_native);
 
-/// Creates a pod with an address in the annotations of Calico. Only pods of a Deployment do not request the pool `p`.
+/// Creates a pod with an address in Calico's annotations. A pod requests the pool `p` unless it belongs to a
+/// Deployment.
 fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {
     let uid = format!("00000000-0000-4000-8000-{number:012}");
     let owner = json!({"apiVersion": "apps/v1", "kind": controller, "name": "web-5d9", "uid": uid, "controller": true});
@@ -144,8 +145,8 @@ fn pods_of(site: &KubeSite) -> Vec<Value> {
     serde_json::from_str::<Value>(&response.body).unwrap()["items"].as_array().unwrap().clone()
 }
 
-/// Evicts pods, and replaces each deleted pod of the Deployment by one with an address of `new`. Returns the run and
-/// the lowest number of pods at any time.
+/// Evicts pods, and replaces each deleted pod of the Deployment with one that has an address of `new`. Returns the run
+/// and the lowest number of pods at any time.
 fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run, usize) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -162,7 +163,7 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
                     (running..4).map(|place| web(next + place, "ReplicaSet", &new(next + place), true));
                 create_in_etcd(&site.server, "/registry/pods/", &missing.collect::<Vec<_>>()).unwrap();
                 next += 4;
-                // Acts as the node, which ends deleted pods.
+                // Plays the role of the node, which ends deleted pods.
                 for pod in pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
                     let path = format!(
                         "/api/v1/namespaces/default/pods/{}",
@@ -254,7 +255,7 @@ fn eviction_stops_where_budgets_let_no_pod_go() {
     assert!(run.stderr.contains("for 2s, no eviction was allowed; pods left: 4"), "{run:?}");
 }
 
-/// The node of the pod is down.
+/// The node of the pod is down, so the pod never ends.
 #[test]
 fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
     let site = with_pods();
@@ -298,7 +299,7 @@ fn launcher(machine: &str, number: usize, address: &str, phase: &str) -> Value {
     pod
 }
 
-/// Before Calico 3.32, a live migration changes the address of a machine. The test acts as KubeVirt.
+/// Before Calico 3.32, a live migration changes the address of a machine. The test plays the role of KubeVirt.
 #[test]
 fn machines_are_migrated_live_where_that_gives_them_another_address() {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
@@ -338,7 +339,7 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
     assert_eq!(asked, ["db"]);
 }
 
-/// Refuses a migration, like KubeVirt's webhook for a machine with a local disk.
+/// Refuses to migrate a machine, as KubeVirt's webhook does for a machine with a local disk.
 fn refuse_to_migrate(site: &KubeSite, machine: &str) {
     let expression = format!("object.spec.vmiName != '{machine}'");
     let rule = json!({"apiGroups": ["kubevirt.io"], "apiVersions": ["v1"], "operations": ["CREATE"],

@@ -7,7 +7,7 @@ use super::site::*;
 use crate::cli::program::Run;
 use crate::cli::pty::Terminal;
 
-/// Phases must be undone in reverse order: otherwise, the cluster would be without a pool, or users without addresses.
+/// Phases must be undone in reverse order. Otherwise, the cluster would have no pool, or users would have no addresses.
 #[test]
 fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     let last = "no pool of its family would be enabled";
@@ -26,7 +26,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     assert_eq!(site.undo(&journal_of(&created)).code, 0);
     refused(&site, &enabled, last);
 
-    // An existing pool.
+    // Migrates to an existing pool.
     let mut closed = pool(&site, OLD).unwrap();
     (closed["metadata"]["name"], closed["spec"]["cidr"]) = ("closed".into(), "10.98.0.0/16".into());
     closed["spec"]["disabled"] = true.into();

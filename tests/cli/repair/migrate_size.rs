@@ -1,4 +1,4 @@
-//! `migrate` to another block size in the same CIDR: through a temporary pool, there and back.
+//! `migrate` to another block size in the same CIDR, through a temporary pool and back.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::migrate::{NEW, OLD, cluster, leave, left_of_old, migrate, pool, resum
 use super::site::*;
 use crate::cli::program::Run;
 
-/// Migrates to another block size in the same CIDR, by repeating the command or, unless `is_named`, by `--apply` alone.
-/// Returns the runs.
+/// Migrates to another block size in the same CIDR. Repeats the complete command if `is_named`, and otherwise only
+/// `--apply`. Returns the runs.
 fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     let begin = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"];
     let mut runs = vec![migrate(site, &[&begin[..], &["--yes", "-o", "json"]].concat())];
@@ -77,7 +77,7 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
             migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"]);
         assert!(again.stderr.contains(&format!("already has blocks of /{size}")), "{again:?}");
 
-        // Blocks of the old size are not restored before the old pool.
+        // Blocks of the old size cannot be restored before the old pool.
         let cleaned = journal_of(&runs[2]);
         let before = site.dump();
         let refused = site.undo(&cleaned);

@@ -1,4 +1,4 @@
-//! Commands that write, on real servers: their changes, the data that they keep, and their output.
+//! Commands that write, on real servers: what they change, what they keep, and what they print.
 
 mod assign;
 mod assign_kubernetes;

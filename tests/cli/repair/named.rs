@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::site::*;
 use crate::cli::program::Run;
 
-/// Returns the address of the only record that `is_wanted`.
+/// Returns the address of the first record that satisfies `is_wanted`.
 fn address_of(cluster: &Cluster, is_wanted: impl Fn(&Attribute) -> bool) -> IpAddr {
     let mut found = cluster.blocks().flat_map(|b| b.records()).filter(|(_, record)| is_wanted(record));
     found.next().expect("the cluster has one").0
 }
 
-/// Creates a cluster with, for each reason to refuse an address, such an address, and returns these with words of the
-/// refusal.
+/// Creates a cluster with one address for each reason to refuse a release. Returns the cluster, and each address with
+/// its reason and words of the refusal.
 fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let mut cluster = Cluster::small(*healthy().spec());
     let pod = cluster.add_pod_on(0);
@@ -53,7 +53,7 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     (cluster, cases)
 }
 
-/// Releases targets without `--grace`, which would include young addresses.
+/// Releases targets without `--grace 0`, so that young addresses are kept.
 fn release_by_name(site: &Site, targets: &[&str]) -> Run {
     site.run(&[&["release", "--yes", "--settle", "0"], targets].concat())
 }
@@ -153,7 +153,7 @@ fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// Like in Calico, if the pool of a block no longer selects its node, the block is deleted with its last address.
+/// As in Calico, if the pool of a block no longer selects its node, the block is deleted with its last address.
 #[test]
 fn the_block_of_a_node_that_its_pool_no_longer_selects_goes_with_its_last_address() {
     let site = Site::of(&healthy());
@@ -184,7 +184,7 @@ fn the_block_of_a_node_that_its_pool_no_longer_selects_goes_with_its_last_addres
             site.put(&key::handle(id), r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
         }
 
-        // Another address remains.
+        // Another address of the block is still assigned.
         let first = site.release(&["--ip", "10.7.0.1"]);
         assert_eq!(first.code, 0, "{first:?}");
         assert!(of_node.iter().all(|key| site.value(key).is_some()), "{selector}: {first:?}");
@@ -246,7 +246,7 @@ fn a_handle_goes_as_a_whole_or_not_at_all() {
 fn handles_come_from_stdin() {
     let mut cluster = healthy();
     let pods: Vec<_> = (0..4).map(|number| leak(&mut cluster, number % 3)).collect();
-    // The object of one is missing, and one is not asked for.
+    // The handle object of one pod is missing, and one orphan is not named.
     cluster.remove(&key::handle(&pods[1].handle));
     cluster.inject(Fault::OrphanHandleEmpty, 1);
     let orphan = cluster.truth().iter().find(|f| f.code == "orphan-handle").unwrap().subject;
@@ -283,7 +283,7 @@ fn a_handle_that_nobody_knows() {
     assert!(nothing.stderr.contains("\nhint: "), "{nothing:?}");
 }
 
-/// A stateful pod has its predecessor's name, and so the old handle.
+/// A stateful pod has the same name as its predecessor, and therefore the same old handle.
 #[test]
 fn a_successor_keeps_its_address() {
     let mut cluster = healthy();

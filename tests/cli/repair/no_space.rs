@@ -20,7 +20,7 @@ fn fill(site: &Site) {
         .unwrap();
 }
 
-/// Frees space like an operator.
+/// Frees space as an operator would.
 fn make_room(site: &Site) {
     site.etcd
         .with_client(async |mut client| {

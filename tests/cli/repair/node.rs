@@ -5,7 +5,7 @@ use calipam_testkit::cluster::{Cluster, Fault};
 
 use super::site::*;
 
-/// Creates a cluster whose last node has `fault`, and returns both.
+/// Creates a cluster whose last node has `fault`. Returns the cluster and the name of the node.
 fn with(fault: Fault) -> (Cluster, String) {
     let mut cluster = healthy();
     cluster.inject(fault, 1);
@@ -63,7 +63,7 @@ fn a_node_that_is_gone_leaves_nothing() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// The node object is missing, but endpoints still name it: it may be alive.
+/// The node object is missing, but endpoints still name the node, so it may be alive.
 #[test]
 fn what_a_node_still_uses_is_kept() {
     let (cluster, node) = with(Fault::NodeGonePodsLeft);

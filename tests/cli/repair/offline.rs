@@ -1,4 +1,4 @@
-//! Repairs of a file plan and simulate, and never write.
+//! Repairs of a file only plan and simulate. They never write.
 
 use calipam_repair::journal::{FORMAT, Header, Journal};
 use serde_json::Value;
@@ -29,9 +29,12 @@ fn a_file_is_never_written() {
         let told = run.stderr.contains("a file is never changed: this is what would be done to the cluster");
         assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
     }
-    // Without a recheck, the plan assumes its success.
+    // Without a second check, the plan assumes that the check would succeed.
     let grace = on_example(&[&RELEASE[..], &["--grace", "1h", "--settle", "0"]].concat());
-    assert!(grace.stderr.contains("planned as if a second check, 1h later, had found the same"), "{grace:?}");
+    assert!(
+        grace.stderr.contains("the plan assumes that a second check, 1h later, finds the same"),
+        "{grace:?}"
+    );
     assert_eq!(std::fs::read(root().join(EXAMPLE)).unwrap(), before);
 }
 

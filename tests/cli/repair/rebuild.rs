@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::site::*;
 use crate::cli::program::Run;
 
-/// Runs a rebuild by endpoints.
+/// Runs a rebuild that reads only endpoints.
 fn rebuild(site: &Site, more: &[&str]) -> Run {
     let agreed = ["rebuild", "--apply", "--yes", "--endpoints-only"];
     site.run(&[&agreed[..], &AT_ONCE, more].concat())
@@ -31,7 +31,7 @@ fn is_named(plan: &Value, key: &str) -> bool {
             subjects.any(|(kind, name)| match kind {
                 "address" => block.contains(&name.parse::<std::net::IpAddr>().unwrap()),
                 "block" => name.parse() == Ok(block),
-                // The block of an affinity is written again before the confirmation.
+                // Before an affinity is confirmed, its block is written again.
                 "affinity" => name.ends_with(&format!("/{block}")),
                 _ => false,
             })
@@ -119,7 +119,7 @@ fn the_files_hold_each_block_before_and_after() {
     assert_eq!(content["before"], stored);
     assert_ne!(content["after"], stored);
 
-    // Nothing is written through a link, which could lead anywhere.
+    // Nothing is written through a link, since it could lead anywhere.
     let (link, target) = (site.home.path().join("link"), site.home.path().join("target"));
     std::fs::create_dir(&target).unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();

@@ -1,4 +1,4 @@
-//! `--from-report`: reports of earlier checks narrow a release, and never widen it.
+//! `--from-report`: reports of earlier checks narrow a release, but never widen it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,12 +28,12 @@ fn file(site: &Site, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// Returns calipam's own report.
+/// Returns a report of calipam.
 fn own(site: &Site, format: &str) -> String {
     site.run(&[&["check", "-o", format], &AT_ONCE[..]].concat()).stdout
 }
 
-/// Creates a report of calicoctl, with `unused` listed as not in use, and these leaked handles.
+/// Creates a report of calicoctl that lists `unused` as not in use, and these handles as leaked.
 fn calicoctl(site: &Site, unused: &BTreeSet<String>, handles: &[String]) -> Value {
     let dump = site.dump();
     let blocks = dump.iter().filter(|(key, _)| key.contains("/assignment/"));
@@ -71,13 +71,13 @@ fn addresses<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
     set(pods.into_iter().map(Pod::address))
 }
 
-/// Lists the expected changes: of released pods and deleted handles.
+/// Lists the expected changes: released addresses of pods, and deleted handles.
 fn expected(pods: &[Pod], handles: &[String]) -> BTreeSet<String> {
     let released = pods.iter().map(|pod| format!("release-address {}", pod.address()));
     released.chain(handles.iter().map(|id| format!("delete-handle {id}"))).collect()
 }
 
-/// Stores another orphan, younger than any report.
+/// Stores another orphan handle, which is younger than any report.
 fn put_orphan(site: &Site) -> String {
     site.put(&key::handle("k8s-pod-network.younger"), r#"{"block":{},"deleted":false}"#);
     key::handle("k8s-pod-network.younger")
@@ -119,7 +119,7 @@ fn two_reports_intersect() {
     }
 }
 
-/// A report counts as the first of two checks, if it is old enough.
+/// A report counts as the first of two checks if it is old enough.
 #[test]
 fn an_old_report_is_the_first_look() {
     let (cluster, leaked, orphans) = leaky();
@@ -209,7 +209,7 @@ fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
     let kept = from_reports(&site, &[&report], &["-o", "json"]);
     assert_eq!((kept.code, skips(&kept.json())), (1, set([format!("unknown-owner {address}")])));
 
-    // A later allocation than that in the report is not released.
+    // An allocation that is later than the one in the report is not released.
     let mut other = check.json();
     other["findings"][0]["evidence"]["records"][0]["sequenceNumber"] = "1".into();
     let other = file(&site, "other", other.to_string());
@@ -255,7 +255,7 @@ fn objections_to_calicoctls_reports_can_be_forced() {
         assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
         assert_eq!(changes(&forced.json()), expected(&leaked, &orphans));
     }
-    // One recent report is enough: the others must be older.
+    // It is enough that one report matches the current cluster information. The other reports are older.
     let fresh = file(&site, "fresh", good.to_string());
     let stale = file(&site, "stale", with("clusterInformationRevision", "1"));
     let run = from_reports(&site, &[&stale, &fresh], &["--lock"]);

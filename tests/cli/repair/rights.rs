@@ -1,5 +1,5 @@
-//! The roles of `docs/kubernetes/rbac.yaml` on a real API server: each has all rights that its commands need, and the
-//! error about a missing right names it.
+//! The roles of `docs/kubernetes/rbac.yaml` on a real API server. Each role has all permissions that its commands need,
+//! and the error about a missing permission names it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::cli::program::{Run, root};
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// The repairs, with their lock if there is one.
+/// The repairs, with `--lock` where it exists.
 const REPAIRS: [&[&str]; 4] = [
     &["release", "--leaked", "--orphan-handles", "--grace", "0", "--settle", "0", "--lock"],
     &["rebuild", "--apply", "--grace", "0", "--settle", "0", "--lock"],
@@ -61,7 +61,7 @@ impl Rights {
         rights
     }
 
-    /// Creates a service account with only these roles, and its kubeconfig.
+    /// Creates a service account that has only these roles, and its kubeconfig.
     fn account(&self, name: &str, roles: &[&str]) {
         let server = &self.site.server;
         let token = service_account_token(server, name).unwrap();
@@ -85,7 +85,7 @@ impl Rights {
         Run::of(self.site.command_by(self.kubeconfig(account), arguments).output().unwrap())
     }
 
-    /// Waits until a change of the rights of an account is effective.
+    /// Waits until a change in the permissions of an account takes effect.
     fn wait_until(&self, account: &str, verb: &str, resource: &str, allowed: bool) {
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {"user": format!("system:serviceaccount:default:{account}"),
@@ -103,7 +103,7 @@ impl Rights {
         }
     }
 
-    /// Removes a right of the repairers, or restores all.
+    /// Removes a permission of the repairer, or restores all of them.
     fn without(&self, missing: Option<(&str, &str)>) {
         let mut role = role("calipam-repairer");
         if let Some((resource, verb)) = missing {
@@ -138,7 +138,7 @@ impl Rights {
 fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     let rights = Rights::new(flavour);
 
-    // The reader gets the report of an administrator.
+    // The reader gets the same report as an administrator.
     let at_once = ["check", "-o", "json", "--settle", "0", "--grace", "0"];
     let (seen, all) = (rights.run("reader", &at_once), rights.site.run(&at_once));
     assert_eq!((seen.code, seen.json()["findings"].clone()), (1, all.json()["findings"].clone()));
@@ -146,7 +146,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     let export = rights.folder.path().join("export.jsonl");
     assert_eq!(rights.run("reader", &["export", export.to_str().unwrap()]).code, 0);
 
-    // A repair by the reader changes nothing: an error names the missing rights before the first write.
+    // A repair by the reader changes nothing. An error names the missing permissions before the first write.
     let before = rights.objects();
     for repair in REPAIRS {
         let run = rights.run("reader", &[repair, &["--yes"]].concat());
@@ -155,7 +155,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     }
     assert_eq!(rights.objects(), before);
 
-    // Without a right of the role, a repair names it; all of them together are exactly the role.
+    // Without one of the role's permissions, a repair names it. Together, these permissions are exactly the role.
     let role = role("calipam-repairer");
     let list = |value: &Value| {
         value.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect::<Vec<_>>()

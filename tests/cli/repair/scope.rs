@@ -1,4 +1,4 @@
-//! Names narrow a release, and hints are no wider than the call.
+//! Names narrow a release, and hints do not cover more than the call.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn nodes_and_namespaces_narrow_what_is_released() {
         assert_eq!(found, releases(pods.iter().filter(both)), "{namespace}");
     }
 
-    // A report names what it lists, and is narrowed by the same.
+    // A report already narrows a release to its contents, and names narrow it further.
     let report = site.home.path().join("report.json");
     let written = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()).stdout;
     std::fs::write(&report, written).unwrap();
@@ -78,7 +78,7 @@ fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
         assert_eq!(found, (set::<String>([]), set([format!("out-of-scope {address}")])), "{others:?}");
     }
     assert_eq!(planned(&site, &["--handle", &second.handle, "--node", &second.node]).0, releases([second]));
-    // Of two addresses of a pod one is in the pool: a handle is released completely or not at all.
+    // Only one of the two addresses of the pod is in the pool, and a handle is released completely or not at all.
     let pool = second.block().to_string();
     let found = planned(&site, &["--handle", &second.handle, "--pool", &pool]);
     assert_eq!(found.0, set::<String>([]), "{found:?}");
@@ -110,7 +110,7 @@ fn of_a_node_that_is_gone_a_pool_keeps_the_rest() {
     let in_one = plan(&["--pool", &gone.blocks[0].to_string()]);
     assert!(in_one.is_subset(&everything) && owned(&in_one) == 1, "{in_one:?}");
     assert!(in_one.contains(&format!("set-block-owner {}", gone.blocks[0])), "{in_one:?}");
-    // Blocks belong to no namespace, and are no leaked addresses.
+    // Blocks belong to no namespace, and they are not leaked addresses.
     for narrowed in [["-n", "default"].as_slice(), &["--leaked"]] {
         let found = plan(narrowed);
         assert!(
@@ -173,7 +173,7 @@ fn a_namespace_that_nothing_names_is_an_error() {
         assert!(run.stderr.contains(&error), "{run:?}");
         assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
     }
-    // Every cluster has it, also if it has no pod.
+    // The namespace exists in every cluster, even if it has no pods.
     let public = site.run(&["check", "-n", "kube-public", "--settle", "0"]);
     assert!(public.code == 0 && public.stdout.contains("No findings"), "{public:?}");
     let node = site.run(&["check", "--node", "node-O", "--settle", "0"]);

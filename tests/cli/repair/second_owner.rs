@@ -1,4 +1,5 @@
-//! An address with a second owner, on another node and in another namespace, which keys of etcd do not show.
+//! An address with a second owner, which is on another node and in another namespace. The keys of etcd do not show
+//! that.
 
 use calipam_testkit::cluster::Cluster;
 use calipam_testkit::cluster::wire::Tunnel;
@@ -20,7 +21,10 @@ fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
     let finding = &view["findings"][0];
     let whose = format!("{}/{}", recorded.name.namespace, recorded.name.pod);
     assert_eq!(finding["code"], "duplicate-address");
-    assert!(finding["message"].as_str().unwrap().ends_with(&format!(", recorded for {whose}")), "{finding}");
+    assert!(
+        finding["message"].as_str().unwrap().ends_with(&format!(", and recorded for {whose}")),
+        "{finding}"
+    );
     let restart = format!("kubectl delete pod --namespace {} {pod}", other.name.namespace);
     assert_eq!(finding["repair"], *restart);
     let check = site.run(&["check", "--settle", "0"]);

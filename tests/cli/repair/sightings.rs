@@ -33,7 +33,7 @@ fn what_is_used_or_given_out_again_meanwhile_stays() {
     let mut cluster = healthy();
     let leaked: Vec<_> = (0..3).map(|number| leak(&mut cluster, number)).collect();
     let [unchanged, other_handle, other_number] = leaked.as_slice() else { panic!() };
-    // A starting pod: its endpoint is written while the program waits.
+    // A pod is starting: its endpoint is written while the program waits.
     let back = cluster.add_pod_on(1);
     let endpoint = cluster.remove(&back.endpoint);
     let site = Site::of(&cluster);
@@ -83,7 +83,7 @@ fn what_stays_unused_goes_after_the_second_look() {
     assert_eq!(site.findings(&[]), set::<String>([]));
 }
 
-/// A pod that runs and one that is being deleted look alike at first.
+/// At first, a running pod and a pod that is being deleted look the same.
 #[test]
 fn what_is_deleted_normally_meanwhile_is_no_conflict() {
     let mut cluster = healthy();
@@ -152,7 +152,7 @@ fn the_plan_is_shown_before_the_wait() {
     assert!(shown.contains(&format!("release-address  {}", leaked[0].address())), "{shown}");
     let held = recorded(&site.dump());
     assert!(leaked.iter().all(|pod| held.contains_key(&pod.address())), "nothing is written before the wait");
-    // Of one handle the plan changes meanwhile.
+    // While the run waits, the plan for one handle changes.
     for (address, block) in &leaked[1].addresses {
         site.change_block(*block, |block| {
             block.record_mut(*address).handle = Some("k8s-pod-network.somebody-else".into());
@@ -179,7 +179,7 @@ fn a_report_now_and_a_release_later_need_no_wait() {
     let site = Site::of(&cluster);
     let folder = tempfile::tempdir().unwrap();
     let run = site.run(&["release", "--leaked", "--settle", "0", "--yes", "--grace", "2s"]);
-    let (_, hint) = run.stderr.split_once("hint: without waiting here: ").expect("the hint");
+    let (_, hint) = run.stderr.split_once("hint: to avoid the wait: run ").expect("the hint");
     let lines: Vec<&str> = hint.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
     let [check, release] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(
@@ -215,7 +215,7 @@ fn a_dry_run_does_not_wait() {
     assert!(run.stdout.contains(&format!("release-address  {}", pod.address())), "{run:?}");
     assert!(
         run.stderr.contains(
-            "2 addresses or handles were found unused once; planned as if a second check, 1h later, had found the same"
+            "2 addresses or handles were found unused once; the plan assumes that a second check, 1h later, finds the same"
         ),
         "{run:?}"
     );
@@ -239,7 +239,7 @@ fn what_a_node_held_that_is_gone_goes_at_once() {
     );
 }
 
-/// Without `--grace`, the cluster has the grace period.
+/// Without `--grace`, the grace period of the cluster applies.
 #[test]
 fn the_cluster_says_how_long() {
     let mut cluster = healthy();

@@ -25,12 +25,12 @@ pub(super) struct Site {
     pub home: TempDir,
 }
 
-/// Creates a healthy cluster of the current time: three nodes with four pods each.
+/// Creates a healthy cluster at the current time: three nodes with four pods each.
 pub(super) fn healthy() -> Cluster {
     Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 3, 4)
 }
 
-/// Adds a leaked pod: addresses without an endpoint.
+/// Adds a leaked pod, whose addresses have no endpoint.
 pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
     let pod = cluster.add_pod_on(node);
     cluster.remove(&pod.endpoint);
@@ -49,7 +49,7 @@ impl Site {
         Self { etcd, home: tempfile::tempdir().unwrap() }
     }
 
-    /// Prepares a run of the program on the cluster, with a folder of the test for journals.
+    /// Prepares a run of the program on the cluster. Journals go to a folder of the test.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
@@ -77,7 +77,7 @@ impl Site {
         findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat()))
     }
 
-    /// Returns all data of etcd.
+    /// Returns all keys and values of etcd.
     pub(super) fn dump(&self) -> Entries {
         self.etcd.entries().unwrap()
     }
@@ -138,7 +138,7 @@ pub(super) fn findings(check: &Run) -> BTreeSet<String> {
     check.json()["findings"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// Lists the journals in the default folder of a state folder.
+/// Lists the journals below a state folder, in their default subfolder.
 pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(state.join("calipam")) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
@@ -146,7 +146,7 @@ pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the journal in the last hint of a run that has written.
+/// Returns the journal that the last hint of a run names.
 pub(super) fn journal_of(run: &Run) -> String {
     let (_, rest) = run.stderr.rsplit_once("`calipam undo ").unwrap_or_else(|| panic!("no journal: {run:?}"));
     rest.split(['`', ' ']).next().unwrap().to_owned()
@@ -174,7 +174,7 @@ pub(super) fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<S
     lines.into_iter().map(|line| line.to_string()).collect()
 }
 
-/// Returns the values, without the sequence numbers of blocks, which always rise.
+/// Returns the values, without the sequence numbers of blocks, which always increase.
 pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
     let value = |raw: &[u8]| match serde_json::from_slice::<Value>(raw) {
         Ok(mut value) => {

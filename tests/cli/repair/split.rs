@@ -1,4 +1,5 @@
-//! `split`: replaces a pool by its parts, and keeps blocks; on etcd in one transaction, on Kubernetes in both groups.
+//! `split`: replaces a pool with its parts, and keeps blocks. On etcd it is one transaction; on Kubernetes, both API
+//! groups are tested.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
 
 #[test]
 fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
-    // A part was split again, a part was deleted, or a part was deleted and replaced by another pool.
+    // Later changes: a part was split again, or deleted, or deleted and replaced by another pool.
     let cases = [(true, None), (false, None), (false, Some("10.7.0.0/30")), (false, Some("10.7.0.4/31"))];
     for (is_split_again, cidr) in cases {
         let mut wide = pool();
@@ -103,7 +104,7 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
         assert_eq!(site.dump(), before);
     }
 
-    // All parts are unchanged, but there is another pool.
+    // All parts are unchanged, but another pool was added.
     let site = with_pool(&pool());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
     let mut other = pool();

@@ -1,4 +1,4 @@
-//! The tables of plans: changes and skipped objects.
+//! The tables of plans, with changes and skipped objects.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::site::*;
 
-/// Every skipped object has the code of its rule, and appears once, both in short lists and in long ones, which are
-/// counted.
+/// Every skipped object appears once and with the code of its rule. This holds for short lists, and for long ones,
+/// which show counts.
 #[test]
 fn what_is_skipped_has_its_code_and_stands_once() {
     let site = Site::of(&Cluster::all_faults(ClusterSpec::new(23).at(Timestamp::now()).wide(), 1));
@@ -32,7 +32,7 @@ fn what_is_skipped_has_its_code_and_stands_once() {
     assert_eq!(counted, skipped.len(), "{summed}");
 }
 
-/// The refusal of an address that is recorded for another user has the code of that finding.
+/// If an address is recorded for another user, the refusal has the code of that finding.
 #[test]
 fn an_address_that_is_named_has_the_code_of_its_finding() {
     let mut cluster = healthy();
@@ -49,7 +49,7 @@ fn an_address_that_is_named_has_the_code_of_its_finding() {
     );
 }
 
-/// Handles are released completely, but an IPv4 pool has only one of the two addresses of a pod.
+/// A handle is released completely, but an IPv4 pool contains only one of the two addresses of a pod.
 #[test]
 fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     let mut cluster = healthy();
@@ -71,7 +71,7 @@ fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     );
 }
 
-/// Like a release, a large undo is summed up by kind; `-o wide` lists everything.
+/// Like a release, a large undo is summarized by kind. `-o wide` lists every change.
 #[test]
 fn a_large_undo_is_summed_up() {
     let mut cluster = healthy();

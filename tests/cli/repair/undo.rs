@@ -1,4 +1,4 @@
-//! `undo` creates nothing that overlaps later objects: it refuses the complete step.
+//! `undo` creates nothing that overlaps later objects. It refuses the complete step instead.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn block(cidr: &str, node: &str) -> (String, Vec<u8>) {
     (key::block(cidr), Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
 }
 
-/// Undoes a run after a block was created, and expects a refusal that names it.
+/// Undoes a run after a block was created, and expects a refusal that names the block.
 fn refused(site: &Site, journal: &str, (path, value): (String, Vec<u8>), reason: &str) {
     site.put(&path, value);
     let before = site.dump();
@@ -34,7 +34,7 @@ fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
     let mut cluster = healthy();
     let pod = leak(&mut cluster, 0);
     let site = Site::of(&cluster);
-    // The block has no owner and no other addresses: it is deleted with its last address.
+    // The block has no owner and no other addresses, so it is deleted with its last address.
     let (address, cidr) = pod.addresses[0];
     let alone = {
         let stored = Block::read(&site.value(&key::block(cidr)).unwrap()).unwrap();
@@ -68,7 +68,7 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
     let cidr = &gone.rsplit('/').next().unwrap().replacen('-', "/", 1);
     refused(&site, &journal_of(&run), block(cidr, "node-2"), "was created since the run");
 
-    // The same for a block of another size.
+    // Repeats the test with a block of another size.
     let site = Site::of(&cluster);
     let run = site.run(&rebuild);
     let part = cidr.parse::<calipam_model::IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
@@ -98,8 +98,8 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     assert_eq!(undo.code, 0, "{undo:?}");
     assert_eq!(values(&site.dump()), values(&before));
 
-    // The same again, with a write of another client between the two undo runs: of the same value, but after a read of
-    // the old block.
+    // Repeats the test, with a write of another client between the two undo runs. It writes the value that is already
+    // stored.
     let [older, newer] = pods.map(|pod| journal_of(&site.release(&["--handle", &pod.handle])));
     assert_eq!(site.undo(&newer).code, 0);
     site.put(&key::block(cidr), site.value(&key::block(cidr)).unwrap());

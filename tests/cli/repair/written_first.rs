@@ -1,4 +1,4 @@
-//! A rebuild writes changes without a recheck before it waits for the others.
+//! A rebuild writes the changes that need no second check before it waits for the others.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::site::*;
 use crate::cli::program::Run;
 use crate::cli::pty::Terminal;
 
-/// Creates leaked addresses of a pod, and addresses of running pods that are free in their blocks.
+/// Creates a cluster with leaked addresses of a pod, and with addresses of running pods that are free in their blocks.
 fn site() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
     let mut cluster = healthy();
     let leaked = leak(&mut cluster, 0).addresses.into_iter().map(|(address, _)| address).collect();
@@ -56,7 +56,7 @@ fn both_parts_are_one_run_with_one_journal() {
     let before = site.dump();
     let run: Run = site.run(&[&REBUILD[..], &["2s", "-o", "json"]].concat());
     assert_eq!(run.code, 0, "{run:?}");
-    let hint = "hint: without waiting here: `calipam check -o json --grace 2s";
+    let hint = "hint: to avoid the wait: run `calipam check -o json --grace 2s";
     assert!(
         run.stderr.contains("the other changes are written first") && run.stderr.contains(hint),
         "{run:?}"

@@ -1,10 +1,10 @@
-//! `docs/repair.md` shows the output of the stories.
+//! Checks that `docs/repair.md` shows the output of the stories.
 
 use std::fs;
 
 use crate::cli::program::root;
 
-/// The variable that updates the document; look at the difference before you commit it.
+/// The variable that makes the test update the document. Look at the difference before you commit it.
 const UPDATE: &str = "CALIPAM_UPDATE_DOCS";
 
 /// Compares the output of a story with the document below `<!-- story NAME n -->`.

@@ -1,4 +1,4 @@
-//! A script has released addresses in use: one was assigned again, and others will be.
+//! A script has released addresses that are in use. One was assigned again, and others will be.
 
 use calipam_testkit::cluster::Fault;
 

@@ -1,4 +1,4 @@
-//! The stories of `docs/repair.md`, from the first command to the last, whose output the document shows.
+//! The stories of `docs/repair.md`, from the first command to the last. The document shows their output.
 
 mod document;
 mod duplicate;
@@ -12,7 +12,7 @@ use calipam_testkit::servers::Etcd;
 use self::document::check_document;
 use self::transcript::Story;
 
-/// Lists the workload endpoints: key, namespace, pod and handle.
+/// Lists the workload endpoints, each with its key, namespace, pod and handle.
 fn endpoints(cluster: &Cluster) -> Vec<Living> {
     let keys = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok());
     let living = |key: &str| match cluster.get(key) {

@@ -13,12 +13,12 @@ const CONTROLLERS: &str = "/calico/resources/v3/projectcalico.org/kubecontroller
 fn after_an_etcd_restore() {
     let mut cluster = Cluster::plain(ClusterSpec::new(13).v4_only(), 3, 3);
     shorten_grace(&mut cluster);
-    // The backup contains incomplete allocations.
+    // The backup contains allocations that were in progress.
     cluster.inject(Fault::AffinityPending, 1);
     cluster.inject(Fault::OrphanHandle, 1);
     let pods = endpoints(&cluster);
     let (ended, started) = (&pods[0], [&pods[3], &pods[6]]);
-    // The running pods: all except one that has ended since the backup.
+    // All pods are running except one that has ended since the backup.
     let server = lease(Kinds::Kubernetes).unwrap();
     let running: Vec<Value> = pods[1..].iter().map(|living| pod(&cluster, living)).collect();
     seed(&server, &cluster, &running);
@@ -53,7 +53,7 @@ fn shorten_grace(cluster: &mut Cluster) {
     cluster.put_raw(CONTROLLERS, serde_json::to_vec(&value).unwrap());
 }
 
-/// Creates a pod like the kubelet. With the etcd datastore, Calico writes no annotation.
+/// Creates a pod as the kubelet does. With the etcd datastore, Calico writes no annotation.
 fn pod(cluster: &Cluster, living: &Living) -> Value {
     let Some(Object::Endpoint(endpoint)) = cluster.get(&living.key) else { panic!("{} is gone", living.key) };
     let address = endpoint.spec.ip_networks[0].split('/').next().unwrap();
@@ -79,7 +79,7 @@ fn seed(server: &KubeApiserver, cluster: &Cluster, pods: &[Value]) {
     create_in_etcd(server, "/registry/pods/", pods).unwrap();
 }
 
-/// Removes a later pod from the data.
+/// Removes the data of a pod that started after the backup.
 fn forget(cluster: &mut Cluster, living: &Living) {
     let Object::Endpoint(endpoint) = cluster.remove(&living.key) else {
         panic!("{} is no endpoint", living.key)
@@ -91,7 +91,7 @@ fn forget(cluster: &mut Cluster, living: &Living) {
     }
 }
 
-/// Recreates the pods that started since the backup elsewhere, and deletes the endpoint of the one that ended.
+/// Recreates the pods that started since the backup on other nodes, and deletes the endpoint of the pod that ended.
 fn delete(story: &mut Story, server: &KubeApiserver, started: &[&Living], ended: &Living) {
     for living in started {
         let Living { namespace, pod, .. } = living;

@@ -1,4 +1,4 @@
-//! The commands of a story and their output, with placeholders for everything that differs from run to run.
+//! The commands of a story and their output, with placeholders for the parts that differ from run to run.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -24,13 +24,13 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// Begins a story about the cluster in an etcd.
+    /// Begins a story with the cluster in an etcd.
     pub(super) fn begin(etcd: Etcd) -> Self {
         let home = tempfile::tempdir().unwrap();
         Self { etcd, home, kubeconfig: None, journal: None, told: Vec::new() }
     }
 
-    /// Reads the pods of the cluster from Kubernetes.
+    /// Also reads the pods of the cluster from Kubernetes.
     pub(super) fn with_kubeconfig(mut self, path: &str) -> Self {
         self.kubeconfig = Some(path.to_owned());
         self
@@ -41,7 +41,8 @@ impl Story {
         &self.etcd
     }
 
-    /// Runs a line as typed, and notes it with its output, except for parts that the line before has printed.
+    /// Runs a line as typed, and adds it to the story with its output, except for parts that the previous line has
+    /// printed.
     pub(super) fn tell(&mut self, line: &str) -> Run {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[0], "calipam", "{line}");
@@ -58,7 +59,7 @@ impl Story {
         run
     }
 
-    /// Runs the program without noting it.
+    /// Runs the program without adding it to the story.
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
         let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
@@ -78,18 +79,18 @@ impl Story {
                 let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
                 format!("{before} · revision 48250{after}")
             }
-            // All of the cluster was written at one revision.
+            // All data of the cluster was written at one revision.
             None if line.starts_with("Event ") => {
                 let event = line.rsplit_once(" (revision ").expect("an event of etcd has a revision").0;
                 format!("{event} (revision 48007)")
             }
-            // The end of a wait.
+            // The time at which a wait ends.
             None if line.starts_with("rechecking ") => {
                 let (before, after) = line.split_once(", at ").expect("the wait has an end");
                 let after = after.split_once(" UTC").expect("in UTC").1;
                 format!("{}, at 10:30:00 UTC{after}", before.replace(" in 2s", " in 15m"))
             }
-            // The end of a cooldown.
+            // The time at which a cooldown ends.
             None if line.contains(" until 20") => {
                 let time = "2026-11-21T10:15:30Z";
                 let masked = |part: &str| match part.starts_with("20") {
@@ -114,7 +115,7 @@ impl Story {
     }
 }
 
-/// Replaces many consecutive lines that are in the text before by `…`. Widths of columns may differ.
+/// Replaces long sequences of lines that the previous output also contains with `…`. The widths of columns may differ.
 fn without_repetition(text: &str, before: &str) -> String {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let known: HashSet<String> = before.lines().map(words).collect();

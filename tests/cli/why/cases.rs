@@ -1,4 +1,4 @@
-//! States in which pods get no address, or seem not to.
+//! States in which pods get no address, or seem to get none.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::lists::{CREATED, Lists, answer, findings, pool};
 use crate::cli::program::Run;
 
-/// A state with its findings about missing addresses, and the answer to a question.
+/// A state, its findings about missing addresses, and a question with its answer.
 pub(super) struct Case {
     lists: Lists,
     findings: &'static [&'static str],
@@ -205,7 +205,7 @@ pub(super) fn asks_for(pool: &str) -> Value {
     json!({"cni.projectcalico.org/ipv4pools": format!("[\"{pool}\"]")})
 }
 
-/// A namespace requests a full pool: one of its pods waits, and another one requests any pool.
+/// A namespace requests a full pool. One of its pods waits, and another pod requests a pool with room.
 fn pool_by_namespace() -> Lists {
     let pools =
         [("full", pool("10.80.0.0/28", json!({"blockSize": 28}))), ("room", pool("10.81.0.0/16", json!({})))];
@@ -219,7 +219,7 @@ fn pool_by_namespace() -> Lists {
     lists
 }
 
-/// The only pool is for the namespace tools, and a pod of the namespace shop waits.
+/// The only pool is for team `a` and thus for the namespace tools. A pod of the namespace shop waits.
 pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
     let of_team = pool("10.70.0.0/16", json!({"namespaceSelector": "team == 'a'"}));
     let mut lists = Lists::new(&[("of-team", of_team)], &[("n1", json!({}))]);
@@ -232,7 +232,7 @@ pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
     lists
 }
 
-/// The pool of a node whose addresses were just released.
+/// All addresses of a node's pool were just released.
 pub(super) fn cooling_pool() -> Lists {
     let now = Timestamp::now();
     let mut lists =
@@ -240,12 +240,12 @@ pub(super) fn cooling_pool() -> Lists {
     lists.settings(json!({"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 1200}));
     lists.cooling_block("10.60.0.0/28", "n1", &format!("{now:.0}"));
     lists.stuck("shop/new", "n1");
-    // Sets the time of the lists.
+    // The newest pod sets the time of the lists.
     lists.pod("kube-system/later", "", json!({}), &format!("{now:.0}"), Some("192.0.2.9"));
     lists
 }
 
-/// A full pool: a node that is gone has its only block, and a pod on another node is waiting.
+/// The pool is full. A node that is gone has its only block, and a pod on another node waits.
 pub(super) fn gone_node_with_a_cooldown() -> Lists {
     let pools = [("small", pool("10.60.0.0/28", json!({"blockSize": 28})))];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);

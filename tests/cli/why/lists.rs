@@ -1,4 +1,4 @@
-//! Lists of kubectl with a small cluster, in a file, on an API server and in etcd.
+//! Lists of kubectl with a small cluster: in a file, on an API server and in etcd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl Lists {
             json!({"calicoVersion": "v3.31.2", "datastoreReady": true,
             "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"}),
         );
-        // Sets the time of the lists, an hour later.
+        // The newest pod sets the time of the lists, an hour later.
         lists.pod("kube-system/clock", "", json!({}), "2026-06-01T09:00:00Z", Some("192.0.2.9"));
         lists
     }
@@ -150,7 +150,7 @@ impl Lists {
         answer(arguments, |arguments| self.run(arguments))
     }
 
-    /// Replaces all objects of an API server, and also writes those of Calico to etcd.
+    /// Replaces all objects of an API server, and also writes Calico's objects to etcd.
     pub(super) fn write_to(&self, server: &KubeApiserver) {
         let mut of_kubernetes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for (number, item) in self.items.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Lists {
         server
             .etcd()
             .with_client(async |mut client| {
-                // The server has namespaces of its own.
+                // The server needs its own namespaces, so they are kept.
                 for prefix in REGISTRIES[1..].iter().map(|(_, prefix)| *prefix).chain(["/calico/"]) {
                     client.delete(prefix, Some(DeleteOptions::new().with_prefix())).await?;
                 }
@@ -178,7 +178,7 @@ impl Lists {
     }
 }
 
-/// The kinds, and the prefix of each in the etcd of an API server.
+/// The kinds, each with the prefix of its objects in the etcd of an API server.
 const REGISTRIES: [(&str, &str); 8] = [
     ("Namespace", "/registry/namespaces/"),
     ("Pod", "/registry/pods/"),

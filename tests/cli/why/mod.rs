@@ -49,7 +49,7 @@ fn each_case_wherever_the_data_is() {
     assert!(checked.contains("not read: ") && checked.contains("namespaces ("), "{checked}");
 }
 
-/// The block of a deleted node is released, and the pod that waits for its addresses gets one when the cooldown ends.
+/// The block of a deleted node is released. The pod that waits for its addresses gets one when the cooldown ends.
 fn released_addresses_cool_down_first(run: impl Fn(&[&str]) -> Run) {
     let new = ["--pod", "shop/new"];
     let (code, sentence) = answer(&new, &run);
@@ -67,7 +67,7 @@ fn released_addresses_cool_down_first(run: impl Fn(&[&str]) -> Run) {
     let journal = second.to_str().unwrap();
     let configured = run(&["configure", "--ip-cooldown-seconds", "0", "--yes", "--journal", journal]);
     assert_eq!(configured.code, 0, "{configured:?}");
-    // Both times have whole seconds, and a cooldown of 0 ends after the second of the release.
+    // Both times have whole seconds, and a cooldown of 0 ends after the second in which the address was released.
     std::thread::sleep(Duration::from_secs(2));
     let (code, sentence) = answer(&new, &run);
     assert_eq!(code, 0, "{sentence}");
@@ -117,7 +117,7 @@ fn no_pool_is_enabled_or_selects_the_node() {
     assert_eq!(lists.answer(&["--node", "n1"]).0, 0);
 }
 
-/// The families of new pods are unknown, unless a pod waits.
+/// The families of new pods are unknown unless a pod waits.
 #[test]
 fn a_family_has_manual_pools_only() {
     let lists = cases::manual_pools_of_a_family(false);
@@ -134,7 +134,7 @@ fn pools_that_pods_ask_for_by_name_ignore_selectors() {
         lists
             .run(&["show"])
             .stdout
-            .contains("west: 17 addresses for pods that name the pool, none for others")
+            .contains("west: only pods that name the pool can get its 17 free addresses")
     );
     lists.pod("team/wrong", "n1", cases::asks_for("nowhere"), CREATED, None);
     assert!(
@@ -150,19 +150,22 @@ fn pools_that_pods_ask_for_by_name_ignore_selectors() {
 fn a_windows_node_has_one_block() {
     let nodes = cases::windows_node().run(&["show", "--nodes"]).stdout;
     let line = nodes.lines().find(|line| line.starts_with("win-1")).unwrap();
-    assert!(line.contains("0 of 1 ipv4"), "{nodes}");
+    assert!(line.contains("0 ipv4, limit 1"), "{nodes}");
 }
 
-/// A total outage is an error, predicted or not.
+/// A total outage has the severity error, whether it is predicted or not.
 #[test]
 fn the_pool_is_full() {
     let lists = cases::full_pool();
     assert_eq!(lists.run(&["check", "--fail-on", "error"]).code, 1);
     let nodes = lists.run(&["show", "--nodes"]).stdout;
-    assert!(nodes.contains("0 of 20 ipv4") && nodes.contains("no address in its pools is free"), "{nodes}");
+    assert!(
+        nodes.contains("0 ipv4, limit 20") && nodes.contains("no address in its pools is free"),
+        "{nodes}"
+    );
 }
 
-/// Header and percentage distinguish addresses in cooldown from those in use.
+/// The header and the percentage distinguish addresses in cooldown from those in use.
 #[test]
 fn the_pool_cools_down() {
     let lists = cases::cooling_pool();
@@ -199,7 +202,7 @@ fn pods_that_ipam_does_not_keep_waiting() {
     assert_eq!(lists.findings(), [""; 0]);
     for (pod, code, says) in [
         ("shop/volume", 0, "IPAM is not the problem: shop/volume gets 10.60.0.1 on n1"),
-        ("shop/unbound", 0, "shop/unbound is not bound to a node yet"),
+        ("shop/unbound", 0, "shop/unbound is not scheduled to a node yet"),
         ("shop/nowhere", 1, "shop/nowhere gets no address: Calico does not know node n9"),
         ("kube-system/host", 0, "uses its node's network"),
         ("apps/10-60-0-0-26-0", 0, "has 10.60.0.0 on n1"),

@@ -40,7 +40,7 @@ use crate::store::{Query, Store};
 use crate::walk;
 
 impl<S: Store> Allocator<S> {
-    /// Assigns any addresses. It is no error if too few are free; the messages say why.
+    /// Assigns any addresses. If too few are free, this is not an error, and the messages say why.
     ///
     /// # Errors
     /// The error contains the addresses that were assigned before it. They stay assigned.
@@ -216,7 +216,7 @@ pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     }
 }
 
-/// The block limit of a host: the lower of those that configuration and request set, or Calico's default.
+/// The block limit of a host: the lower of the limits in the configuration and the request, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     match (config.max_blocks_per_host > 0, of_request) {
         (_, 0) => config.block_limit(),
@@ -225,7 +225,7 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     }
 }
 
-/// A search that takes longer than this, and does not find enough addresses, reads changed blocks once more.
+/// The duration after which a search that has not found enough addresses reads changed blocks once more.
 const LONG: SignedDuration = SignedDuration::from_secs(1);
 
 /// The search for addresses of one family.
@@ -250,11 +250,11 @@ struct Search<'r, S> {
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
     /// The blocks of the pools; `None` until no place for a new block is left.
     survey: Option<Survey>,
-    /// True if other clients changed or deleted a block before an address of it was taken: the next search may find a
+    /// True if other clients changed or deleted a block before an address was taken from it: the next search may find a
     /// free address.
     overtaken: AtomicBool,
     began: Timestamp,
-    /// The full blocks that an earlier search with the same question found.
+    /// The full blocks that an earlier search with the same inputs found.
     known: FullBlocks,
 }
 

@@ -49,7 +49,7 @@ impl<S: Store> Search<'_, S> {
                         return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
                     }
                     Err(error) if error.is_lost_race() => is_new = false,
-                    // Another candidate can still work.
+                    // Another candidate may still succeed.
                     Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
                     Err(error) => return Err(error),
                 }

@@ -103,7 +103,7 @@ impl<S: Store> Search<'_, S> {
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
             Err(error) if error.is_unavailable() => Err(error),
             Err(Error::StaleAffinity(_)) => Ok(Attempt::Done(OwnBlock::Stale)),
-            // The next block can still work.
+            // The next block may still be usable.
             Err(error) => {
                 tracing::warn!(%key, %error, "a block of the node cannot be used");
                 Ok(Attempt::Done(OwnBlock::Unusable(error.to_string())))

@@ -32,7 +32,7 @@ pub(super) struct Place {
     /// The distance from the start of the walk.
     pub distance: u128,
     pub cidr: IpNet,
-    /// True if a block of another size has some of the addresses: this one is then not claimed.
+    /// True if a block of another size has some of the addresses. Such a place is not claimed.
     pub overlaps: bool,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Survey {
     full: HashMap<IpNet, String, FixedState>,
     /// The numbers of blocks that were passed over or not read, by pool.
     pub passed: Vec<Passed>,
-    /// Number of blocks, by pool.
+    /// The number of blocks, by pool.
     blocks: Vec<usize>,
-    /// Number of batches that were read.
+    /// The number of batches that were read.
     batches: usize,
 }
 
@@ -107,7 +107,7 @@ impl Survey {
         !self.free.is_empty()
     }
 
-    /// True if the next unread block is one of this pool.
+    /// True if the next unread block is in this pool.
     pub(super) fn has_unread(&self, pool: usize) -> bool {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }

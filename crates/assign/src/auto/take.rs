@@ -33,7 +33,7 @@ pub(super) enum TakeOutcome {
 enum WriteOutcome {
     Made,
     NotMade,
-    /// The write may still be under way, or cannot be told from one of another client.
+    /// The write may still be under way, or cannot be distinguished from another client's write.
     Unknown,
 }
 
@@ -150,7 +150,7 @@ impl<S: Store> Allocator<S> {
         if now.revision == before.revision {
             return WriteOutcome::Unknown;
         }
-        // Only one client can have assigned under the sequence number of the block that was read.
+        // Only one client can have assigned addresses at the sequence number that was read.
         let is_made = ordinals.iter().all(|ordinal| {
             now.value.allocation(*ordinal).is_some_and(|found| {
                 let stored = found.attribute.to_attribute();

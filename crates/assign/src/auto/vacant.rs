@@ -14,10 +14,10 @@ use crate::keys::BlockKeys;
 use crate::store::{Query, Store};
 use crate::walk::Walk;
 
-/// The number of places that each round trip looks at. In most pools, one of the first places is vacant. After the last
-/// batch, a list of all keys costs less.
+/// The number of places to check in each round trip. In most pools, one of the first places is vacant. After the last
+/// batch, listing all keys is cheaper.
 const BATCHES: [usize; 3] = [8, 64, 64];
-/// The most blocks of other sizes that can be in the way. If there are more, all keys are listed.
+/// The maximum number of blocks of other sizes that may be in the way. If there are more, all keys are listed.
 const MOST_IN_THE_WAY: usize = 4;
 
 /// A place for a new block, or all blocks of the pools if there is none.
@@ -26,10 +26,10 @@ pub(super) enum Vacancy {
     None(Survey),
 }
 
-/// The outcome of a look at the first places of a pool.
+/// The outcome of checking the first places of a pool.
 enum Nearby {
     Vacant(IpNet),
-    /// Every place of the pool was looked at.
+    /// Every place of the pool was checked, and none is vacant.
     AllTaken(Passed),
     Unknown,
 }
@@ -51,7 +51,7 @@ impl<S: Store> Search<'_, S> {
         self.in_list().await
     }
 
-    /// Looks at the first places of the walk over a pool.
+    /// Checks the first places of the walk over a pool.
     async fn nearby(&self, pool: usize) -> Result<Nearby> {
         let mut walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
         let (mut passed, mut in_the_way) = (Passed::default(), Vec::new());

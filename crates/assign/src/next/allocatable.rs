@@ -26,7 +26,7 @@ pub enum PoolLimit {
     NoUse,
     /// A selector of this or another pool does not parse: Calico refuses every request that names no pool.
     BrokenSelector,
-    /// The pool's node selector matches no node: it serves at most requests that name it.
+    /// The pool's node selector matches no node, so only requests that name the pool can use it.
     NoNode,
     /// The pool's assignment mode is manual.
     Manual,
@@ -79,7 +79,7 @@ impl Allocatable {
         Self { addresses: Some(0), by_name: None, limits: vec![limit] }
     }
 
-    /// Nothing is known, for this reason.
+    /// An unknown number of addresses, for this reason.
     pub fn unknown(limit: PoolLimit) -> Self {
         Self { addresses: None, by_name: None, limits: vec![limit] }
     }
@@ -88,7 +88,7 @@ impl Allocatable {
 /// The free addresses of a pool, and the room for new blocks.
 #[derive(Default)]
 struct Room {
-    /// Free addresses in the blocks of those who use the pool.
+    /// Free addresses in the blocks of the pool's users.
     own: u128,
     /// Free addresses in other blocks, which can be borrowed.
     foreign: u128,
@@ -105,7 +105,8 @@ struct Room {
     unclaimed: u128,
     /// The number of addresses in a place.
     per_place: u128,
-    /// The number of places for which a user has an affinity. It creates these blocks whatever its block limit.
+    /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
+    /// limit.
     to_come: u128,
     /// The number of addresses in these places that are not reserved.
     in_to_come: u128,
@@ -148,7 +149,7 @@ impl<'s> Outlook<'s> {
         let claimable = |user: Holder<'s>| (user, self.claimable_by(user, pool, wanted));
         let users: Vec<(Holder<'_>, u32)> = users.into_iter().map(claimable).collect();
         let room = self.room(pool, &users);
-        // Without a limit, a node can claim any number.
+        // Without a limit, a node can claim any number of blocks.
         let claimable =
             users.iter().map(|(_, most)| if *most == u32::MAX { u128::MAX } else { (*most).into() });
         let claimable = claimable.fold(0, u128::saturating_add);

@@ -1,5 +1,5 @@
-//! The address that the next pod on a node gets, or the reason that it gets none. The allocator itself answers, running
-//! on a snapshot.
+//! The address that the next pod on a node gets, or the reason that it gets none. The answers come from the allocator
+//! itself, which runs on a snapshot.
 //!
 //! Answers for many nodes are fast. A node with a free address in one of its blocks gets that address. Nodes with full
 //! blocks share one answer if the same pools select them.
@@ -54,7 +54,7 @@ pub struct NextAddress<'r> {
     pub family: Family,
     /// The pools that the request names, by CIDR; empty for those that select node and namespace.
     pub pools: &'r [IpNet],
-    /// `None` if unknown: namespace selectors see a namespace without labels.
+    /// `None` if unknown: namespace selectors are then matched against no labels.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 
@@ -64,7 +64,7 @@ struct OpenPool<'s> {
     selector: NodeSelector,
     /// True if the pool serves only namespaces with certain labels.
     is_special: bool,
-    /// True if the pool serves some namespace, or namespaces were not read.
+    /// True if the pool serves at least one namespace, or namespaces were not read.
     serves_some: bool,
 }
 
@@ -75,7 +75,7 @@ impl OpenPool<'_> {
     }
 }
 
-/// A question that several nodes can share.
+/// The data that a node's refusal depends on. Nodes with equal questions get the same answer.
 #[derive(PartialEq, Eq, Hash)]
 struct Question {
     family: Family,
@@ -99,7 +99,7 @@ pub struct Outlook<'s> {
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     unclear: ByHolder<'s, &'s AffinityKey>,
-    /// Blocks whose owner has no affinity for them, by that owner.
+    /// Blocks whose owner has no affinity for them, by owner.
     odd: ByHolder<'s, IpNet>,
     remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
 }
@@ -217,7 +217,7 @@ impl<'s> Outlook<'s> {
             let mut result = without_waiting(allocator.auto_assign(&asked));
             let is_given = result.as_ref().is_ok_and(|done| done.addresses().next().is_some());
             if !is_given && allocator.store().has_writes() {
-                // The allocator has cleaned up something, such as a stale affinity. Kubelet asks again.
+                // The first attempt cleaned something up, such as a stale affinity. Like kubelet, try again.
                 drop(events());
                 result = without_waiting(allocator.auto_assign(&asked));
             }
@@ -254,8 +254,8 @@ impl<'s> Outlook<'s> {
         self.next_of_any(node, family).outcome.err().map(Arc::new)
     }
 
-    /// Answers for the next pod on a node, in any namespace. If pods in most namespaces get nothing, tries namespaces
-    /// with pools of their own.
+    /// Returns the answer for the next pod on a node, in any namespace. If pods in most namespaces get nothing, tries
+    /// namespaces with pools of their own.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| {
             self.next(&NextAddress { node: &node.name, family, pools, namespace_labels: None })
@@ -279,7 +279,7 @@ impl<'s> Outlook<'s> {
         answer
     }
 
-    /// Answers for a pod that names neither pool nor address, in a namespace.
+    /// Returns the answer for a pod in the namespace. The pod names neither pool nor address.
     ///
     /// # Errors
     /// If the answer depends on the labels of the namespace, and they were not read.
@@ -361,7 +361,7 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.pools.iter().map(|stored| &stored.value)
     }
 
-    /// The addresses of some pools that would be free if they were not in cooldown.
+    /// The addresses in `pools` that would be free if they were not in cooldown.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
         let within =

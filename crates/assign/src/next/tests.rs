@@ -6,7 +6,8 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
 
 use super::*;
 
-/// A pool of four blocks of four addresses, and the nodes n1 and n2 with blocks: owner, number of taken addresses.
+/// A snapshot with the nodes n1 and n2, and a pool of four blocks of four addresses. Each block is given as its owner
+/// and its number of taken addresses.
 struct World(Snapshot);
 
 impl World {
@@ -176,7 +177,7 @@ fn a_windows_node_has_one_block() {
         world
     };
     assert_eq!(windows(STRICT, &[]).reason(), None);
-    // Blocks of any size count.
+    // Toward the limit of one block, blocks of any size count.
     assert_eq!(windows(STRICT, &[("n1", 4)]).reason(), Some(Reason::SingleBlock));
     assert_eq!(windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(), None, "it has had a second one");
     let mut both = windows(STRICT, &[("n1", 4)]);

@@ -16,7 +16,7 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub struct Add {
     pub container: Container,
-    /// Recorded with the addresses.
+    /// The owner attributes to record with the addresses.
     pub attributes: BTreeMap<String, String>,
     pub wanted: Wanted,
 }
@@ -37,7 +37,8 @@ pub enum Wanted {
 /// The addresses that a container got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// IPv4 first. Each has its block's prefix length, or that of a single address if it was requested or is reused.
+    /// The addresses, IPv4 first. A new address has its block's prefix length. One that was requested or is reused has
+    /// that of a single address.
     pub addresses: Vec<IpNet>,
     /// False for the target of a live migration: it does not get traffic yet.
     pub is_routed: bool,
@@ -66,8 +67,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Assigns addresses to a container.
     ///
     /// # Errors
-    /// For example if too few are available. What was assigned is taken back, except from a machine, or if the
-    /// datastore fails or takes too long.
+    /// For example, if too few addresses are available. Addresses that were already assigned are released, unless they
+    /// belong to a machine, or the datastore fails or takes too long.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {
             return Ok(added);

@@ -1,4 +1,4 @@
-//! Running two futures side by side, on any executor.
+//! Running two futures concurrently, on any executor.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -20,14 +20,14 @@ pub struct Del {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Releases the addresses of a container. It is no error if they are gone.
+    /// Releases the addresses of a container. Succeeds even if they are gone.
     pub async fn del(&self, del: &Del) -> Result<(), Failure<H::Error>> {
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
             match &del.container.machine {
                 Some(machine) => {
                     let disowned = self.del_of_machine(machine, &del.container.node).await;
-                    // The container can have its own addresses, from before machines kept theirs.
+                    // The container can still have its own addresses, from before machines kept theirs.
                     disowned.and(self.del_own(del).await)
                 }
                 None => self.del_own(del).await,
@@ -70,7 +70,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// Removes the pod of a machine from the owners of its addresses. They are released only with the machine.
+    /// Removes the pod of a machine from the owners of the machine's addresses. The addresses are released only with
+    /// the machine.
     async fn del_of_machine(&self, machine: &Machine, node: &str) -> Result<(), Error> {
         let handle = &machine.handle;
         let addresses = match self.allocator.readable_ips_by_handle(handle).await {

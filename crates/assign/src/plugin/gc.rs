@@ -21,14 +21,14 @@ pub struct Gc {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Releases the node's handles `<network>.<container>` whose containers are not alive. Leaves others alone: those
-    /// of machines, other nodes and other networks, and those whose container ID has a dot, which makes the end of the
-    /// network name uncertain.
+    /// Releases the node's handles `<network>.<container>` whose containers are not alive. Leaves other handles alone:
+    /// those of machines, other nodes and other networks, and those whose container ID has a dot, which makes the end
+    /// of the network name uncertain.
     ///
     /// # Errors
     /// If the blocks cannot be read, a handle cannot be released (the others still are), or time runs out.
     pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
-        // Reading all blocks of a large cluster takes long, so it is done without the lock.
+        // Reading all blocks of a large cluster takes a long time, so it is done without the lock.
         let stale = self.within(OPERATION, self.stale(gc)).await??;
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
@@ -65,7 +65,7 @@ impl Gc {
             .collect()
     }
 
-    /// The container of a handle; `None` if it is uncertain or of another network.
+    /// The container ID in a handle; `None` if the ID is uncertain, or the handle belongs to another network.
     fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
         let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
         (!container.is_empty() && !container.contains('.')).then_some(container)

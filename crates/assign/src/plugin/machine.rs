@@ -1,4 +1,4 @@
-//! The addresses of KubeVirt virtual machines. They belong to the machine; its pods own them only for a time.
+//! The addresses of KubeVirt virtual machines. They belong to the machine; its pods own them only temporarily.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

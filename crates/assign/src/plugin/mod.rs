@@ -55,7 +55,7 @@ pub trait Host {
     async fn label_affinities(&self) {}
 }
 
-/// The data that is looked up for an ADD while the allocator reads.
+/// The data that is looked up for an ADD, while the allocator reads its inputs.
 #[derive(Clone, Debug, Default)]
 pub struct Lookup {
     /// The IPv4 pools that the configuration names.
@@ -113,7 +113,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         self.host.within(limit, work).await.ok_or(Failure::TooSlow(limit))
     }
 
-    /// Releases addresses of a handle. Skips those that it no longer has, and blocks that cannot be decoded.
+    /// Releases addresses of a handle. Skips addresses that the handle no longer has, and blocks that cannot be
+    /// decoded.
     async fn release(&self, handle: &str, addresses: Vec<IpAddr>) -> Result<(), Error> {
         let mut result = Ok(());
         for address in addresses {

@@ -19,18 +19,19 @@ use crate::handle::Known;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// The handling of addresses that a handle counts but that no block records.
+/// The policy for addresses that a handle counts but no block records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftovers {
     /// The addresses stay counted, as in Calico.
     Keep,
-    /// The counts are removed, in a way that a concurrent allocation notices.
+    /// The counts are removed. A concurrent allocation fails to write its block and starts again.
     Remove,
 }
 
 impl<S: Store> Allocator<S> {
-    /// Releases all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it keeps the
-    /// surplus. A block that cannot be decoded is logged and skipped, and the handle keeps its count for the block.
+    /// Releases all addresses of a handle, as Calico does: if the handle counts more addresses than the blocks have, it
+    /// keeps the surplus. A block that cannot be decoded is logged and skipped, and the handle keeps its count for the
+    /// block.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle; otherwise the first error of a block, after trying all blocks.
@@ -109,7 +110,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Removes a handle's count for a block that has none of its addresses. Returns the block instead if it has some.
+    /// Removes a handle's count for a block that has no address of the handle. If the block has one, returns the block
+    /// instead.
     async fn remove_leftover(
         &self,
         id: &str,

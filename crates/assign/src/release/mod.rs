@@ -158,5 +158,5 @@ struct Losses {
     not_allocated: Vec<IpAddr>,
 }
 
-/// Requests by the block that has their addresses.
+/// Release requests, by the block that contains their addresses.
 type ByBlock = BTreeMap<IpNet, Vec<Release>>;

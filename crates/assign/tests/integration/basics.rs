@@ -54,7 +54,7 @@ fn both_families_under_one_handle_come_and_go() {
     assert!(run(allocator.search_handle("h", "a")).unwrap().is_empty());
 }
 
-/// Two blocks of one handle, the first of which was made unreadable in one of the ways that a cluster shows.
+/// A handle has addresses in two blocks. The first block is damaged in ways that occur in real clusters.
 #[test]
 fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
     for damage in [r#""unallocated":[0,1,2,3]"#, r#""unallocated":"none""#] {
@@ -79,7 +79,7 @@ fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
         assert_eq!(store.value(&path), Some(broken.into_bytes()));
         let v6 = store.values("/calico/ipam/v2/assignment/ipv6/").remove(0).1;
         assert!(!String::from_utf8(v6).unwrap().contains(r#""handle_id":"h""#));
-        // The addresses in the block are not known to be gone.
+        // The handle keeps its count for the damaged block, whose addresses may still be allocated.
         let handle = String::from_utf8(store.value("/calico/ipam/v2/handle/h").unwrap()).unwrap();
         assert!(handle.contains("10.0.0.") && !handle.contains("fd00"), "{handle}");
     }
@@ -159,7 +159,7 @@ fn an_affinity_without_a_state_is_marked_as_pending_before_its_block_is_created(
 
 #[test]
 fn a_block_that_is_given_up_while_its_addresses_cool_down_is_not_left_empty() {
-    // The cooldown of 30 s ends before, during and after the operation, which goes on a second after each request.
+    // The cooldown of 30 s ends before, during or after the operation. Each request of the operation takes a second.
     for waited in 20..=31 {
         let store = cluster();
         store.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":30}"#);

@@ -1,4 +1,4 @@
-//! The reads and choices of assignments among many blocks.
+//! The reads that assignments make, and the blocks that they choose, if there are many blocks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// 256 blocks of four addresses.
 const POOL: &str = "10.0.0.0/22";
 
-/// The work of others after a read.
+/// Changes that other clients make after a read.
 type Meanwhile = Box<dyn FnMut(&MemoryStore, &[Query])>;
 
-/// A datastore in memory that records queries.
+/// An in-memory datastore that records queries.
 struct Recorder {
     memory: MemoryStore,
     queries: Mutex<Vec<Query>>,
@@ -56,7 +56,7 @@ impl Recorder {
         store
     }
 
-    /// Such a pool under strict affinity, in which one block is empty.
+    /// A pool as in [`Self::taken`], but with strict affinity and one empty block.
     fn with_one_empty(taken: usize) -> (Self, IpNet) {
         let store = Self::taken(taken);
         let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
@@ -78,7 +78,7 @@ impl Recorder {
         Self { memory, queries: Mutex::default(), meanwhile: Mutex::default() }
     }
 
-    /// A block with its affinity.
+    /// Adds a block with its affinity.
     fn put(&self, cidr: IpNet, node: &str, taken: usize) {
         self.memory.put(&Key::Block(cidr).to_string(), block(cidr, node, taken).to_string());
         let dashed = calipam_model::cidr::dashed(cidr);
@@ -230,7 +230,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
     refused();
     assert_eq!(store.blocks_read(), []);
 
-    // Another node's release is found when these seconds are over.
+    // A release by another node is found once these seconds have passed.
     let freed = places().nth(99).unwrap();
     store.put(freed, "other", 3);
     refused();
@@ -247,7 +247,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
     let assigned = run(allocator.auto_assign(&request("a", "h2"))).unwrap();
     assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
 
-    // The full blocks do not answer another question.
+    // The kept full blocks are not used after the pools have changed.
     refused();
     store.memory.put(
         &format!("{RESOURCES}/ippools/q"),

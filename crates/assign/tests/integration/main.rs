@@ -1,4 +1,4 @@
-//! The allocator on a datastore in memory.
+//! The allocator on an in-memory datastore.
 
 mod basics;
 mod calico;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use calipam_assign::AutoAssign;
 use calipam_model::pool::PoolUse;
 
-/// An IPv4 address for a pod.
+/// A pod's request for an IPv4 address.
 fn request(host: &str, handle: &str) -> AutoAssign {
     AutoAssign {
         host: host.into(),
@@ -21,7 +21,7 @@ fn request(host: &str, handle: &str) -> AutoAssign {
     }
 }
 
-/// Runs an operation to its end, without others in between.
+/// Runs an operation to completion, with no other operation in between.
 fn run<T>(operation: impl Future<Output = T>) -> T {
     let mut operation = std::pin::pin!(operation);
     let mut context = Context::from_waker(Waker::noop());

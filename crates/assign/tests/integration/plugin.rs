@@ -1,4 +1,4 @@
-//! Calls of the plugin around the allocator: the order of calls to the host, and cleaning up.
+//! The plugin's operations around the allocator: the order of calls to the host, and cleanup after failures.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn cluster() -> MemoryStore {
     store
 }
 
-/// A host that records calls, and gives up work with a limit below `patience`.
+/// A host that records calls, and gives up work whose time limit is below `patience`.
 struct Recorder<'n> {
     calls: &'n RefCell<Vec<&'static str>>,
     patience: Duration,
@@ -102,7 +102,7 @@ fn first(added: Outcome<Added>) -> IpAddr {
     added.unwrap().addresses[0].addr()
 }
 
-/// True if any block names a handle.
+/// True if any block names the handle.
 fn is_allocated(store: &MemoryStore, handle: &str) -> bool {
     let quoted = format!("\"{handle}\"");
     store.values(BLOCKS).iter().any(|(_, value, _)| String::from_utf8_lossy(value).contains(&quoted))
@@ -201,7 +201,7 @@ fn gc_releases_the_addresses_of_gone_containers() {
     assert_eq!((allocated, calls.take()), ([false, true, true], vec!["lock", "unlock"]));
 }
 
-/// The pod `name` of a machine.
+/// An ADD for the pod `name` of a machine.
 fn machine_pod(name: &str, is_migration_target: bool, is_being_deleted: bool) -> Add {
     let pod = PodName { namespace: "ns".into(), name: name.into() };
     let machine = Machine { handle: "net.vmi.ns.vm".into(), pod, is_migration_target, is_being_deleted };

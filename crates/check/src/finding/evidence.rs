@@ -261,7 +261,7 @@ pub struct HandleEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlockEvidence {
     pub block: IpNet,
-    /// The number that the handle has for the block. Bugs in Calico can make it negative.
+    /// The number of addresses that the handle counts in the block. Bugs in Calico can make it negative.
     pub in_handle: i64,
     /// The number of addresses that the block records under the handle.
     pub in_block: i64,

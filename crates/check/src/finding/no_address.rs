@@ -26,7 +26,7 @@ pub struct NoAddressEvidence {
 }
 
 impl NoAddressEvidence {
-    /// Joins the refusals with `and_no` into the part of a sentence that follows its first "no".
+    /// Joins the refusals with `and_no`. The result continues a sentence after the word "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.family, refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)

@@ -66,7 +66,7 @@ pub enum PodState {
     Finished,
 }
 
-/// A reason, shown by the configuration, why a LoadBalancer service has no address.
+/// The reason why a LoadBalancer service has no address, according to the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAddress {
@@ -124,8 +124,8 @@ pub struct OwnerEvidence {
     pub further_fields: usize,
 }
 
-/// The most addresses of an owner in a finding about one of them. A pod whose annotation names thousands can have a
-/// finding for each.
+/// The maximum number of an owner's addresses in a finding about one of them. A pod whose annotation names thousands of
+/// addresses can have a finding for each.
 pub(crate) const LISTED_FIELDS: usize = 16;
 
 pub(super) fn is_zero(number: &usize) -> bool {

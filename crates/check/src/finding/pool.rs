@@ -21,7 +21,7 @@ pub struct PoolEvidence {
     /// The number of addresses in `in_use` that are cooling down.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub cooling: Option<u128>,
-    /// The pool's size without IP reservations.
+    /// The number of addresses in the pool, without those in IP reservations.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub usable: Option<u128>,
     #[serde(skip_serializing_if = "Option::is_none")]

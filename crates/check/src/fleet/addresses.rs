@@ -88,7 +88,7 @@ fn finding(
         false => format!("{} {} in {}", has(other.kind == ElsewhereKind::User), other.name, other.cluster),
     });
     let and = if are_live { "and by" } else { "and" };
-    let says = format!("{} {}, {and} {others}", has(is_live(here)), short(user));
+    let says = format!("is {} {}, {and} {others}", has(is_live(here)), short(user));
     let (subject, evidence) = (Subject::Address(address), Evidence::Elsewhere(Box::new(evidence)));
     Finding::new(Code::AddressInSeveralClusters, subject, says, evidence)
 }

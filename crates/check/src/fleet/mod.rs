@@ -29,7 +29,7 @@ use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
 use crate::{Context, Options};
 
-/// The most objects of other clusters that a finding lists. Others are only counted.
+/// The maximum number of other clusters' objects that a finding lists. Others are only counted.
 const LISTED: usize = 16;
 
 /// A cluster in a fleet, with the data that is kept after its check.
@@ -53,7 +53,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster without name and group.
+    /// Makes a cluster without a name or group.
     pub fn of(report: Report, snapshot: &Snapshot) -> Self {
         let context = Context::new(snapshot, &Options::default());
         Self::new(report, views::pools_in(&context), Ranges::in_context(&context))

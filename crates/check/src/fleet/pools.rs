@@ -187,6 +187,6 @@ fn place(other: &Elsewhere) -> String {
 /// Returns the clause that says how many addresses each cluster uses in the range shared with the first of `others`.
 fn in_use(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
-    let first = if others.len() > 1 { " with the first" } else { "" };
-    format!("; of the addresses shared{first}, {} are in use here and {} there", shared.here, shared.there)
+    let which = if others.len() > 1 { "addresses shared with the first" } else { "shared addresses" };
+    format!("; {} of the {which} are in use here and {} there", shared.here, shared.there)
 }

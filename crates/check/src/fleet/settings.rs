@@ -45,9 +45,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }
     found.extend(of_each.into_iter().map(|(position, settings)| {
         let subject = Subject::Cluster(group[position].name.clone());
-        let said = settings
-            .iter()
-            .map(|(name, values)| format!("{name} is {}, but the group has {}", values[HERE], values[GROUP]));
+        let said = settings.iter().map(|(name, values)| {
+            format!("{name} is {}; values in its group: {}", values[HERE], values[GROUP])
+        });
         let says = said.collect::<Vec<_>>().join("; ");
         let evidence = Evidence::Configuration(settings);
         (position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence))

@@ -1,4 +1,4 @@
-//! Finds overlapping CIDRs of several clusters in one walk.
+//! Finds overlapping CIDRs of several clusters in one pass.
 
 use std::collections::HashMap;
 
@@ -20,15 +20,15 @@ impl Others {
     }
 }
 
-/// Takes CIDRs with their clusters. Returns for each the overlapping CIDRs of other clusters, and lists up to `most`.
-/// Many overlaps are counted without visiting each one.
+/// Returns, for each CIDR, the overlapping CIDRs of other clusters, of which up to `most` are listed. `ranges` are
+/// CIDRs with their clusters. Overlaps beyond the listed ones are counted without visiting each one.
 pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     let mut sorted: Vec<usize> = (0..ranges.len()).collect();
     sorted.sort_by_key(|position| ranges[*position].0);
     let places = ByCluster::new(sorted.iter().map(|position| ranges[*position].1));
 
     let mut others = vec![Others::default(); ranges.len()];
-    // CIDRs nest or are disjoint: the stack holds the places of those around the current one.
+    // CIDRs nest or are disjoint: the stack holds the places of those that contain the current one.
     let mut around: Vec<usize> = Vec::new();
     let mut around_of: HashMap<usize, usize> = HashMap::new();
     for place in 0..=sorted.len() {

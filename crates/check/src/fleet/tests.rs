@@ -84,10 +84,16 @@ fn what_is_leaked_in_one_cluster_does_not_clash_with_a_user_in_another() {
     let found = found.map(|finding| (finding.severity, finding.message()));
     let found: Vec<_> = found.filter(|(_, message)| !message.contains("tunnel")).collect();
     let expected = [
-        (Severity::Critical, "10.244.1.5 used by default/two, and by default/four in b"),
-        (Severity::Warning, "10.244.1.4 used by default/one, and recorded as leaked for default/three in b"),
-        (Severity::Critical, "10.244.1.5 used by default/four, and by default/two in a"),
-        (Severity::Warning, "10.244.1.4 recorded as leaked for default/three, and used by default/one in a"),
+        (Severity::Critical, "10.244.1.5 is used by default/two, and by default/four in b"),
+        (
+            Severity::Warning,
+            "10.244.1.4 is used by default/one, and recorded as leaked for default/three in b",
+        ),
+        (Severity::Critical, "10.244.1.5 is used by default/four, and by default/two in a"),
+        (
+            Severity::Warning,
+            "10.244.1.4 is recorded as leaked for default/three, and used by default/one in a",
+        ),
     ];
     assert_eq!(found, expected.map(|(severity, message)| (severity, message.to_owned())));
 }

@@ -13,7 +13,7 @@ use crate::names::{name_of_claim, names_of_owners, short};
 /// The addresses in use, block by block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Used {
-    /// Ascending by CIDR, and no CIDR twice.
+    /// The blocks, ascending by CIDR, without duplicates.
     blocks: Vec<UsedBlock>,
     /// The number of addresses before each block; at the end, the number of all addresses.
     before: Vec<u64>,
@@ -97,7 +97,7 @@ impl Used {
         let inside = self.before.get(inside.end).zip(self.before.get(inside.start));
         let inside = inside.map_or(0, |(end, begin)| end - begin);
 
-        // Blocks nest or are disjoint: a larger one matters only if it is around the region.
+        // Blocks nest or are disjoint: a larger one matters only if it contains the region.
         let around = around(&self.blocks, region, |block| block.cidr).flat_map(|range| &self.blocks[range]);
         let around = around.flat_map(UsedBlock::addresses).filter(|(address, _)| region.contains(address));
         inside + around.count() as u64

@@ -19,7 +19,7 @@ pub struct IndexedBlock<'s> {
     /// The block, if its addresses can be read. It is sound, or its only defects are records without an ordinal, which
     /// are left out.
     pub usable: Option<&'s Block>,
-    /// The sound block without the addresses that have cooled down; `None` if there are none.
+    /// The sound block without the addresses that have cooled down; `None` if there are no such addresses.
     cooled: Option<Box<Block>>,
     /// The defects; empty for a sound block.
     pub problems: Vec<BlockProblem>,

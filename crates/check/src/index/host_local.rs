@@ -18,9 +18,9 @@ pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
     snapshot.has_read(Source::Pods) && pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
 }
 
-/// Returns the number of Calico's pods with addresses if host-local assigned all these addresses, otherwise 0. That is
-/// so if each address is in its node's range, no record says that Calico assigned it, and at least one address has no
-/// record and is in a range that does not cover its pool.
+/// Returns the number of Calico's pods with addresses if host-local assigned all these addresses, otherwise 0. This is
+/// the case if each address is in its node's range, no record says that Calico assigned it, and at least one address
+/// has no record and is in a range that does not cover its pool.
 pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
     let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Index, Owner};
 use crate::finding::{OwnerEvidence, OwnerKind, one_shared};
 
-/// An object that names an address without certainly owning it.
+/// An object that names an address, but might not own it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mention {
     #[serde(flatten, serialize_with = "one_shared")]

@@ -9,8 +9,8 @@ use calipam_model::text::TextRef;
 use super::{Index, Owner, Use};
 use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
 
-/// The most characters of a container ID that a finding shows. A real ID has 64, but a pod's annotation can have
-/// anything.
+/// The maximum number of characters of a container ID in a finding. A real ID has 64, but a pod's annotation can
+/// contain any text.
 const LONGEST_ID: usize = 256;
 
 impl Index<'_> {

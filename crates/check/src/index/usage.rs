@@ -30,7 +30,7 @@ pub(super) fn of(
     left_nodes: &FastSet<&str>,
     [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
-    // With a million endpoints this takes long, most of all the sorting.
+    // With a million endpoints, this takes a long time, mostly for sorting.
     let parts = in_parts(OBJECTS, snapshot.endpoints.len(), |range| {
         let mut part = Usage::default();
         part.uses.reserve(range.len());
@@ -150,11 +150,11 @@ impl Usage {
     }
 
     /// Adds the uses by pods. A pod owns the addresses in its annotation. An address that only the status names is the
-    /// pod's own only if Calico networks the pod. On Kubernetes, the annotation of the CNI plugin shows that.
+    /// pod's own only if Calico networks the pod. On Kubernetes, the CNI plugin's annotation shows whether it does.
     ///
     /// On etcd, the plugin leaves no annotation, and the status can be older than the sandbox, so the pod's endpoint
     /// decides. Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, and its
-    /// address could belong to another pod. A node that Calico does not know has another plugin.
+    /// address could belong to another pod. A node that Calico does not know uses another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
         if snapshot.pods.is_empty() {
             return;

@@ -113,7 +113,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(region, self.unknown.size_within(region), known, self.reserved.size_within(region))
     }
 
-    /// Returns the blocks that lie entirely in the pool.
+    /// Returns the blocks that are entirely in the pool.
     pub(crate) fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
         &self.stored[inside(&self.stored, pool, |stored| stored.key)]
     }

@@ -17,7 +17,7 @@ fn windows() -> Value {
     json!({"handle_id": "windows-reserved-IPAM-handle"})
 }
 
-/// A pool of sixteen addresses in blocks of four, and node-1 with one of them.
+/// A pool of sixteen addresses in blocks of four. node-1 owns one of the blocks.
 fn small() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();
@@ -41,7 +41,7 @@ fn config(cluster: &mut Cluster, value: Value) {
     cluster.put("/calico/ipam/v2/config", value);
 }
 
-/// The first pool's parts: in use, cooling, Windows, reserved, unknown, free.
+/// The numbers of addresses in the first pool: in use, cooling, reserved by Windows, reserved, unknown and free.
 fn parts(cluster: &Cluster) -> [u128; 6] {
     let context = Context::new(&cluster.0, &Options::default());
     let tally = Occupancy::new(&context).tally(cluster.0.pools[0].value.cidr);
@@ -94,13 +94,13 @@ fn what_has_cooled_down_is_free() {
 fn every_address_counts_once() {
     let mut cluster = small();
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 0, 13]);
-    // A reservation over an allocated, a free and two blockless addresses.
+    // The reservation covers an allocated address, a free one, and two that are in no block.
     cluster.resource(
         "ipreservations/r",
         json!({"reservedCIDRs": ["10.244.1.0/32", "10.244.1.3", "10.244.1.4/31"]}),
     );
     assert_eq!(parts(&cluster), [1, 1, 1, 3, 0, 10]);
-    // A block that cannot be decoded, over a part of the reservation.
+    // A block that cannot be decoded covers a part of the reservation.
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30", json!("no block"));
     assert_eq!(parts(&cluster), [1, 1, 1, 1, 4, 8]);
 }
@@ -204,7 +204,7 @@ fn the_block_limit_keeps_space_unclaimed() {
         (Some(5), vec![Limit::BlockLimit]),
         "one block more, and the last free one"
     );
-    // An affinity without a block counts toward the limit, and its block is still to come.
+    // An affinity without a block counts toward the limit, and its block can still be created.
     affinity(&mut cluster, "node-1", "10.244.1.4-30");
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
     // A block counts, too, if its pool serves the same requests, but not if the pool selects no node.

@@ -196,7 +196,7 @@ fn what_does_not_decode_protects_what_it_names() {
 }
 
 /// An undecodable endpoint protects the owners that its key names: its container, or the containers in its node's
-/// blocks. In other blocks a container stays unknown, so neither rules nor views nor rebuilds call it gone.
+/// blocks. In other blocks a container stays unknown, so rules, views and rebuilds do not treat it as gone.
 #[test]
 fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     let container = "a".repeat(64);

@@ -65,7 +65,7 @@ fn each_kind_of_finding_that_time_alone_makes() {
     mismatch.endpoint("node-1", "other", &["10.244.1.0/32"]);
     assert_eq!(assert_aged(&mismatch.0, "mismatch"), HashSet::from([Code::OwnerMismatch]));
 
-    // Released by a clock that is ahead: the entire block is checked once that time has come.
+    // The release time is from a clock that is ahead. The entire block is checked once that time has passed.
     let mut future =
         with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old"), none(), none()]);
     future.endpoint("node-1", "web-0", &["10.244.1.2/32"]);

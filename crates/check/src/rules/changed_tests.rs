@@ -1,5 +1,5 @@
-//! Clusters that are followed: after any change, the changed snapshot equals one that is read from scratch, and so do
-//! their checks.
+//! Snapshots that follow a cluster: after any change, the updated snapshot equals one that is read from scratch, and
+//! both have the same findings.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl World {
         self.followed.taken_at = self.read.taken_at;
     }
 
-    /// Writes, and compares the snapshot that follows with one that is read from scratch.
+    /// Makes the writes, and compares the snapshot that follows the cluster with one that is read from scratch.
     fn change(&mut self, writes: Writes, name: &str) {
         self.revision += 1;
         let mut fresh = Snapshot::default();
@@ -82,7 +82,7 @@ fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -
     changes
 }
 
-/// Swaps the values of two objects of one kind, as far as they fit the keys.
+/// Writes that swap the values of two objects of one kind.
 fn swapped(dice: &mut Dice, stored: &Stored) -> Writes {
     let prefix: &[u8] =
         [&b"/calico/ipam/v2/handle/"[..], b"/calico/resources/v3/projectcalico.org/workloadendpoints/"]
@@ -136,7 +136,7 @@ fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds(
         let mut world = World::new(faulty.clone(), read);
         for step in 0..60 {
             let changes = match dice.below(4) {
-                // The changed object is restored.
+                // Some objects are restored.
                 0 => some_changes(dice, &world.stored, &faulty, 12),
                 1 => some_changes(dice, &world.stored, &healthy, 3),
                 2 => swapped(dice, &world.stored),

@@ -11,7 +11,7 @@ use crate::finding::{Evidence, Finding, Subject};
 use crate::names::list;
 use crate::views::settings_of;
 
-/// Setting → place where it was found → value.
+/// The values, by setting and by the place where they were found.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {

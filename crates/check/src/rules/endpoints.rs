@@ -72,9 +72,7 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn finding(owner: OwnerEvidence) -> Finding {
     let (name, on) = (short(&owner.name), short(&owner.node));
     let says = match owner.kind == OwnerKind::Pod && owner.fields.is_empty() {
-        true => format!(
-            "{name} is waiting for {on}, which does not exist, and can block the cleanup of what {on} holds"
-        ),
+        true => format!("{name} is Pending on {on}, which does not exist, and can block the cleanup of {on}"),
         false => format!("{name} is on {on}, which does not exist"),
     };
     let (subject, node) = (Subject::Endpoint(owner.name.clone()), owner.node.clone());

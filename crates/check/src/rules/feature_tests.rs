@@ -11,7 +11,7 @@ use crate::{Code, Options, Severity, check};
 
 const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
 
-/// Severity, code and subject of the findings with a code.
+/// The findings with a code, each as `severity subject`.
 fn severities(cluster: &Cluster, code: Code) -> Vec<String> {
     let found = findings(cluster).into_iter().filter(|f| f.code == code);
     found.map(|f| format!("{} {}", f.severity, f.subject)).collect()

@@ -89,8 +89,7 @@ fn what_findings_say() {
     let none = || Value::Null;
     let mut cluster = whole();
     cluster.endpoint("node-1", "web-9", &["10.244.1.1/32"]);
-    let users =
-        "10.244.1.1 used by default/web-0 (node-1) and default/web-9 (node-1), recorded for default/web-0";
+    let users = "10.244.1.1 is used by default/web-0 (node-1) and default/web-9 (node-1), and recorded for default/web-0";
     assert_eq!(message(&cluster, Code::DuplicateAddress), users);
 
     let mut cluster = whole();
@@ -98,7 +97,7 @@ fn what_findings_say() {
     cluster.block("10.244.2.0/30", Some("host:node-2"), [pod("web-1"), none(), none(), none()]);
     cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
     cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    let held = "10.244.2.0 allocated on node-1 from 10.244.2.0/30, which belongs to node-2";
+    let held = "10.244.2.0 is allocated on node-1 from 10.244.2.0/30, which belongs to node-2";
     assert_eq!(message(&cluster, Code::BorrowedUnderStrictAffinity), held);
 
     let mut cluster = whole();
@@ -124,7 +123,7 @@ fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
     handle(&mut twice, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 2}));
     assert_eq!(verdict(&twice), ["handle-count k8s-pod-network.web-0"]);
 
-    // A claim in another block instead of the handle's own is found, whether that block comes before or after.
+    // A count for a block other than the handle's own is found, whether that block comes before or after.
     for (name, own, other) in [("web-0", 1, 2), ("web-1", 2, 1)] {
         let of_handle = |block: u8| {
             let mut cluster = without(name);

@@ -27,8 +27,8 @@ pub(crate) fn finding(
 }
 
 /// Returns the objects that an allocation or a release between two lists would change: the block and the users.
-/// Kubernetes lists are from several points in time. etcd alone is read at one revision, where no Calico operation
-/// leaves an address in use unrecorded.
+/// Kubernetes lists are from several points in time. etcd alone is read at one revision, and no Calico operation leaves
+/// an address that is in use unrecorded at any revision.
 fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {
@@ -55,7 +55,7 @@ fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     }
 }
 
-/// Returns true if a source was read in full, or by a narrow read, which has the objects around its address.
+/// Returns true if a source was read in full, or in part: a partial read has all objects that concern its address.
 fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
@@ -63,8 +63,8 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
-            let recorded = evidence.holding().map(|record| format!(", recorded for {}", record.holder()));
-            format!("used by {}{}", evidence.users(), recorded.collect::<String>())
+            let recorded = evidence.holding().map(|record| format!(", and recorded for {}", record.holder()));
+            format!("is used by {}{}", evidence.users(), recorded.collect::<String>())
         }));
     }
 
@@ -72,7 +72,8 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     if !in_pool && is_known(context, Source::Pools) {
         let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
         if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
-            let says = |evidence: &AddressEvidence| format!("used by {}, but in no pool", evidence.users());
+            let says =
+                |evidence: &AddressEvidence| format!("is used by {}, but in no pool", evidence.users());
             out.push(finding(context, Code::InUseOutsidePools, address, says));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
@@ -84,7 +85,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
                 (None, Some(record)) => format!("cooling down in {}", record.block),
                 (None, None) => "in no block".to_owned(),
             };
-            format!("used by {}, but {place}", evidence.users())
+            format!("is used by {}, but {place}", evidence.users())
         }));
     }
 }
@@ -96,7 +97,7 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     }
     out.push(finding(context, Code::AddressInSeveralBlocks, address, |evidence| {
         let claim = |record: &RecordEvidence| format!("{} for {}", record.block, record.holder());
-        format!("allocated in {}", evidence.holding().map(claim).collect::<Vec<_>>().join(" and in "))
+        format!("is allocated in {}", evidence.holding().map(claim).collect::<Vec<_>>().join(" and in "))
     }));
 }
 

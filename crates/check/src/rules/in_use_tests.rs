@@ -26,7 +26,7 @@ pub(super) fn one(record: Value) -> [Value; 4] {
     [record, Value::Null, Value::Null, Value::Null]
 }
 
-/// The same cluster with pods read: web-0 is running.
+/// The same cluster, for which pods were also read. web-0 is running.
 pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
@@ -45,8 +45,8 @@ pub(super) fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// Severity, code and subject of all findings about addresses and endpoints: the clusters here have no affinities and
-/// handles.
+/// The findings about addresses and endpoints, each as `severity code subject`. Other findings are left out, since the
+/// clusters here have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
@@ -269,7 +269,7 @@ fn a_namesake_is_told_apart_by_its_node() {
     let found = report.findings.iter().find(|f| f.code == Code::OwnerMismatch).unwrap();
     assert_eq!(
         found.message(),
-        "10.244.1.4 used by default/db-0 (node-1), but recorded for default/db-0 on node-2"
+        "10.244.1.4 is used by default/db-0 (node-1), but recorded for default/db-0 on node-2"
     );
     assert_eq!(found.nodes, ["node-1", "node-2"]);
 }

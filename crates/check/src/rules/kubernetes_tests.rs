@@ -16,7 +16,7 @@ pub(super) fn versioned<T>(value: T) -> Versioned<T> {
     Versioned { value, revision: Revision::Kubernetes(Box::new(version)) }
 }
 
-/// A running pod on node-1 in the namespace default. Tests change the fields that they are about.
+/// A running pod on node-1 in the namespace default. Tests override the fields that matter to them.
 pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
     PodParts {
@@ -48,8 +48,8 @@ pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// `code subject [reasons]` of every finding, except those about blocks, affinities and handles: the clusters here have
-/// no affinities and handles.
+/// The findings, each as `code subject [reasons]`. Those about blocks, affinities and handles are left out, since the
+/// clusters here have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted =
@@ -292,7 +292,7 @@ fn kubernetes_and_calico_compared_by_node() {
     assert_eq!(crate::views::compare(&cluster.0), None);
 }
 
-/// The findings about addresses and nodes in `first` that are left after `later` was read.
+/// The findings about addresses and endpoints in `first` that are left after `later` was read.
 fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     let mut report = check(&first.0, &Options::default());
     report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
@@ -302,7 +302,7 @@ fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }
 
-/// The cluster at a later time: all objects have been written since then.
+/// The cluster at a later time, after its pods, nodes and blocks were written again.
 fn written_again(mut cluster: Cluster) -> Cluster {
     let version = || {
         Revision::Kubernetes(Box::new(ObjectVersion {
@@ -356,7 +356,7 @@ fn lists_of_different_moments_accuse_nobody() {
     assert_eq!(standing(&first, &first), finding("owner-mismatch", "10.244.1.0"));
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0")]);
     assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is the pod's");
-    // The second owner is a pod that was about to go.
+    // The second owner is a pod that was about to finish.
     let first = started(web(), "10.244.1.0");
     assert_eq!(
         standing(&first, &written_again(started(web(), "10.244.1.0"))),

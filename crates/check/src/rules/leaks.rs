@@ -89,7 +89,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
     let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
     let says = format!(
-        "allocated to {}, whose status.loadBalancer does not list it",
+        "is allocated to {}, whose status.loadBalancer does not list it",
         name_of_claim(&record.allocation.attribute)
     );
     let evidence = evidence(context, record, of_record_named.map(owner).collect());
@@ -108,7 +108,7 @@ fn leak(
     let address = record.allocation.address;
     let attribute = &record.allocation.attribute;
     let says =
-        format!("allocated to {}, {}", name_of_claim(attribute), why(reasons.first().copied(), attribute));
+        format!("is allocated to {}, {}", name_of_claim(attribute), why(reasons.first().copied(), attribute));
     let owners = workloads.iter().map(|owner| context.index.describe_owner(*owner)).collect();
     let evidence = AddressEvidence { reasons, ..evidence(context, record, owners) };
     let nodes = evidence.nodes();

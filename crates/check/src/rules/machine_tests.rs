@@ -52,7 +52,7 @@ fn networks_whose_names_hold_vmi() {
     assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
     stopped.0.machines.push(machine("vm-1", false));
     assert_eq!(verdict(&stopped), NOTHING);
-    // Neither a namespace nor a hash: a container on the network `prod.vmi`.
+    // The handle has neither a namespace nor a hash, so it belongs to a container on the network `prod.vmi`.
     let id = "0123456789abcdef0123456789abcdef";
     let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
     let record = json!({"handle_id": format!("prod.vmi.{id}"), "secondary": attributes});

@@ -24,7 +24,7 @@ fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
     cluster
 }
 
-/// `code subject: message` of every finding about nodes, pods and leaked addresses, in any block.
+/// The findings about nodes, pods and addresses, each as `code subject: message`.
 fn of_nodes(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = ["missing-node", "node-object-missing", "leaked-address", "unallocated", "mismatch"];
@@ -54,7 +54,7 @@ fn a_live_pod_recorded_on_another_node_is_what_the_collector_frees() {
     let report = check(&wrong.0, &Options::default());
     let finding = report.findings.iter().find(|f| f.code.name() == "wrong-node-recorded").unwrap();
     let says =
-        "10.244.1.4 used by default/web on node-1, but recorded on node-2, so Calico considers it leaked";
+        "10.244.1.4 is used by default/web on node-1, but recorded on node-2, so Calico considers it leaked";
     assert_eq!(finding.message(), says);
     assert_eq!(finding.nodes, ["node-1", "node-2"]);
     let compared = views::compare(&wrong.0).unwrap();
@@ -99,7 +99,8 @@ fn on_etcd_the_node_of_the_pod_counts_and_not_that_of_its_endpoint() {
     assert_eq!(verdict(&renamed), NOTHING, "Calico calls the node otherwise");
 }
 
-/// node-2 of Calico is the Kubernetes node k8s-2 with a tunnel, a pod that is gone, and an affinity.
+/// A cluster in which Calico's node-2 is the Kubernetes node k8s-2. The node has a tunnel, an affinity, and a block
+/// with addresses of pods.
 fn two_nodes(pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd_with_pods(one(Value::Null), pods);
     let spec = json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "k8s-2"}],
@@ -123,9 +124,9 @@ fn a_node_is_gone_that_kubernetes_has_no_more_although_calico_has_its_object() {
 
     let gone = with_kubernetes_nodes(two_nodes(&[]), &["node-1"]);
     let expected = [
-        "leaked-address 10.244.2.0: allocated to a tunnel of node-2, but node-2 does not exist",
-        "leaked-address 10.244.2.1: allocated to default/gone, but node-2 does not exist",
-        "leaked-address 10.244.2.2: allocated to default/db-1, but node-2 does not exist",
+        "leaked-address 10.244.2.0: is allocated to a tunnel of node-2, but node-2 does not exist",
+        "leaked-address 10.244.2.1: is allocated to default/gone, but node-2 does not exist",
+        "leaked-address 10.244.2.2: is allocated to default/db-1, but node-2 does not exist",
         "block-of-missing-node 10.244.2.0/30: 10.244.2.0/30 belongs to node-2, which does not exist in Kubernetes",
         "affinity-of-missing-node node-2/10.244.2.0/30: node-2/10.244.2.0/30 names a node that does not exist in Kubernetes",
     ];
@@ -146,7 +147,7 @@ fn a_pod_that_waits_for_a_node_that_is_gone_keeps_what_is_its_own() {
     cluster.0.nodes[1].value.kubernetes_name = Some("node-2".into());
     let gone = with_kubernetes_nodes(cluster, &["node-1"]);
     let lines = of_nodes(&gone);
-    let says = "endpoint-of-missing-node default/db-1: default/db-1 is waiting for node-2, which does not exist, and can block the cleanup of what node-2 holds";
+    let says = "endpoint-of-missing-node default/db-1: default/db-1 is Pending on node-2, which does not exist, and can block the cleanup of node-2";
     assert!(lines.contains(&says.to_owned()), "{lines:?}");
     let leaked = lines.iter().filter(|line| line.starts_with("leaked-address")).collect::<Vec<_>>();
     assert_eq!(leaked.len(), 1, "neither the tunnel nor the address of the pod that waits: {leaked:?}");

@@ -14,7 +14,8 @@ fn upgraded(name: &str) -> Value {
     record
 }
 
-/// Pods on node-1 that Calico networks. The first one has this record, and the node has this range.
+/// A cluster with pods on node-1 that Calico networks. `record` is the record of 10.244.1.0, and `range` is the node's
+/// range.
 fn cluster(record: Value, range: &str, pods: &[(&str, &str)]) -> Cluster {
     let pods: Vec<_> = pods.iter().map(|(name, address)| running(name, address)).collect();
     let mut cluster = with_pods(kubernetes(record), &pods);
@@ -33,7 +34,7 @@ fn addresses_of_host_local_are_one_finding() {
     let message = "2 pods have addresses from host-local, not from Calico IPAM, but blocks still record 1 address for pods";
     assert_eq!((found.severity.to_string(), found.message()), ("warning".into(), message.into()));
 
-    // A gone pod's record does not matter to the pod that now has its address.
+    // The record of a pod that is gone does not affect the pod that now has the address.
     let taken = cluster(upgraded("gone"), "10.244.1.0/24", &PODS);
     assert_eq!(verdict(&taken), ["pods-without-calico-ipam default"]);
     let clean = cluster(Value::Null, "10.244.1.0/24", &PODS);

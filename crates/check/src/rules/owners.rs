@@ -42,7 +42,7 @@ fn other_owner(evidence: &AddressEvidence) -> String {
     let node = record.and_then(|record| record.record.as_ref().get("node"));
     let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
     let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
-    format!("used by {}, but recorded for {whose}{node}", evidence.users())
+    format!("is used by {}, but recorded for {whose}{node}", evidence.users())
 }
 
 /// Reports a pod's record with a different node than the one the pod is running on. If Calico's collector knows the
@@ -65,7 +65,7 @@ pub(super) fn wrong_node(
     let finding = finding(context, Code::WrongNodeRecorded, address, |evidence| {
         let pod = evidence.owners.iter().find(|owner| !owner.pod.is_empty());
         format!(
-            "used by {} on {}, but recorded on {}, so Calico considers it leaked",
+            "is used by {} on {}, but recorded on {}, so Calico considers it leaked",
             short(pod.map_or("its pod", |owner| &owner.pod)),
             short(&node),
             short(&evidence.recorded_nodes().next().unwrap_or_default())
@@ -97,7 +97,7 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         // A live migration leaves a machine's address in the block of its earlier node.
         if host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
             let says = format!(
-                "allocated on {} from {}, which belongs to {}",
+                "is allocated on {} from {}, which belongs to {}",
                 short(&node),
                 record.block.key,
                 short(host)

@@ -1,4 +1,4 @@
-//! Addresses of other plugins, orchestrators and networks beside Calico's own.
+//! Addresses of other plugins, orchestrators and networks, besides Calico's own.
 
 use calipam_model::pod::PodParts;
 use calipam_model::snapshot::{DatastoreKind, Source};

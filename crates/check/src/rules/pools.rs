@@ -24,7 +24,7 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     }
 }
 
-/// Groups pools by CIDR: the CIDR is the subject of a finding.
+/// Groups pools by CIDR, since the CIDR is the subject of a finding.
 fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
@@ -54,7 +54,7 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Reports enabled pools that cover the cluster's nodes or services. A pool only for services may cover nodes: a
+/// Reports enabled pools that cover the cluster's nodes or services. A pool only for services may cover nodes, since a
 /// service may have a node's address.
 fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
     let enabled = || same(pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled()));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::aged_tests::assert_aged;
 use crate::{Options, check, drop_changed};
 
-/// Numbers that are the same in every run.
+/// A deterministic random number generator.
 pub(super) struct Dice(pub u64);
 
 impl Dice {
@@ -96,7 +96,7 @@ fn cluster(dice: &mut Dice) -> Snapshot {
     snapshot
 }
 
-/// An empty snapshot.
+/// An empty snapshot, for which some sources may not have been read.
 pub(super) fn unread(dice: &mut Dice) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
@@ -108,7 +108,7 @@ pub(super) fn unread(dice: &mut Dice) -> Snapshot {
     snapshot
 }
 
-/// A cluster that can be broken in any way.
+/// The entries of a random cluster, which can be broken in many ways.
 pub(super) fn entries(dice: &mut Dice) -> Entries {
     let mut entries = Entries::new();
     for cidr in CIDRS {
@@ -122,7 +122,7 @@ pub(super) fn entries(dice: &mut Dice) -> Entries {
         for kind in ["host", "virtual", "@"] {
             for node in NODES.into_iter().filter(|_| dice.one_in(3)).collect::<Vec<_>>() {
                 let state = dice.pick(&["confirmed", "", "pending", "pendingDeletion", "what\n"]);
-                // On Kubernetes, which marks objects as deleted, the type is not part of the name.
+                // Only Kubernetes marks objects as deleted, and there the type is not part of an affinity's name.
                 let value = json!({"state": state, "deleted": kind == "host" && dice.one_in(9)});
                 let path = format!("/calico/ipam/v2/{kind}/{node}/{family}/block/{dashed}");
                 put(&mut entries, &path, &perhaps_broken(dice, value));

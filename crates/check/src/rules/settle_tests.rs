@@ -64,7 +64,7 @@ fn block(owner: Value, taken: usize, sequence: u64) -> Value {
         "unallocated": (taken..4).collect::<Vec<_>>(), "sequenceNumber": sequence})
 }
 
-/// Writes as a pod comes and goes, and its block, too. Null deletes the key.
+/// All writes from the creation of a pod and its block to their deletion. Null deletes the key.
 fn life() -> Vec<(String, Value)> {
     let endpoint = format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--0-eth0");
     let pod = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "web-0", "endpoint": "eth0",

@@ -44,7 +44,7 @@ pub(super) fn findings(cluster: &Cluster) -> Vec<Finding> {
     check(&cluster.0, &Options::default()).findings
 }
 
-/// `code subject` of every finding.
+/// All findings, each as `code subject`.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     findings(cluster).iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }
@@ -97,7 +97,7 @@ fn owners_of_every_form() {
     let value = json!({"cidr": "10.244.1.12/30", "hostAffinity": "node-1", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
     cluster.put(&format!("{BLOCK}10.244.1.12-30"), value);
     let unexpected = "unexpected-block-owner 10.244.1.8/30";
-    // The owner field from Calico's first versions, which Calico 3 does not know.
+    // The block has the owner field from Calico's first versions, which Calico 3 ignores.
     let ownerless = "empty-unowned-block 10.244.1.12/30";
     assert_eq!(verdict(&cluster), [unexpected, ownerless, "block-without-affinity 10.244.1.4/30"]);
     affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({}));

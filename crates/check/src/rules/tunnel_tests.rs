@@ -1,4 +1,4 @@
-//! Nodes that lack a tunnel address that other nodes have.
+//! Nodes that lack a kind of tunnel address that other nodes have.
 
 use calipam_model::snapshot::DatastoreKind;
 use serde_json::{Value, json};
@@ -9,7 +9,8 @@ use crate::test_cluster::Cluster;
 
 const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
 
-/// node-1 with the tunnel, node-2 as given; both have a block in a pool with these settings.
+/// A cluster in which node-1 has the given tunnel, and node-2 is `node`. Both have a block in a pool with these
+/// settings.
 fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
     let mut cluster = Cluster::new();
     let prefix = "/calico/resources/v3/projectcalico.org";

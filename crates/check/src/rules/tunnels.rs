@@ -1,4 +1,4 @@
-//! Nodes without a tunnel address that other nodes have.
+//! Nodes that lack a kind of tunnel address that other nodes have.
 
 use std::collections::HashSet;
 

@@ -31,7 +31,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
-        // Without a sandbox with a network, the address could be from an earlier sandbox.
+        // If the pod has no sandbox with a network, the address could be from an earlier sandbox.
         if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
             continue;
         }
@@ -67,6 +67,6 @@ fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<F
     let uses = [Use { address, owner: Owner::Pod(position) }];
     let address = Address { address, records: &[], uses: &uses, blocks };
     Some(finding(context, Code::UnrecordedAddress, &address, |evidence| {
-        format!("used by {}, but not assigned by Calico and {place}", evidence.users())
+        format!("is used by {}, but not assigned by Calico and {place}", evidence.users())
     }))
 }

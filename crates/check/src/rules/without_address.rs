@@ -20,9 +20,10 @@ use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subj
 use crate::names::short;
 use crate::needs::{Need, Needs, pools_of};
 
-/// The most nodes with the same reason that get a finding each. If there are more, they share one finding.
+/// The maximum number of nodes with the same reason that have a finding each. If there are more, they share one
+/// finding.
 const MOST_SINGLE: usize = 3;
-/// The most waiting pods that a finding names.
+/// The maximum number of waiting pods that a finding names.
 const MOST_NAMED: usize = 20;
 
 /// Checks every node that could run pods, and every waiting pod.
@@ -105,13 +106,13 @@ impl<'s> Judge<'_, 's> {
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
         let waits = self.pods.waiting_on(node).any(|pod| self.asks_for_any(pod));
         let may_be_intended = match refused.reason {
-            // Perhaps a node without a block of the family is not supposed to have one.
+            // It could be intended that a node has no block of the family.
             Reason::NoAutoAllocation => !self.outlook.holds_some(node, family),
             Reason::NoneSelectsNode
             | Reason::NoneAutomatic
             | Reason::NoneSelectsNamespace
             | Reason::NoneForWorkloads => self.are_named(family),
-            // Windows pods can have another IPAM.
+            // Windows pods can use another IPAM.
             Reason::WindowsNeedsStrictAffinity => true,
             _ => false,
         };

@@ -108,7 +108,7 @@ fn the_block_limit_strands_even_where_borrowing_is_allowed() {
     let limited = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1});
     let found = stranded(&small(limited.clone(), &[("node-1", 4), ("node-2", 1)]));
     assert_eq!(found, of(&[("node-1", "block-limit")]));
-    // A stale affinity does not count, and an affinity without a block gets one.
+    // A stale affinity does not count. For an affinity without a block, the block is created.
     let mut cluster = small(limited, &[("node-2", 4), ("node-2", 4)]);
     affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({}));
     assert_eq!(stranded(&cluster).iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>(), ["node-2"]);
@@ -140,7 +140,7 @@ fn pools_that_do_not_serve() {
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         cluster.resource("ippools/tiny", spec);
         assert_eq!(stranded(&cluster), of(&expected), "{change}");
-        // Intended or not, a pod is waiting.
+        // Once a pod is waiting, the node is reported even if its state could be intended.
         waiting(&mut cluster, "stuck", PodParts { node: "node-1", ..PodParts::default() });
         let is_judged =
             cluster.0.pools[0].value.allows(PoolUse::Workload) && !change.to_string().contains("==\"");

@@ -95,7 +95,7 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         .depending_on([Key::Pod { namespace, name }])
 }
 
-/// Reports a pod without an endpoint, except on a node that Calico does not know: another plugin networks it there.
+/// Reports a pod without an endpoint, except on a node that Calico does not know: another plugin networks pods there.
 fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     // Pods are listed after endpoints: a new pod could have got its endpoint in between.

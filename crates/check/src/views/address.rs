@@ -22,7 +22,7 @@ use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::{AddressState, Record};
 use crate::{Context, Options};
 
-/// An address. The program writes the findings, with their remedies in words.
+/// The view of an address. The CLI writes the findings, with their remedies in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressView {
@@ -37,7 +37,7 @@ pub struct AddressView {
     /// The address's known users. If `partly_read` names sources, there can be others.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// Objects that name the address without certainly owning it.
+    /// Objects that name the address, but might not own it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
     /// The findings about the address and about the objects around it.
@@ -64,7 +64,7 @@ impl From<RecordedOwner> for OwnerStatus {
     fn from(owner: RecordedOwner) -> Self {
         match owner {
             RecordedOwner::UsesAddress => Self::UsesIt,
-            // The view is about the node in the record: a narrow read looks only there.
+            // The view is about the node in the record, since a partial read covers only that node.
             RecordedOwner::Elsewhere(reasons) if reasons.contains(&LeakReason::PodMoved) => Self::Gone,
             RecordedOwner::Elsewhere(_) | RecordedOwner::Idle => Self::NamesOthers,
             RecordedOwner::Gone(_) => Self::Gone,
@@ -206,7 +206,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
             || context.index.blocks_around(address).next().is_some()
     };
     let about = |f: &Finding| match &f.subject {
-        // The recorded owner might use the address, too, without being found by a narrow read.
+        // The recorded owner might use the address, too, but a partial read does not find it.
         Subject::Address(subject) => {
             *subject == address && is_recorded(f.code) && !(unsure && f.code == Code::OwnerMismatch)
         }

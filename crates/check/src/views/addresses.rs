@@ -28,7 +28,7 @@ pub struct HeldAddress {
     pub address: IpAddr,
     /// The node in the record, or else the owner of the block; `None` if neither is a node.
     pub node: Option<String>,
-    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`. For an address that a named pod uses also `cooling` or
+    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`. For an address that a named pod uses, also `cooling`,
     /// `windows-reserved`, or `not recorded` if no readable block records it.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -159,7 +159,7 @@ mod tests {
         let pods = [pod];
         let all = ["10.0.0.1 pod ns/b", "10.0.0.3 cooling ", "10.0.0.5 not recorded "];
         assert_eq!(shown(&Scope::default(), &pods), all);
-        // Recorded on another node.
+        // The pod's own address is recorded on another node.
         assert_eq!(shown(&Scope::of_nodes(["node-1".to_owned()]), &pods), all[1..]);
         assert!(shown(&Scope::default(), &[("ns".to_owned(), "c".to_owned())]).is_empty());
     }

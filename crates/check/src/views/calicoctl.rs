@@ -19,7 +19,7 @@ pub struct CalicoctlView {
     pub blocks: Vec<CalicoctlBlock>,
     /// CIDRs of pools that are not disabled.
     pub pools: Vec<IpNet>,
-    /// Tunnel addresses, of all five kinds; calicoctl knows only three.
+    /// Tunnel addresses of all five kinds; calicoctl lists only three kinds.
     pub tunnels: Vec<AddressOwner>,
     /// The number of services that get addresses from Calico; `None` if Calico serves none, or services were not read.
     pub services: Option<usize>,
@@ -95,7 +95,7 @@ pub struct AddressOwner {
 pub struct LeakedHandle {
     #[serde(rename = "ID")]
     pub id: String,
-    /// The UID as calicoctl shows it, by [`shown_uid`].
+    /// The UID as calicoctl shows it; see [`shown_uid`].
     #[serde(rename = "UID")]
     pub uid: Option<String>,
     #[serde(rename = "Revision")]

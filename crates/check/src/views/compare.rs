@@ -105,7 +105,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
 }
 
-/// The addresses of unfinished pods that have them from Calico.
+/// The addresses that unfinished pods have from Calico.
 #[derive(Default)]
 struct InKubernetes {
     /// Pods with addresses of their own, by node.

@@ -14,7 +14,7 @@ use super::partly_read;
 use crate::finding::{Finding, Subject};
 use crate::{Context, Options};
 
-/// A handle. The program writes the findings, with their remedies in words.
+/// The view of a handle. The CLI writes the findings, with their remedies in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleView {
@@ -29,7 +29,8 @@ pub struct HandleView {
     /// The handle's findings.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Sources from which only objects that the handle names were read. Other blocks could have its records, too.
+    /// Sources from which only objects that the handle names were read. Other blocks could also have records of the
+    /// handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }

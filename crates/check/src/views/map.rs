@@ -1,4 +1,4 @@
-//! A map of the pools: a cell for each block or, in large pools, for several.
+//! A map of the pools, with a cell for each block or, in large pools, for several blocks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,11 +20,11 @@ use crate::{Context, Options, Report};
 /// Limits of a map. A list that is too long is left out entirely, so that nothing looks emptier than it is.
 #[derive(Clone, Copy, Debug)]
 pub struct MapLimits {
-    /// The most cells of a pool; a power of two.
+    /// The maximum number of cells of a pool; a power of two.
     pub cells: u32,
-    /// The most blocks to list, with the states of their addresses.
+    /// The maximum number of blocks to list, with the states of their addresses.
     pub blocks: usize,
-    /// The most allocations to list with their owners.
+    /// The maximum number of allocations to list with their owners.
     pub owners: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct MapLimits {
 pub struct PoolMap {
     pub name: String,
     pub cidr: IpNet,
-    /// The prefix length of a cell: the pool's block size or, in large pools, less.
+    /// The prefix length of a cell: the pool's block size or, in large pools, a shorter one.
     pub cell_size: u8,
     /// The number of cells, including empty ones.
     pub size: u32,
@@ -138,7 +138,7 @@ impl Grid {
         if !self.pool.contains(&network) {
             return 0..0;
         }
-        // A cell of /0 holds everything.
+        // A cell of /0 contains every address.
         let index =
             |address| cidr::subnet_place(self.pool, self.cell_size, address).unwrap_or_default() as u32;
         index(network.network())..index(network.broadcast()) + 1

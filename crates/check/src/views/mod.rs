@@ -1,5 +1,5 @@
-//! The views of `show` and other commands, such as pools, blocks, nodes, one address or one handle. A view is data,
-//! which `cli` renders.
+//! The views of `show` and other commands, such as pools, blocks, nodes, one address or one handle. A view is plain
+//! data, which the `cli` crate renders.
 
 mod address;
 #[cfg(test)]

@@ -101,8 +101,9 @@ pub struct NodePool {
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
     pub blocks: u32,
-    /// The most blocks that the node may hold; `None` if there is no limit, as in Calico before 3.19. The limit applies
-    /// to all pools of a family together that one request can use: blocks in one pool lower `claimable` of the others.
+    /// The maximum number of blocks that the node may hold; `None` if there is no limit, as in Calico before 3.19. The
+    /// limit applies to the blocks in all pools of a family that one request can use: blocks in one pool lower
+    /// `claimable` of the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool does
@@ -166,7 +167,7 @@ impl NodeView {
     }
 }
 
-/// Sets for every node whether it gets one more address. A node that does not exist asks for none.
+/// Sets for every node whether it gets one more address. A node that does not exist needs none.
 fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut BTreeMap<String, NodeView>) {
     let is_offered =
         |family: &Family| pools_of(context.snapshot, *family).any(|pool| pool.allows(PoolUse::Workload));
@@ -212,7 +213,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
                     own.borrowed_by_others += 1;
                 }
-                // Old records name no node: the block's owner counts.
+                // Old records name no node, so the block's owner counts as the holder.
                 Some(_) | None => {
                     own.addresses += 1;
                     Plugin::of(record).into_iter().for_each(|made| own.plugin.note(made));

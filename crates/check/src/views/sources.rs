@@ -25,11 +25,11 @@ pub const PLACES: [Source; 8] = [
     Source::Services,
 ];
 
-/// Includes the configuration, which has the cooldown of addresses.
+/// The sources of the block list. The configuration has the cooldown of addresses.
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 
-/// Includes the pools: only they show that a node gets no addresses.
+/// The sources of the node list. Only pools show that a node gets no addresses.
 pub const NODES: [Source; 7] = POOLS;
 
 pub const BORROWED: [Source; 3] = [Source::Blocks, Source::Pools, Source::ClusterInformation];

@@ -6,7 +6,7 @@ use super::*;
 use crate::Scope;
 use crate::test_cluster::{Cluster, pod};
 
-/// A /28 pool of /30 blocks instead of the large one.
+/// A cluster with a /28 pool of /30 blocks instead of the usual large pool.
 fn small() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();
@@ -209,7 +209,7 @@ fn a_node_without_addresses_is_shown_by_family() {
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
     let full = Some("the block limit of 1 is reached: the node holds 1".to_owned());
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
-    // A node that does not exist asks for no address.
+    // A node that does not exist needs no address.
     cluster.0.nodes.clear();
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(false), None)]);
 }
@@ -257,7 +257,7 @@ fn a_handle_and_what_is_recorded_under_it() {
     let ids = |begin: &str| handle_ids(&cluster.0, begin).into_iter().collect::<Vec<_>>();
     assert_eq!((ids("k8s-pod"), ids("lb-")), (vec!["k8s-pod-network.a".to_owned()], Vec::new()));
 
-    // Without a handle object, only block records show the node.
+    // Without a handle object, the view has only the block's records.
     let unknown = handle(&small().0, "k8s-pod-network.a").unwrap();
     assert_eq!((unknown.exists, unknown.blocks[0].addresses.len()), (false, 1));
 }

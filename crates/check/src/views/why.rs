@@ -13,7 +13,7 @@ use crate::needs::Needs;
 use crate::rules::without_address::{PodAnswer, answer_for_pod, name_of_pod};
 use crate::{Context, Options};
 
-/// The answer to a pod, or to a node's next pod.
+/// The explanation for a pod, or for a node's next pod.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// `namespace/name`; `None` for the next pod.
@@ -35,7 +35,7 @@ pub enum PodStanding {
     NotBound,
     HostNetwork,
     Finished,
-    /// An annotation names addresses without IPAM.
+    /// An annotation names addresses that bypass IPAM.
     BypassesIpam,
     /// Calico does not know the pod's node.
     NoNode,
@@ -73,7 +73,7 @@ impl FamilyAnswer {
 }
 
 impl Explanation {
-    /// Returns IPAM's refusal, if there is one: that of a needed family first.
+    /// Returns IPAM's refusal, if there is one. A needed family comes first.
     pub fn refusal(&self) -> Option<&Refused> {
         let (needed, others): (Vec<_>, Vec<_>) = self.families.iter().partition(|family| family.is_needed);
         needed.into_iter().chain(others).find_map(FamilyAnswer::refused)
@@ -95,20 +95,22 @@ impl Explanation {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 format!("{who} has {} on {node}", addresses.join(", "))
             }
-            PodStanding::NotBound => format!("{who} is not bound to a node yet: IPAM is asked once it is"),
+            PodStanding::NotBound => {
+                format!("{who} is not scheduled to a node yet: it gets an address only after that")
+            }
             PodStanding::HostNetwork => format!("{who} uses its node's network, so it needs no address"),
             PodStanding::Finished => format!("{who} has finished, so it needs no address"),
-            PodStanding::BypassesIpam => format!("{who} names its addresses itself: IPAM is not asked"),
+            PodStanding::BypassesIpam => format!("{who} names its addresses itself: IPAM is not used"),
             PodStanding::NoNode => format!("{who} gets no address: Calico does not know node {node}"),
             PodStanding::UnknownPool(pool) => {
                 let pool = short(pool);
                 format!("{who} gets no address on {node}: it asks for the pool {pool}, which does not exist")
             }
             PodStanding::NotKnown => {
-                format!("it is not known what {who} gets on {node}: the data is incomplete")
+                format!("it is not known which address {who} gets on {node}: the data is incomplete")
             }
             PodStanding::NamespacesNotRead => format!(
-                "it is not known what {who} gets on {node}: pools select namespaces, which were not read"
+                "it is not known which address {who} gets on {node}: pools select namespaces, which were not read"
             ),
             PodStanding::Asks => self.answers(&who, &node),
         }
@@ -133,7 +135,7 @@ impl Explanation {
                 _ => String::new(),
             };
             parts.push(match (self.pod.is_some(), given.is_empty()) {
-                (_, true) => format!("no pool says which addresses {who} gets on {node}"),
+                (_, true) => format!("no pool serves {who} on {node}"),
                 (true, false) => {
                     format!("IPAM is not the problem: {who} gets {} on {node}", given.join(", "))
                 }
@@ -147,14 +149,14 @@ impl Explanation {
     }
 }
 
-/// Explains a node's next pod; `None` if there is no such node.
+/// Explains the addresses of a node's next pod; `None` if there is no such node.
 pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
     let node = context.index.node(name)?;
     Some(explain(&context, None, &node.name, Some(node)))
 }
 
-/// Explains a pod; `None` if there is no such pod.
+/// Explains a pod's addresses; `None` if there is no such pod.
 pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
     let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;

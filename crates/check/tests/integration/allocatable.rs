@@ -1,5 +1,5 @@
-//! ALLOCATABLE against the allocator itself: on random clusters, nodes take addresses from a pool until none gets another
-//! one.
+//! Compares ALLOCATABLE with the allocator itself: on random clusters, nodes take addresses from a pool until no node
+//! gets another one.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ struct World {
 }
 
 impl World {
-    /// Pools with blocks of four addresses, some of which exist.
+    /// A random cluster with pools of four-address blocks, some of which exist.
     fn new(seed: u64) -> Self {
         let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
         let snapshot = Snapshot { taken_at, ..Snapshot::default() };
@@ -90,7 +90,7 @@ impl World {
                 _ => self.block(*place, true),
             }
         }
-        // With a limit, it matters which blocks are claimed.
+        // With a block limit, it matters which blocks are claimed.
         if !self.is_limited && self.one_in(2) {
             let reserved: Vec<String> =
                 (0..3).map(|_| address_at(cidr, self.rng.below(16) as u32).to_string()).collect();
@@ -130,7 +130,8 @@ impl World {
         }
     }
 
-    /// The most addresses that all nodes together get from a pool, with requests that name it or not.
+    /// The largest number of addresses that all nodes together get from a pool. With `by_name`, their requests name the
+    /// pool.
     fn taken(&self, pool: &Pool, by_name: bool) -> u128 {
         let uses = [PoolUse::Workload, PoolUse::LoadBalancer, PoolUse::Tunnel];
         let wanted = uses.into_iter().find(|wanted| pool.allows(*wanted)).unwrap();
@@ -140,7 +141,7 @@ impl World {
             (_, "all()") => NODES.to_vec(),
             _ => NODES.iter().filter(is_served).copied().collect(),
         };
-        // With a limit, it can matter who is first.
+        // With a block limit, the order of the nodes can matter.
         let orders = (0..served.len()).map(|first| {
             let (end, begin) = served.split_at(first);
             self.taken_by(&[begin, end].concat(), pool, wanted, by_name)

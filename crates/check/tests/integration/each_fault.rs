@@ -22,7 +22,7 @@ fn each_fault_gives_exactly_its_findings() {
     assert!(failures.is_empty(), "{failures:?}");
 }
 
-/// `code subject` of the findings about addresses.
+/// The findings about addresses, each as `code subject`.
 fn of_addresses(snapshot: &Snapshot) -> Vec<String> {
     let report = check(snapshot, &Options::default());
     let about = report.findings.iter().filter(|finding| finding.subject.kind() == "address");

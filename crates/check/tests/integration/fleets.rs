@@ -7,7 +7,7 @@ use calipam_check::views::PoolView;
 use calipam_check::{Code, Options, check};
 use calipam_testkit::cluster::{Fleet, FleetFault};
 
-/// The clusters in a generated fleet, checked, in one group.
+/// Checks the clusters of a generated fleet, and puts them into one group.
 fn checked(fleet: &Fleet) -> Vec<Cluster> {
     let cluster = |(name, cluster): &(String, calipam_testkit::cluster::Cluster)| {
         let snapshot = cluster.snapshot();
@@ -17,7 +17,7 @@ fn checked(fleet: &Fleet) -> Vec<Cluster> {
     fleet.clusters.iter().map(cluster).collect()
 }
 
-/// Cluster, code and subject of the findings between clusters.
+/// The cluster, code and subject of each finding between clusters.
 fn found(clusters: &[Cluster]) -> BTreeSet<[String; 3]> {
     let of_cluster = |cluster: &Cluster| -> Vec<[String; 3]> {
         let between = cluster.report.findings.iter().filter(|finding| finding.code.is_of_fleet());
@@ -50,7 +50,7 @@ fn each_fault_between_clusters_gives_exactly_its_findings() {
 
 #[test]
 fn pools_over_the_services_of_another_cluster_are_found() {
-    // The pools of a, b and c are 10.1.0.0/16 and so on.
+    // The pools of a, b and c are 10.1.0.0/16, 10.2.0.0/16 and 10.3.0.0/16.
     let fleet = Fleet::healthy(3);
     let with_services = |ranges: [&str; 3]| {
         let mut clusters = checked(&fleet);
@@ -80,7 +80,7 @@ fn every_code_of_a_fleet_has_a_fault_in_the_generator() {
         .flat_map(|fault| after(&[*fault]).0.expected)
         .map(|[_, code, _]| code)
         .collect();
-    // No cluster data can show that the cluster cannot be read.
+    // No data in a cluster makes the cluster unreadable.
     let expected = Code::ALL.iter().filter(|code| code.is_of_fleet() && **code != Code::ClusterUnreadable);
     assert_eq!(all, expected.map(|code| code.name().to_owned()).collect());
 }
@@ -107,7 +107,7 @@ fn messages_name_both_sides() {
     };
     assert_eq!(
         said(1, Code::OverlappingClusterPools),
-        "overlapping (10.1.1.0/26) overlaps default-ipv4-ippool 10.1.0.0/16 in a; of the addresses shared, 3 are in use here and 7 there"
+        "overlapping (10.1.1.0/26) overlaps default-ipv4-ippool 10.1.0.0/16 in a; 3 of the shared addresses are in use here and 7 there"
     );
     let address = said(0, Code::AddressInSeveralClusters);
     assert!(address.contains("used by") && address.ends_with(" in b"), "{address}");

@@ -45,7 +45,7 @@ fn without_grace_the_youngest_pod_is_judged_too() {
         let options = Options { grace: Some(SignedDuration::from_secs(seconds)), ..Options::default() };
         check(&snapshot, &options).findings
     };
-    // One pod with two addresses, 20 s old.
+    // The youngest pod has two addresses and is 20 s old.
     assert_eq!(judge(21).len(), 0);
     for findings in [judge(0), judge(19)] {
         let codes: Vec<&str> = findings.iter().map(|f| f.code.name()).collect();

@@ -1,4 +1,4 @@
-//! Values from a broken disk, a bad script or an enemy. Nothing panics, and undecodable objects are reported.
+//! Values from a broken disk, a bad script or an attacker. Nothing panics, and undecodable objects are reported.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,8 @@ fn value_of(cluster: &Cluster, key: &[u8]) -> Vec<u8> {
     cluster.get(std::str::from_utf8(key).unwrap()).unwrap().value()
 }
 
-/// `code subject` of every finding with `value` under `key`. Undecodable objects and corrupt blocks must be among them.
+/// The findings with `value` under `key`, each as `code subject`. Undecodable objects and corrupt blocks must be among
+/// them.
 fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
     let mut changed = cluster.clone();
     changed.put_raw(key, value);
@@ -59,7 +60,7 @@ fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
             assert!(found.contains(&format!("corrupt-block {}", block.value.key)), "{found:?}");
         }
     }
-    // Printing must not panic, either.
+    // Serializing must not panic, either.
     serde_json::to_vec(&report).unwrap();
     found
 }

@@ -10,7 +10,7 @@ use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::{Value, json};
 
-/// The most addresses of an owner that a finding about one of them lists.
+/// The maximum number of an owner's addresses that a finding about one of them lists.
 const LISTED: usize = 16;
 
 fn at(position: usize) -> String {
@@ -85,7 +85,7 @@ fn an_owner_with_few_addresses_is_shown_with_all_of_them() {
     assert_eq!(owner.get("furtherFields"), None);
 }
 
-/// The same cluster with a pod's annotation.
+/// A snapshot of a small cluster with a pod whose annotations name `count` addresses.
 fn pod_with(count: usize) -> Snapshot {
     let mut snapshot = Cluster::plain(ClusterSpec::new(5), 2, 2).snapshot();
     let addresses: Vec<String> = (0..count).map(at).collect();

@@ -23,13 +23,14 @@ fn all_faults_several_times_over() {
 
 #[test]
 fn any_two_faults_do_not_hide_each_other() {
-    // Pairs each fault with a later one. The distance changes with the position, for many different pairs.
+    // Pairs each fault with another one. The distance between the two changes with the position, which gives many
+    // different pairs.
     for (position, fault) in Fault::ALL.iter().enumerate() {
         let other = Fault::ALL[(position * 7 + 13) % Fault::ALL.len()];
         if fault.stands_alone() || other.stands_alone() {
             continue;
         }
-        // Faults that look at the entire cluster come last.
+        // Faults that depend on the entire cluster come last.
         let (first, second) = if *fault < other { (*fault, other) } else { (other, *fault) };
         let mut cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2);
         cluster.inject(first, 1);
@@ -40,7 +41,7 @@ fn any_two_faults_do_not_hide_each_other() {
 
 #[test]
 fn every_rule_that_etcd_decides_has_a_fault() {
-    // Faults that only Kubernetes shows.
+    // The codes of faults that only Kubernetes data shows.
     let elsewhere = [
         "affinity-labels",
         "handle-case-collision",

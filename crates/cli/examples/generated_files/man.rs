@@ -59,7 +59,7 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     let name = page_name(command);
     let help = command.get_after_long_help().or_else(|| command.get_after_help());
     let help = Help::read(&help.map(ToString::to_string).unwrap_or_default());
-    // The text after the options follows below, under the usual headings of man pages.
+    // The help text after the options is added below, under the usual headings of man pages.
     let plain = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
     let man = clap_mangen::Man::new(plain).title(name.clone()).manual("calipam").source(SOURCE).date("");
     let mut begin = Vec::new();
@@ -69,7 +69,7 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     section(&mut text, "SYNOPSIS");
     text.push_str(&synopsis(command));
     section(&mut text, "DESCRIPTION");
-    // The first paragraph is in NAME.
+    // The first paragraph is in the section NAME.
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     about.split("\n\n").skip(1).for_each(|lines| paragraph(&mut text, &[lines.to_owned()]));
     help.notes.iter().for_each(|note| paragraph(&mut text, note));
@@ -153,7 +153,7 @@ fn synopsis(command: &Command) -> String {
         words.push("\\fICOMMAND\\fR".into());
     }
     words.push("[\\fIGLOBAL OPTION\\fR]...".into());
-    // Without hyphenation, and left-aligned.
+    // Turns off hyphenation, and aligns the text to the left.
     format!(".nh\n.ad l\n{}\n.ad\n.hy\n", words.join("\n"))
 }
 
@@ -177,12 +177,12 @@ fn as_typed(arg: &Arg) -> String {
     }
 }
 
-/// The parts of the text after the options in a help.
+/// The parts of the help text that follow the options.
 #[derive(Default)]
 struct Help {
     examples: Vec<String>,
     exit_status: Option<String>,
-    /// The other paragraphs, as lines.
+    /// The lines of the other paragraphs.
     notes: Vec<Vec<String>>,
 }
 

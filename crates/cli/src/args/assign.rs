@@ -54,7 +54,7 @@ pub(crate) struct AssignArgs {
 }
 
 impl AssignArgs {
-    /// Returns the request of the call.
+    /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> Result<AssignRequest, Failure> {
         let mut attributes = BTreeMap::new();
         for (key, value) in &self.attributes {
@@ -74,7 +74,7 @@ impl AssignArgs {
                 pools: Vec::new(),
             },
             pools: self.pools.clone(),
-            // An assignment needs no recheck of findings.
+            // An assignment does not depend on findings, so nothing is rechecked.
             criteria: Criteria::default(),
             intent: self.writing.intent((!self.dry_run).then(|| format!("assign {what}"))),
         })

@@ -69,7 +69,7 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// True if `--output-file` writes to this report, so the next call can compare with it.
+    /// True if `--output-file` writes this report, so that the next call can compare with it.
     pub(crate) fn writes(&self, report: &Path) -> bool {
         let is_report = |file: &OutputFile| matches!(file.format, Format::Json | Format::Yaml);
         self.output_files.iter().any(|file| is_report(file) && file.path == report)
@@ -106,7 +106,7 @@ impl FailOn {
     }
 }
 
-/// Parses rule names. Completion suggests all names, an error only a similar one.
+/// A parser for rule names. Completion suggests all names, but an error suggests only a similar one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeParser;
 
@@ -131,7 +131,7 @@ impl TypedValueParser for CodeParser {
     }
 }
 
-/// Returns the rule with the most similar name, if any is similar.
+/// Returns the rule with the most similar name, if any name is similar.
 fn nearest(text: &str) -> Option<Code> {
     calipam_workflow::nearest(text, Code::ALL.iter().map(|code| code.name()))?.parse().ok()
 }

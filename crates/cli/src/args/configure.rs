@@ -43,7 +43,7 @@ pub(crate) struct ConfigureArgs {
 }
 
 impl ConfigureArgs {
-    /// Returns the request of the call.
+    /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> Result<ConfigureRequest, Failure> {
         let persistence =
             self.kubevirt_ip_persistence.as_ref().map(|given| given.eq_ignore_ascii_case("Enabled"));

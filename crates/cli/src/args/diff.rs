@@ -59,7 +59,7 @@ pub(crate) struct DiffArgs {
 }
 
 impl DiffArgs {
-    /// Returns the named addresses and blocks.
+    /// Returns the addresses and blocks to which the comparison is limited.
     pub(crate) fn networks(&self) -> [Vec<IpNet>; 2] {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
         [addresses.collect(), self.blocks.iter().map(IpNet::trunc).collect()]

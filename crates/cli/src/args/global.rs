@@ -1,4 +1,4 @@
-//! Options of every command: for the connection and the output.
+//! Options of every command, for the connection and the output.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::kubectl::KubectlArgs;
 use crate::format::Format;
 
-/// The heading of the connection options, by which hints and completion recognize them.
+/// The heading of the connection options. Hints and completion recognize these options by it.
 pub(crate) const CONNECTION: &str = "Connection";
 
 /// Options of every command.
@@ -80,7 +80,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Finds the value of `--color` before the command line is parsed, since parser errors have colors, too.
+    /// Finds the value of `--color` before the command line is parsed, since the parser's errors are colored, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         value_in_words(arguments.iter().cloned(), "color", None).unwrap_or_default()
     }
@@ -96,7 +96,7 @@ impl When {
     }
 }
 
-/// Finds the last valid value of an option on a command line that can be invalid otherwise.
+/// Finds the last valid value of an option on a command line that may be invalid in other places.
 pub(crate) fn value_in_words<V: ValueEnum>(
     words: impl Iterator<Item = OsString>,
     long: &str,

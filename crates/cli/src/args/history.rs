@@ -47,7 +47,7 @@ pub(crate) struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// Returns the subject of the call; clap ensures that there is one.
+    /// Returns the object whose history is shown. clap ensures that there is one.
     pub(crate) fn object(&self) -> Object {
         match self {
             Self { object: Some(object), .. } => object.clone(),

@@ -83,7 +83,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// A year: a longer time cannot be added to a point in time on every system.
+/// One year. On some systems, a longer duration cannot be added to the current time.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit.

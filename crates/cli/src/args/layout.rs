@@ -17,11 +17,12 @@ const GLOBAL: &str = "Global options";
 /// Commands that read no data.
 const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 
-/// The help of `--node` in `release`, where the option can also be the target.
+/// The help of `--node` in `release`, in which the node can also be the target.
 const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this deleted node. With another target: only what concerns this node, deleted or not. Can be \
      repeated; wildcards `*`, `?`";
 
-/// Sorts global options after each command's own, and hides unused ones. This builds `command`.
+/// Sorts the global options after each command's own, and hides options that a command does not use. This builds
+/// `command`.
 pub(crate) fn tidy(mut command: Command) -> Command {
     command.build();
     below(&mut command, &KubectlArgs::ids())
@@ -72,7 +73,8 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     })
 }
 
-/// Accepts every format, since `-o` can come before the command, but shows only the formats of one command.
+/// A parser that accepts every format, since `-o` can come before the command, but suggests only the formats of one
+/// command.
 #[derive(Clone, Copy, Debug)]
 struct FormatParser(&'static [Format]);
 
@@ -98,14 +100,14 @@ impl TypedValueParser for FormatParser {
     }
 }
 
-/// True if the call asks for the complete help.
+/// True if the command line requests the complete help.
 pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1).take_while(|word| *word != "--");
     words.any(|word| word == "--help" || word == "help")
 }
 
 /// Gives every command a `--help` in the layout of `-h`, with examples and notes; clap's layout uses three lines for
-/// each option. Only a help that lists commands shows kubectl's options.
+/// each option. Only the help of a command with subcommands shows kubectl's options.
 pub(crate) fn with_help(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let is_program = !names.is_empty();
@@ -125,7 +127,7 @@ pub(crate) fn with_help(command: Command) -> Command {
     command.override_help(full.render_help())
 }
 
-/// Replaces clap's suggestion for an unknown option with the commands that have the option, if any do.
+/// Replaces clap's suggestion for an unknown option with the commands that have this option, if there are any.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(long) = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument) else {
@@ -146,7 +148,7 @@ pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> cla
     }
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::SuggestedSubcommand);
-    // clap's usage shows the option with a similar name.
+    // clap's usage would show the option with a similar name.
     error.remove(ContextKind::Usage);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error

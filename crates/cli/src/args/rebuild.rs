@@ -35,7 +35,7 @@ pub(crate) struct RebuildArgs {
 }
 
 impl RebuildArgs {
-    /// Returns the request of the call.
+    /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> RebuildRequest {
         let (blocks, endpoints_only) = (self.blocks.clone(), self.endpoints_only);
         RebuildRequest {

@@ -6,7 +6,7 @@ use clap::Args;
 
 pub(super) const SELECTION: &str = "Selection";
 
-/// Options that select a part of a cluster; each narrows the others.
+/// Options that select a part of a cluster. Each option narrows the selection.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SelectionArgs {
     /// Only this node; can be repeated; wildcards `*`, `?`
@@ -21,7 +21,7 @@ pub(crate) struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    /// Returns the part of a cluster that these options and `namespace` name.
+    /// Returns the names in these options, together with `namespace`.
     pub(crate) fn names(&self, namespace: Option<&String>) -> Names {
         let Self { nodes, selector, pools } = self.clone();
         Names { nodes, pools, selector, namespace: namespace.cloned() }

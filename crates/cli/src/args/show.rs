@@ -83,13 +83,13 @@ fn prefix(text: &str) -> Result<u8, String> {
         .ok_or_else(|| "expected a prefix length such as `/16`".to_owned())
 }
 
-/// Reads the name of an object.
+/// Reads the name of an object, whose kind is determined later.
 pub(super) fn object(text: &str) -> Result<Object, String> {
     let text = whole(text);
     if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Object::Text(text)) }
 }
 
-/// Removes the ending of an ID that a table has shortened.
+/// Removes the ellipsis from an ID that a table has shortened.
 pub(super) fn whole(id: &str) -> String {
     id.trim_end_matches('…').to_owned()
 }
@@ -104,7 +104,7 @@ pub(super) fn pod(text: &str) -> Result<PodName, String> {
     }
 }
 
-/// The subject of a call.
+/// The subject of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Pools,
@@ -120,7 +120,7 @@ pub(crate) enum Subject {
 }
 
 impl ShowArgs {
-    /// Returns the subject of the call.
+    /// Returns the subject of the command.
     pub(crate) fn subject(&self) -> Subject {
         match self {
             Self { object: Some(object), .. } => Subject::Object(object.clone()),

@@ -166,12 +166,12 @@ impl SimulateArgs {
         Ok(())
     }
 
-    /// True if the call asks only for the time that pods wait, for one or more numbers of nodes.
+    /// True if the options request only the time that pods wait, for one or more cluster sizes.
     pub(crate) fn answers_by_size(&self) -> bool {
         self.fail_node.is_none() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
     }
 
-    /// Returns the number of runs of each scenario: `usually`, unless `--runs` is given.
+    /// Returns the number of runs of each scenario: the value of `--runs`, or else `usually`.
     pub(crate) fn runs(&self, usually: u64) -> u64 {
         self.runs.map_or(usually, |runs| runs.get().into())
     }
@@ -181,7 +181,7 @@ impl SimulateArgs {
         self.clashes.iter().copied().collect::<Option<_>>().unwrap_or(Cause::ALL.to_vec())
     }
 
-    /// Returns the block sizes to compare; empty if only the scenario's own is simulated.
+    /// Returns the block sizes to compare; empty if only the scenario's block size is simulated.
     pub(crate) fn sizes(&self) -> Vec<u8> {
         match &self.block_size {
             Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),

@@ -40,7 +40,7 @@ pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
         .map(|name| Cause::ALL.into_iter().find(|cause| cause.name() == name))
 }
 
-/// One block size, or those of a range.
+/// One block size, or all block sizes of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes(pub Vec<u8>);
 

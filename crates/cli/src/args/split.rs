@@ -27,11 +27,11 @@ pub(crate) struct SplitArgs {
 }
 
 impl SplitArgs {
-    /// Returns the request of the call.
+    /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> SplitRequest {
         let pool = match (&self.name, self.cidr) {
             (None, Some(cidr)) => PoolName::Cidr(cidr),
-            // Clap ensures that there is a name or a CIDR.
+            // clap ensures that there is a name or a CIDR.
             (name, _) => PoolName::Name(name.clone().unwrap_or_default()),
         };
         SplitRequest {

@@ -79,7 +79,7 @@ impl CriteriaArgs {
     }
 }
 
-/// The recheck of what could be a change in progress.
+/// The option to recheck findings that could be changes in progress.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecheckArgs {
     /// Recheck changes in progress after this; 0 for never

@@ -1,4 +1,4 @@
-//! The part of calicoctl's command line that calipam answers; the rest is for the real calicoctl.
+//! The part of calicoctl's command line that calipam implements. The real calicoctl runs all other commands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `ipam check`: calipam's findings in calicoctl's lines.
+//! The `ipam check` command, which prints calipam's findings in calicoctl's output format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,10 +17,11 @@ use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
 use crate::{hints, output_file};
 
-/// The maximum number of listed nodes.
+/// The maximum number of nodes in the list of nodes with the most allocations.
 const TOP: usize = 20;
 
-/// The rules whose findings are counted in calicoctl's output. Its total number of problems omits missing handles.
+/// The rules whose findings are counted in the output. As in calicoctl, the total number of problems does not include
+/// missing handles.
 const COUNTED: [Code; 7] = [
     Code::LeakedAddress,
     Code::InUseOutsidePools,
@@ -71,9 +72,9 @@ fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
 struct Lines<'a> {
     view: &'a CalicoctlView,
     report: &'a Report,
-    /// `--show-all-ips`.
+    /// True with `--show-all-ips`.
     all: bool,
-    /// `--show-problem-ips`, which `--show-all-ips` implies.
+    /// True with `--show-problem-ips`, or with `--show-all-ips`, which implies it.
     problems: bool,
 }
 

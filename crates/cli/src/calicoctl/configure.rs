@@ -1,4 +1,4 @@
-//! `ipam configure`.
+//! The `ipam configure` command.
 
 use calipam_model::config::{IpamSetting, parse_go_bool};
 use calipam_plan::configure::ConfigureRefusal;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<(), Failure> {
     call.print(&text)
 }
 
-/// Returns the settings of the call. As in calicoctl, empty values are ignored.
+/// Returns the settings in the options. As in calicoctl, empty values are ignored.
 fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();

@@ -1,4 +1,4 @@
-//! `datastore migrate lock` and `unlock`.
+//! The commands `datastore migrate lock` and `datastore migrate unlock`.
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::{LockAction, set_lock};

@@ -1,6 +1,7 @@
 //! calipam called as `calicoctl`: the `ipam` commands, the datastore lock and `version`, with calicoctl's options,
-//! output lines, report file and exit codes (facts 5.2, 7.4 to 7.8), so scripts keep working. Findings and writes are
-//! calipam's; messages on stderr say how they differ. All other commands run the real calicoctl ([`real`]).
+//! output lines, report file and exit codes (facts 5.2, 7.4 to 7.8), so that scripts keep working. Findings and writes
+//! are those of calipam. Messages on stderr explain the differences. All other commands run the real calicoctl
+//! ([`real`]).
 
 mod args;
 mod check;
@@ -70,7 +71,7 @@ fn carry_out(command: &Command, call: Call<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Creates a failure in calicoctl's words, which are printed without a label.
+/// Creates a failure with calicoctl's message, which is printed without a label.
 fn said(message: impl Into<String>) -> Failure {
     Failure::refused(message).form(FailureForm::Plain)
 }
@@ -80,7 +81,7 @@ fn criteria() -> Criteria {
     Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
-/// A call of calicoctl: its connection and its output.
+/// The connection and the output of a calicoctl command.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     global: &'a Global,
@@ -88,7 +89,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs `work` with the datastore, and with a [`Person`] that stands for the calling script.
+    /// Runs `work` with the datastore, and with a [`Person`] that represents the calling script.
     fn with<T>(
         self,
         work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<T, Failure>,

@@ -1,4 +1,4 @@
-//! Runs the real calicoctl for commands that calipam does not answer.
+//! Runs the real calicoctl for commands that calipam does not implement.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use crate::render::text::{escape, quoted};
 /// The variable with the path of the real calicoctl.
 const VARIABLE: &str = "CALIPAM_CALICOCTL";
 /// The variable that lists the programs already run, separated as in PATH. If one of them (a wrapper, or a copy of
-/// calipam) runs calipam again, that call runs none of them, so the search ends.
+/// calipam) runs calipam again, calipam does not run any of them again, so there is no endless loop.
 const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no

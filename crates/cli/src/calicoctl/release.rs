@@ -1,4 +1,4 @@
-//! `ipam release`: releases one address, or the leaked addresses and handles in reports.
+//! The `ipam release` command, which releases one address, or the leaked addresses and handles in reports.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
     one(parse_address(text, call)?, args.force, call)
 }
 
-/// Releases targets; `what` is the option that the journal names.
+/// Releases the targets. `what` is the option that is recorded in the journal.
 fn carry_out(
     targets: Request,
     reports: Vec<PathBuf>,
@@ -85,7 +85,7 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
     call.print("You may now unlock the data store.\n")
 }
 
-/// Creates the failure for an objection to a report, in calicoctl's words.
+/// Creates the failure for an objection to a report, with calicoctl's message.
 fn refused(report: &str, objection: &ReportError) -> Failure {
     said(match objection {
         ReportError::OtherCluster { .. } => format!(
@@ -107,7 +107,7 @@ fn refused(report: &str, objection: &ReportError) -> Failure {
     })
 }
 
-/// Formats calicoctl's lines about addresses and handles.
+/// Formats the result as calicoctl does.
 fn message(repaired: &Repaired) -> String {
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
     let conflicts = repaired.run.as_ref().map_or(&[][..], |run| &run.execution.conflicts);

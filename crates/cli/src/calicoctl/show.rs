@@ -1,4 +1,4 @@
-//! `ipam show`.
+//! The `ipam show` command.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads an address. Like calicoctl, reports an invalid one on stdout.
+/// Parses an address. Like calicoctl, reports an invalid address on stdout.
 pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr, Failure> {
     if let Ok(address) = address(text) {
         return Ok(address);
@@ -181,7 +181,8 @@ fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
     }
 }
 
-/// Formats the settings under their Go names. For KubeVirt, calicoctl prints a memory address; this prints the setting.
+/// Formats the settings under their Go names. For KubeVirt, calicoctl prints a memory address, but calipam prints the
+/// setting.
 fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
     let config = snapshot.effective_ipam_config();
     let config = config.ok_or_else(|| said("error: the stored configuration cannot be decoded"))?;

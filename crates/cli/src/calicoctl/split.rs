@@ -1,4 +1,4 @@
-//! `ipam split`.
+//! The `ipam split` command.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -15,7 +15,7 @@ use crate::exit::Failure;
 pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
-        // Go's error texts.
+        // These are the error messages of Go.
         let why = match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
@@ -44,7 +44,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
         }
     };
 
-    // The planner refuses invalid numbers in calicoctl's words.
+    // The planner refuses invalid numbers with calicoctl's message.
     let parts = u32::try_from(parts).unwrap_or(0);
     let request = SplitRequest {
         pool,
@@ -68,7 +68,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
     call.print(&text)
 }
 
-/// Formats calicoctl's text after a split. The first and the last sentence do not end with a line break.
+/// Formats the result as calicoctl does, without a line break after the first and the last sentence.
 fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);

@@ -1,4 +1,4 @@
-//! `version`: the four lines that scripts read.
+//! The `version` command, which prints the same four lines as calicoctl, since scripts parse them.
 
 use calipam_workflow::cluster_information;
 
@@ -6,7 +6,7 @@ use super::{Call, said};
 use crate::exit::Failure;
 use crate::render::text::escape;
 
-/// The calicoctl version that has the same commands.
+/// The calicoctl version whose commands calipam implements.
 const STANDS_FOR: &str = "v3.33.0";
 
 pub(super) fn run(call: Call<'_>) -> Result<(), Failure> {

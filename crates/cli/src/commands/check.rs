@@ -1,4 +1,4 @@
-//! `check`.
+//! The `check` command.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
-                // Printed first, so that the failed check, which matters more, comes last.
+                // This failure is printed first, so that the failure of the check, which matters more, comes last.
                 if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console)
                 {
                     console.failure(&second);
@@ -69,7 +69,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     if printed.is_ok() {
         advise(&checked, &filter, console);
     }
-    // With --only-new, findings that were not printed must not be in the report with which the next call compares.
+    // With --only-new, the report that the next call compares with must not contain findings that were not printed.
     if printed.is_ok() || !args.reports.only_new {
         report.restore(removed);
         printed = printed.and(write_files(&Checked { report: &report, snapshot, took, exit_code }, args));
@@ -79,7 +79,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     printed.and(written).map(|()| outcome)
 }
 
-/// The severity that determines the exit code.
+/// Returns the severity that determines the exit code.
 pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
     match &report.changes {
         Some(changes) if args.reports.fail_on_new || args.reports.only_new => changes.worst_news(report),
@@ -87,17 +87,18 @@ pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
     }
 }
 
-/// The results of a check, with calicoctl's view if it is requested.
+/// The results of a check, with calicoctl's view of them if it is requested.
 struct Findings {
     checked: CheckResult,
     /// The requested part of the report.
     filter: Filter,
     calicoctl: Option<CalicoctlView>,
-    /// False if named nodes or pools were not found.
+    /// False if some of the named nodes or pools were not found.
     is_whole: bool,
 }
 
-/// Checks a cluster. calicoctl's view uses the complete report; report and comparison keep only the requested findings.
+/// Checks a cluster. calicoctl's view contains all findings; the report and the comparison contain only the requested
+/// ones.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
@@ -143,7 +144,8 @@ impl<'a> Checker<'a> {
         check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
     }
 
-    /// Removes findings that are accepted or not requested. Returns the filter, and an error for each name not found.
+    /// Removes findings that are accepted or not requested. Returns the filter, and an error for each name that was not
+    /// found.
     pub(super) fn keep(
         &self,
         report: &mut Report,
@@ -209,7 +211,7 @@ fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> 
     Ok(Changes::since(earlier, &checked.report, &checked.dropped))
 }
 
-/// Writes the report in calicoctl's form.
+/// Writes the report in calicoctl's format.
 fn write_report(
     path: Option<&Path>,
     view: Option<&CalicoctlView>,
@@ -226,7 +228,7 @@ pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()
     args.reports.output_files.iter().map(write).fold(Ok(()), Result::and)
 }
 
-/// Prints a report unless `--quiet` omits it. With `--only-new`, a reader that is gone is an error.
+/// Prints a report unless `--quiet` omits it. With `--only-new`, fails if the reader of stdout is gone.
 pub(crate) fn print(
     report: &impl Document,
     has_findings: bool,
@@ -237,15 +239,12 @@ pub(crate) fn print(
         console.print(report)?;
     }
     match args.reports.only_new && READER_IS_GONE.load(Ordering::SeqCst) {
-        true => Err(Failure::new(
-            Kind::Failed,
-            "the reader of stdout is gone: the files of reports are kept as they were",
-        )),
+        true => Err(Failure::new(Kind::Failed, "stdout was closed: the report files are left unchanged")),
         false => Ok(()),
     }
 }
 
-/// Prints hints and notes about the report for people.
+/// Prints hints and notes about the report, if it is printed as a table.
 fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
     if !console.format.is_for_people() {
         return;
@@ -253,7 +252,7 @@ fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
     hints(checked.report, filter, console);
     if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
         let (version, known) = (&cluster.calico_version, newest_known());
-        console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): what is new in it is not checked"));
+        console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): its new features are not checked"));
     }
 }
 
@@ -274,7 +273,7 @@ fn write_failure_metrics(
     files
 }
 
-/// Prints the next steps, those for the most severe findings first.
+/// Prints the next steps, beginning with those for the most severe findings.
 fn hints(report: &Report, filter: &Filter, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
@@ -307,7 +306,8 @@ fn explain_refusal(report: &Report) -> Option<String> {
 
 /// Returns the merged remedies for the findings within the filter, the most severe first.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
-    // A hint to rebuild repeats only `--pool`. If the call has a node or namespace, the hint names the blocks instead.
+    // A hint to rebuild can repeat only the option `--pool`. If the command is limited to a node or namespace, the hint
+    // names the blocks instead.
     let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
     let within = |mut remedy: Remedy| match &mut remedy {
         Remedy::ReleaseNodes(nodes) => {

@@ -1,4 +1,4 @@
-//! `completion`.
+//! The `completion` command.
 
 use crate::applet::Applet;
 use crate::args::CompletionArgs;

@@ -1,4 +1,4 @@
-//! `diff`.
+//! The `diff` command.
 
 use calipam_history::diff::{Change, Difference};
 use calipam_workflow::{ArchivedState, Side, diff, read_pair, scope, states_around};
@@ -18,7 +18,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);
     }
-    // Keeps the archive's temporary files until the end.
+    // This variable keeps the archive's temporary files until the end.
     let archived = match (&args.archive, args.at) {
         (Some(folder), Some(at)) => Some(states_around(folder, at, &Person::watching(console))?),
         _ => None,
@@ -52,8 +52,8 @@ pub(crate) async fn compare(
     Ok(outcome)
 }
 
-/// Returns the two states of the call. With `--archive`, the first one comes from the archive. So does the second one,
-/// unless the call names it.
+/// Returns the two states to compare. With `--archive`, the first state comes from the archive, and so does the second
+/// one unless it is named.
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,
@@ -80,7 +80,7 @@ fn states(
 fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failure> {
     if let Some(named) = &global.datastore {
         return Err(Failure::usage(format!(
-            "`diff` names what it reads as OLD and NEW; --datastore {named} has no effect here"
+            "`diff` reads OLD and NEW; --datastore {named} has no effect here"
         ))
         .hint(format!("for example {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))));
     }
@@ -95,7 +95,7 @@ async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Si
     Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
 }
 
-/// Prints the next step, and the risk of restoring the earlier state.
+/// Prints hints about the next step, and about the risk of restoring the earlier state.
 fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));

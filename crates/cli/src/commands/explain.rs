@@ -1,4 +1,4 @@
-//! `explain`.
+//! The `explain` command.
 
 use calipam_check::views::{self, Explanation, PodName};
 use calipam_model::snapshot::{Snapshot, Source};

@@ -1,4 +1,4 @@
-//! `export`.
+//! The `export` command.
 
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     Ok(Outcome::Clean)
 }
 
-/// Adds an export to an archive, prunes the archive by `keep`, and prints how many exports it has.
+/// Adds an export to an archive, prunes the archive by the rules in `keep`, and prints how many exports it contains.
 fn to_archive(
     folder: &Path,
     keep: Option<&Keep>,
@@ -63,7 +63,7 @@ fn to_archive(
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.was_there {
-        true => format!("{path} has the same time: nothing was added"),
+        true => format!("nothing was added: {path} is from the same time"),
         false => format!("wrote {objects} to {path}"),
     });
     let removed = match removed.len() {

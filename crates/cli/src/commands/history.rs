@@ -1,4 +1,4 @@
-//! `history`.
+//! The `history` command.
 
 use calipam_workflow::{History, Reach, archive_history, history};
 
@@ -24,7 +24,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     print(&found, console)
 }
 
-/// Prints a history; the outcome says whether it has any event.
+/// Prints a history. The outcome is [`Outcome::Refused`] if the history has no events.
 pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome, Failure> {
     console.print(found)?;
     if !found.events.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome, Failu
     }
     if let Reach::Etcd { oldest_revision: oldest, .. } = &found.reach {
         let nothing = match oldest.as_str() {
-            "1" => "no revision of this etcd names it".to_owned(),
+            "1" => format!("no revision of this etcd names {}", found.about),
             oldest => format!("etcd has nothing from before revision {oldest}"),
         };
         console.hint(&format!("{nothing}; {} lists the blocks", hints::command(&["show", "--blocks"])));

@@ -36,7 +36,7 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
     })
 }
 
-/// Warns of files in the folder that are not readable journals: a run could have written them.
+/// Warns of files in the folder that are not readable journals, since a run could have written them.
 fn name_unreadable(folder: &Path, console: &Console) -> Result<(), Failure> {
     for path in unreadable(folder)? {
         console.warn(&format!("{} is not a readable journal: skipped", quoted(&path)));

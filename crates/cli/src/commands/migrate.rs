@@ -1,4 +1,4 @@
-//! `migrate`.
+//! The `migrate` command.
 
 use calipam_plan::migrate::{Detour, Leg, Migration, Phase};
 use calipam_workflow::{MigrateRequest, Migrated};
@@ -34,8 +34,8 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// Prints the next step of the migration. Returns `outcome`, or `Refused` if the call applies the phase in which users
-/// move.
+/// Prints the next step of the migration. Returns `outcome`, or `Refused` if `--apply` was used in the phase in which
+/// the users of addresses move.
 fn next(
     phase: Phase,
     migration: &Migration,

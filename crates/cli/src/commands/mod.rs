@@ -35,7 +35,7 @@ use crate::exit::{Failure, Outcome};
 use crate::format::Format;
 use crate::watch;
 
-/// Runs the command of a command line; `name` is the name of that command.
+/// Runs a command. `name` is the name of the command.
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
@@ -90,7 +90,7 @@ fn printing(
                 .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
         }
         console.page.rows_only = args.no_headers;
-        // Leaks only once per process.
+        // This leak happens only once per process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
     match args.watch {
@@ -105,7 +105,7 @@ fn printing(
     }
 }
 
-/// Starts the log on stderr: requests with `-vv`; with `-vvv`, libraries as well, down to TLS frames.
+/// Starts the log on stderr: of requests with `-vv`, and also of libraries, down to TLS frames, with `-vvv`.
 fn start_log(verbose: u8) {
     let ours = |metadata: &Metadata<'_>| {
         metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
@@ -116,7 +116,7 @@ fn start_log(verbose: u8) {
         _ => (LevelFilter::TRACE, |_| true),
     };
     let print = |metadata: &Metadata<'_>, text: &str| said(metadata.level(), metadata.target(), &text);
-    // Only a test can have set another logger.
+    // This fails only in tests, which may have set another logger.
     let _ = tracing::subscriber::set_global_default(Printer { level, shown, print });
     if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
         log::set_max_level(log::LevelFilter::Trace);

@@ -30,7 +30,7 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
     })
 }
 
-/// Records on a separate thread until the process ends. Prints failures, and starts again.
+/// Records on a separate thread until the process ends. Prints failures, and starts again after each of them.
 pub(super) fn start(
     folder: &Path,
     keep: Option<&Keep>,
@@ -48,7 +48,7 @@ pub(super) fn start(
     connect::on_thread("recorder", record).map(drop)
 }
 
-/// Records. Prints a failure and starts again, but returns a failure that occurs before anything was recorded.
+/// Records, and starts again after each failure, which it prints. Returns only if recording fails before it has begun.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
     let has_begun = Cell::new(false);
     loop {

@@ -1,4 +1,4 @@
-//! `release`.
+//! The `release` command.
 
 use std::io::{self, BufRead};
 
@@ -25,14 +25,15 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };
-    // Without --yes, a call on a file is a dry run; with --yes, the user expects a write.
+    // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
+    // support.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
     repair::run(&args.writing, args.dry_run, on_file, (global, console), async |datastore, person| {
         calipam_workflow::release(datastore, &request, person).await
     })
 }
 
-/// Formats targets, filters and `--force` of the call for the journal, without values.
+/// Formats the given target and filter options, and `--force`, without their values, for the journal.
 fn flags(args: &ReleaseArgs) -> String {
     let flags = [
         (args.leaked, " --leaked"),

@@ -16,8 +16,8 @@ use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Runs `work` and prints its result. `dry_run` is true if the call asked only for the plan. `on_file` is the failure
-/// if the datastore is a file.
+/// Runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the failure to
+/// return if the datastore is a file.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
@@ -35,12 +35,12 @@ pub(super) fn run(
     })
 }
 
-/// Creates the failure of a write to a file, with a hint to plan on that file.
+/// Creates the failure for a write to a file, with a hint to make only a plan from that file.
 pub(super) fn not_live(what: &str) -> Failure {
     Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
 }
 
-/// Prints the result of a command that writes. `dry_run` is true if the call asked only for the plan.
+/// Prints the result of a command that writes. `dry_run` is true if only the plan was requested.
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
@@ -50,7 +50,7 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
     ended(repaired, dry_run, is_live, console)
 }
 
-/// Prints the messages after the document, and returns the outcome.
+/// Prints the messages that follow the document, and returns the outcome.
 pub(super) fn ended(
     repaired: Repaired,
     dry_run: bool,
@@ -67,7 +67,8 @@ pub(super) fn ended(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints a plan's document. `is_all` is true if nothing was written, so the plan's warnings were not shown yet.
+/// Prints a plan's document. `is_all` is true if nothing was written. In this case, the plan's warnings have not been
+/// shown yet.
 pub(super) fn print(
     plan: &PlanSummary,
     is_all: bool,
@@ -105,8 +106,8 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Prints a run's warnings, and returns its outcome or failure. `is_partial` is true if even a complete run leaves
-/// something out.
+/// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
+/// even after a complete run.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,
@@ -114,7 +115,7 @@ pub(crate) fn outcome(
 ) -> Result<Outcome, Failure> {
     let as_planned = if is_partial { Outcome::Refused } else { Outcome::Clean };
     let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
-    // While the datastore is locked, no pod starts or stops: nothing is more urgent.
+    // This comes first because no pod starts or stops while the datastore is locked.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());
         error.hint().into_iter().for_each(|hint| console.hint(&hints::text(&hint)));
@@ -132,7 +133,7 @@ pub(crate) fn outcome(
         console.warn(&format!("{} not started", count(execution.not_started, "step was", "steps were")));
     }
     if execution.may_have_written() {
-        // The journal is needed for an undo: even `--quiet` names it.
+        // An undo needs the journal, so its path is printed even with `--quiet`.
         if console.quiet {
             console.say(&format!("journal: {}", quoted(&journal)));
         }

@@ -1,4 +1,4 @@
-//! `show`.
+//! The `show` command.
 
 use std::net::IpAddr;
 
@@ -50,13 +50,13 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
-/// True for an address and a handle, as far as the words of the call say.
+/// True if the subject is an address or a handle, judging only by the form of its name.
 fn is_one(subject: &Subject) -> bool {
     let Subject::Object(object) = subject else { return false };
     matches!(object.clone().by_form(), Object::Address(_) | Object::Handle(_))
 }
 
-/// Refuses options of tables if the subject has no table.
+/// Refuses table options if the subject is not printed as a table.
 fn check_table(subject: &Subject, args: &ShowArgs) -> Result<(), Failure> {
     let is_set = args.printing.no_headers || args.printing.sort_by.is_some();
     match is_set && (is_one(subject) || *subject == Subject::Map) {
@@ -67,7 +67,7 @@ fn check_table(subject: &Subject, args: &ShowArgs) -> Result<(), Failure> {
     }
 }
 
-/// Reads the data of the subject, and prints it. The result includes errors about missing nodes and pools.
+/// Reads the data of the subject, and prints it. The result includes an error for each missing node or pool.
 pub(crate) async fn show(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -121,8 +121,8 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&ViewDocument::new(view, snapshot))
 }
 
-/// Reads the objects around an address or handle with `--quick`, the sources of a view, or everything. The returned subject
-/// has the complete ID of a handle, and says what a name is.
+/// Reads the objects around an address or handle with `--quick`, the sources of a view, or everything. In the returned
+/// subject, a handle has its complete ID, and the kind of a named object is known.
 async fn read(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -158,11 +158,11 @@ async fn read(
     Ok((snapshot, Subject::Object(object)))
 }
 
-/// Returns the sources of a view; `None` for an address, a handle or a view of everything, and for named nodes, which
-/// only a complete read finds.
+/// Returns the sources that a view needs. `None` means all sources: for an address, a handle, or a view of everything,
+/// and for named nodes, which only a complete read finds.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {
-        // Free ranges must not overlap services.
+        // This includes services, since free ranges must not overlap them.
         Subject::Pools if args.find_range.is_some() => &views::sources::PLACES,
         Subject::Pools => &views::sources::POOLS,
         Subject::Blocks => &views::sources::BLOCKS,
@@ -174,7 +174,7 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     (!args.selection.names_nodes()).then_some(sources)
 }
 
-/// The maximum number of cells, for a map of a few screens.
+/// The maximum number of cells, which limits a map to a few screens.
 const CELLS: u32 = 2048;
 
 /// Creates the maps of all pools, with the findings of a single read.
@@ -196,14 +196,17 @@ fn details(
     let view = views::address(snapshot, address);
     print(&render::AddressDetails { view: &view, events }, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
-        console.hint(&format!("it is in no pool or block; {} lists the pools", hints::command(&["show"])));
+        console.hint(&format!(
+            "{address} is in no pool or block; {} lists the pools",
+            hints::command(&["show"])
+        ));
         return Ok(Outcome::Refused);
     }
     hint_at_the_rest(&view.partly_read, console);
     Ok(Outcome::Clean)
 }
 
-/// Prints the command that reads everything, if only a part was read.
+/// If only a part was read, prints the command that reads everything.
 fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
     if !partly_read.is_empty() {
         let all = hints::again(&[], &["quick"]);
@@ -253,7 +256,7 @@ pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Opti
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
 
-/// Returns the hint to name the kubeconfig from which pods are read, with the command.
+/// Returns the hint to name a kubeconfig, which is needed to read pods, with the command.
 fn name_kubeconfig() -> String {
     format!("name the cluster's kubeconfig: {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }

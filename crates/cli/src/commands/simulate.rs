@@ -1,4 +1,4 @@
-//! `simulate`.
+//! The `simulate` command.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::render::simulate::Answers;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-// The default numbers of runs: per block size with `--advise`, and per cause with `--clashes`.
+// The default numbers of runs for each block size with `--advise`, and for each cause with `--clashes`.
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
 
@@ -91,14 +91,14 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if a connection option names a cluster. Some do not, such as those for certificates.
+/// True if any connection option names a cluster. Some options, such as those for certificates, do not.
 fn names_cluster(global: &Global) -> bool {
     let Global { datastore, etcd_endpoints, config, kubeconfig, contexts, kubectl, .. } = global;
     let texts = [datastore, etcd_endpoints, kubeconfig, &kubectl.cluster, &kubectl.server];
     texts.into_iter().any(Option::is_some) || config.is_some() || !contexts.is_empty()
 }
 
-/// Runs the simulations that the options ask for, and returns their results.
+/// Runs the simulations that the options request, and returns their results.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers::of(scenario)?;
     let (runs, sizes) = (args.runs(1), args.sizes());

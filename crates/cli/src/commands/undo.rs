@@ -1,4 +1,4 @@
-//! `undo`.
+//! The `undo` command.
 
 use std::path::Path;
 
@@ -83,10 +83,10 @@ async fn undo(
     repair::outcome(undone.run, is_partial, console)
 }
 
-/// Returns the options with which an undo connects: those of the call or, if it has no connection options, options for
-/// the journal's datastore. For Kubernetes, these name a context with the journal's API server. User and certificates
-/// come from the settings, and so do the etcd endpoints if the journal's is among them. In any case, an undo refuses
-/// another cluster.
+/// Returns the options with which an undo connects: those of the command line or, if it has no connection options,
+/// options for the journal's datastore. For Kubernetes, these name a context with the journal's API server. The user
+/// and the certificates come from the settings, and so do the etcd endpoints if they include the journal's endpoint. In
+/// any case, an undo refuses to write to another cluster.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();

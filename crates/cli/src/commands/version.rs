@@ -1,4 +1,4 @@
-//! `version`.
+//! The `version` command.
 
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Source;
@@ -33,7 +33,7 @@ struct Reads {
     files: [&'static str; 3],
     export_version: u64,
     journal_version: u32,
-    /// The newest Calico version whose data is known.
+    /// The newest Calico version whose data format calipam knows.
     calico_version: String,
 }
 
@@ -41,9 +41,9 @@ struct Reads {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cluster {
-    /// Empty if the cluster names none.
+    /// Empty if the cluster does not record its version.
     calico_version: String,
-    /// True if the data of that version is known.
+    /// True if calipam knows the data format of that version.
     is_known: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Names from the cluster of a command line.
+//! Suggestions of names from the cluster that a command line names.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ use crate::render::text::escape;
 /// The time limit for suggestions, since the user waits for them.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// The wanted names: one of the lists in the kubeconfig, or the objects of a kind in the cluster.
+/// The requested names: a list in the kubeconfig, or the objects of a kind in the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     OfKubeconfig(fn(KubeconfigNames) -> Vec<String>),
     OfObjects(NameKind),
 }
 
-/// The cluster that the connection options of a line name.
+/// The cluster that the connection options on a command line name.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// `None` if the options are invalid: better no suggestion than one from another cluster.
+    /// `None` if the options are invalid. No suggestion is better than one from another cluster.
     connection: Option<Global>,
     deadline: Instant,
 }
@@ -79,9 +79,9 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
     Global::from_arg_matches(&matches).ok()
 }
 
-/// Reads names. `None` for any error, since errors would disturb the line.
+/// Reads names. `None` after any error, since an error message would garble the user's line.
 fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
-    // Standard input is the terminal of the unfinished line.
+    // Standard input is the terminal on which the user is typing.
     if global.datastore.as_deref() == Some("-") {
         return None;
     }

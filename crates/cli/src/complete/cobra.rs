@@ -9,15 +9,15 @@ use clap_complete::engine;
 use super::request::{Place, Request};
 use crate::applet::Applet;
 
-/// No space after the only suggestion.
+/// The shell adds no space after the only suggestion.
 const NO_SPACE: u8 = 2;
-/// Without a suggestion, the shell does not suggest files.
+/// If there are no suggestions, the shell does not suggest files.
 const NO_FILES: u8 = 4;
 /// The shell suggests directories.
 const DIRECTORIES: u8 = 16;
 /// The shell does not sort the suggestions.
 const KEEP_ORDER: u8 = 32;
-/// Without a suggestion, the shell suggests files.
+/// If there are no suggestions, the shell suggests files.
 const FILES: u8 = 0;
 
 /// Prints the suggestions for a kubectl line.
@@ -36,7 +36,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
         _ => {
             for candidate in found.unwrap_or_default() {
                 let value = candidate.get_value().to_string_lossy();
-                // kubectl's scripts add the option again: they expect only the value.
+                // kubectl's scripts add the option again, so they expect only the value.
                 let value = value.strip_prefix(option).unwrap_or(&value);
                 if value.contains(['\n', '\t']) || !value.starts_with(begun) {
                     continue;
@@ -60,7 +60,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Splits `--name=value` after the `=`; any other word has an empty first part.
+/// Splits `--name=value` after the `=`. For any other word, the first part is empty.
 fn split_option(word: &str) -> (&str, &str) {
     match word.split_once('=') {
         Some((name, value)) if name.starts_with("--") => (&word[..=name.len()], value),
@@ -68,7 +68,8 @@ fn split_option(word: &str) -> (&str, &str) {
     }
 }
 
-/// Returns the kind of file at the cursor, unless the argument has its own suggestions.
+/// Returns the value hint, such as a kind of file, of the argument at the cursor, unless that argument has its own
+/// suggestions.
 fn place(command: &Command, request: &Request) -> Option<ValueHint> {
     let arg = argument(command, request)?;
     let has_values = arg.get::<clap_complete::ArgValueCompleter>().is_some();

@@ -1,4 +1,4 @@
-//! Suggestions of journals to undo.
+//! Suggestions for the journal to undo.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const MOST: usize = 50;
 /// Suggests the journals in the user's folder, newest first, with date, command and location, then files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
-    // If there are journals, files are suggested only once a word is begun.
+    // If there are journals, files are suggested only after the user has begun a word.
     if found.is_empty() || !typed.is_empty() {
         let is_new =
             |file: &CompletionCandidate| !found.iter().any(|known| known.get_value() == file.get_value());

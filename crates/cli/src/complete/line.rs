@@ -1,5 +1,5 @@
-//! A bash command line. bash also splits words at `=` and `:`, and passes them with their quotes. So the script passes
-//! the line, which is split here, and suggestions leave out the part of the word that bash does not replace.
+//! A bash command line. bash also splits words at `=` and `:`, and passes them with their quotes. Therefore the script
+//! passes the whole line, which is split here. Suggestions leave out the part of a word that bash does not replace.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
 pub(super) struct Line {
     /// The words without quotes. The last one is at the cursor, and can be empty.
     pub words: Vec<String>,
-    /// The end of the last word, as typed, which bash replaces with a suggestion.
+    /// The end of the last word, as typed. bash replaces it with a suggestion.
     replaced: String,
     /// The last word, as typed.
     typed: String,
@@ -67,7 +67,7 @@ impl Line {
         match self.quote {
             Some('\'') => rest.to_owned(),
             Some(_) => escape(rest, "\"\\$`"),
-            // A tilde is not escaped: bash expands it at the beginning of the word.
+            // A tilde is not escaped, so that bash expands it at the beginning of a word.
             None => escape(rest, SPECIAL),
         }
     }

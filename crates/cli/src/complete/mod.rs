@@ -1,9 +1,9 @@
-//! Completion of command lines by clap_complete, for every shell, kubectl, and every name of the program except
-//! `calicoctl`.
+//! Completion of command lines with clap_complete, for shells and kubectl. It works for every name of the program
+//! except `calicoctl`.
 //!
-//! A shell runs the program with `COMPLETE=bash` and the words of the line ([`shells`]), kubectl runs
-//! `kubectl_complete-ipam` ([`cobra`]). Both complete the same [`view`] of the command line's definition, whose options
-//! have the [`values`] of the cluster that the line names.
+//! A shell runs the program with a variable such as `COMPLETE=bash` and the words of the line ([`shells`]). kubectl
+//! runs `kubectl_complete-ipam` ([`cobra`]). Both complete the same [`view`] of the command line's definition, in which
+//! options suggest [`values`] from the cluster that the line names.
 
 mod cluster;
 mod cobra;
@@ -31,10 +31,10 @@ const VARIABLE: &str = "COMPLETE";
 /// The separator between the program and the words of the line to complete.
 const WORDS: &str = "--";
 
-/// Answers a shell or kubectl that asks for suggestions; `None` for any other call.
+/// Answers a request for suggestions from a shell or kubectl. Returns `None` for any other command line.
 ///
-/// Ignores `COMPLETE` if it names no shell, or if there are arguments and the first is not `--`: a stray variable never
-/// turns a check into a script.
+/// Ignores `COMPLETE` if it names no shell, or if there are arguments and the first is not `--`. This way, a stray
+/// variable never makes a check print a completion script.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     if let Some(applet) = Applet::completed_by(program) {
@@ -59,7 +59,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     Some(answer_shell(applet, Request::default(), arguments))
 }
 
-/// Returns the shell that the environment names, if it is known.
+/// Returns the shell that the environment variable names, if calipam supports it.
 fn shell_that_asks() -> Option<String> {
     let value = std::env::var_os(VARIABLE)?;
     let name = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();

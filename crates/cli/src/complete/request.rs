@@ -1,4 +1,4 @@
-//! The request: the words of a line, and the one to complete.
+//! A request for suggestions: the words of a line, and the word to complete.
 
 use std::ffi::{OsStr, OsString};
 
@@ -13,7 +13,7 @@ pub(super) struct Request {
     pub words: Vec<OsString>,
     /// The position of the word to complete.
     pub index: usize,
-    /// True if the words are as typed: `~` and variables are not expanded.
+    /// True if the words are as typed, with `~` and variables not yet expanded.
     pub typed: bool,
 }
 
@@ -106,7 +106,7 @@ impl Request {
     }
 }
 
-/// The place of the cursor.
+/// The position of the cursor in the command line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'c> {
     /// The command before the cursor.

@@ -1,8 +1,8 @@
 //! The shells and their completion scripts.
 //!
 //! fish, elvish and PowerShell use clap_complete's scripts. bash needs its own script because it splits words such as
-//! `--rule=l` and URLs at `=` and `:`. zsh needs its own script because its words have quotes, and because a script
-//! that zsh loads by itself must answer its first call, too.
+//! `--rule=l` and URLs at `=` and `:`. zsh needs its own script because its words contain quotes, and because an
+//! autoloaded script must also answer the call that loads it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,10 +28,11 @@ pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
     Some(script)
 }
 
-/// The script passes the line up to the cursor and the part that bash replaces, and reads one suggestion per line.
+/// The script for bash. It passes the line up to the cursor and the part that bash replaces, and reads one suggestion
+/// per line.
 const BASH_SCRIPT: &str = include_str!("bash.sh");
 
-/// The script reads clap_complete's format: a value with escaped colons, a colon, and a description.
+/// The script for zsh. It reads clap_complete's format: a value with escaped colons, a colon, and a description.
 const ZSH_SCRIPT: &str = include_str!("zsh.sh");
 
 fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) -> String {
@@ -47,13 +48,13 @@ struct Scripted {
     answer: Answer,
 }
 
-/// A function like [`EnvCompleter::write_complete`].
+/// A function with the parameters of [`EnvCompleter::write_complete`].
 type Answer = fn(&mut Command, Vec<OsString>, Option<&Path>, &mut dyn Write) -> io::Result<()>;
 
-/// bash 3.2 and later.
+/// Completion for bash 3.2 and later.
 const BASH: Scripted = Scripted { name: "bash", script: BASH_SCRIPT, answer: answer_bash };
 
-/// zsh 5 and later.
+/// Completion for zsh 5 and later.
 const ZSH: Scripted = Scripted {
     name: "zsh",
     script: ZSH_SCRIPT,
@@ -70,7 +71,7 @@ fn answer_bash(
     let Request { words, index, .. } = Request::of_line(&line);
     for candidate in engine::complete(command, words, index, folder)? {
         let value = candidate.get_value().to_string_lossy();
-        // Each suggestion is one line.
+        // Each suggestion must be a single line.
         if !value.contains('\n') {
             writeln!(out, "{}", line.inserted(&value))?;
         }

@@ -1,4 +1,4 @@
-//! Suggestions for the values of options, from the cluster of the line and from the user's files.
+//! Suggestions for the values of options, from the cluster that the line names and from the user's files.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

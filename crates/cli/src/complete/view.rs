@@ -1,4 +1,4 @@
-//! The definition of the command line for completion, without hidden parts. Before a word is begun, options are
+//! The definition of the command line for completion, without hidden parts. If no word has been begun, options are
 //! suggested only if neither a command nor a value can follow.
 
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command 
 struct View<'a> {
     /// The words before the cursor. Hidden commands and options among them are kept.
     said: &'a [OsString],
-    /// True if options are hidden: clap_complete suggests hidden arguments only if there is nothing else.
+    /// True if options are hidden. clap_complete suggests hidden arguments only if there is nothing else to suggest.
     options_last: bool,
     values: &'a Values,
 }
@@ -61,7 +61,8 @@ impl View<'_> {
         arg.get_long().iter().any(long)
     }
 
-    /// Copies the parts of an argument that completion uses, without references to arguments that can be hidden.
+    /// Copies the parts of an argument that completion uses. References to other arguments are left out, since these
+    /// can be missing from the view.
     fn arg(&self, definition: &Arg, command: &str) -> Arg {
         let said = |alias: &str| self.is_said(&format!("--{alias}"));
         let visible = definition.get_visible_aliases().unwrap_or_default();
@@ -71,7 +72,7 @@ impl View<'_> {
         let mut arg = Arg::new(definition.get_id().clone())
             .action(match definition.get_action() {
                 action if action.takes_values() => action.clone(),
-                // Help and version need texts that the view does not have.
+                // The actions for help and version need texts that the view does not have.
                 _ => ArgAction::SetTrue,
             })
             .value_hint(definition.get_value_hint())

@@ -84,7 +84,7 @@ pub(crate) fn run(
     printed.and(write_files(&report, args)).map(|()| outcome)
 }
 
-/// Checks a cluster, and returns the data for report and comparison, and the findings that were not confirmed.
+/// Checks a cluster. Returns the data for the report and the comparison, and the findings that were not confirmed.
 fn check_one(
     named: &Named,
     checker: &Checker<'_>,

@@ -9,7 +9,7 @@ use crate::args::{FleetArgs, Global};
 use crate::connect;
 use crate::exit::Failure;
 
-/// The group of contexts that route to each other.
+/// The name of the group for contexts that route to each other.
 const ROUTED: &str = "routed";
 
 pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure> {

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             .hint("for example a folder that `export --fleet` has written: see docs/fleet.md")),
         };
     let (mut list, new) = documents(fleet, &args.fleet, console, "is not compared", |cluster, console| {
-        // Keeps the archive's temporary file until it is read.
+        // This variable keeps the archive's temporary file until the file is read.
         let mut archived = None;
         let earlier = match &old {
             Old::Fleet(earlier) => match earlier.of(cluster) {

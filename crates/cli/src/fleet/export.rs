@@ -16,8 +16,8 @@ use crate::render::text::count;
 /// Writes an export of each cluster.
 ///
 /// # Errors
-/// If the folder cannot be written, or already has the file of a cluster and `--overwrite` is missing. Clusters that
-/// cannot be read are reported and skipped.
+/// If the folder cannot be written, or already contains the file of a cluster and `--overwrite` is not given. Clusters
+/// that cannot be read are reported and skipped.
 pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let folder = args.archive.as_ref().or(args.file.as_ref()).filter(|folder| *folder != Path::new("-"));
     let folder = folder

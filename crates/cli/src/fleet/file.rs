@@ -83,7 +83,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
 }
 
 impl Entry {
-    /// Ensures that an entry has exactly one location, and certificates only for etcd.
+    /// Checks that the entry has exactly one location, and certificates only for etcd.
     fn has_one_source(&self) -> Result<(), String> {
         let has_kubernetes = self.kubeconfig.is_some() || self.context.is_some();
         let has_etcd = self.etcd_endpoints.is_some();
@@ -92,7 +92,7 @@ impl Entry {
         let sources = [
             ("datastore", self.datastore.is_some()),
             ("etcdEndpoints", has_etcd),
-            // With etcd, the kubeconfig is only for pods and services.
+            // With etcd, the kubeconfig is used only to read pods and services.
             ("kubeconfig/context", has_kubernetes && !has_etcd),
             ("config", self.config.is_some()),
         ];
@@ -123,7 +123,7 @@ impl Entry {
             Endpoints::List(list) => list.join(","),
         });
         let kubernetes = self.config.is_none() && etcd_endpoints.is_none();
-        // A context without a kubeconfig is in the user's kubeconfig.
+        // A context without a kubeconfig refers to the user's kubeconfig.
         let of_user = || {
             let environment = connect::environment();
             environment.get("KUBECONFIG").filter(|_| context.is_some()).cloned()

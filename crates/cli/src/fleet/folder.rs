@@ -1,4 +1,4 @@
-//! A folder with an export of each cluster. The exports in a subfolder are a group.
+//! A folder with an export of each cluster. The exports in a subfolder form a group.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,7 +24,7 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
     Ok(Fleet { clusters, taken: Vec::new() })
 }
 
-/// Adds a number to a name that another file has, too.
+/// Appends a number to the name if another cluster already has it.
 fn make_unique(name: &mut String, taken: &mut HashSet<String>) {
     let plain = name.clone();
     for number in 2.. {
@@ -44,12 +44,12 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     Named { name, group, labels, services, source: Source::of_file(file, base) }
 }
 
-/// Returns the path of a cluster's file in a fleet's folder; if `ending` is empty, the path of its archive. Groups have
-/// subfolders.
+/// Returns the path of a cluster's file in the folder of a fleet or, if `ending` is empty, the path of its archive.
+/// Each group has a subfolder.
 pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
-    // Names must not become paths or unfinished files, which are not read.
+    // A name must not turn into a path, or into the name of an unfinished file, which would not be read.
     let plain = |text: &str| match text.replace(['/', '\\'], "_") {
         text if is_unfinished(&text) => text.replace('.', "_"),
         text => text,
@@ -79,7 +79,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// The endings of readable files. Other dots are part of the name.
 const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 
-/// Returns the name of the cluster in a file, or of the group in a folder. Underscores replace blanks and control
+/// Returns the name of the cluster for a file, or of the group for a folder. Underscores replace whitespace and control
 /// characters.
 fn name_of(path: &Path) -> String {
     let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -21,7 +21,7 @@ use crate::render::text::count;
 /// Prints the events of an address in each cluster; exit code 1 if there are none.
 ///
 /// # Errors
-/// If the call is not about an address: nodes, blocks and handles belong to one cluster.
+/// If the object is not an address, since nodes, blocks and handles belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let Object::Address(address) = args.object().by_form() else {
         let what = "with several clusters, `history` is about an address";
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
     let known = list.clusters.iter().filter(|of| of.outcome == Outcome::Clean).count();
     let all = count(fleet.clusters.len(), "cluster", "clusters");
     list.sums.push(match known {
-        0 => format!("Nothing is known about it in {all}"),
+        0 => format!("Nothing is known about ip {address} in {all}"),
         known => format!("Known in {known} of {all}"),
     });
     console.print(&list)?;

@@ -1,4 +1,4 @@
-//! Many clusters in one call, read in parallel.
+//! Commands on many clusters, which are read in parallel.
 
 pub(crate) mod check;
 mod contexts;
@@ -23,7 +23,7 @@ pub(crate) use self::source::{Named, Source};
 use crate::args::{FleetArgs, Global};
 use crate::exit::Failure;
 
-/// The clusters of a call.
+/// The clusters that a command works on.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub clusters: Vec<Named>,
@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Returns the clusters that the call names; `None` if the call is about one cluster.
+    /// Returns the clusters that the options name; `None` if they name a single cluster.
     ///
     /// # Errors
     /// If the options contradict each other, or the file, folder or kubeconfig cannot be read or names no clusters.
@@ -87,7 +87,7 @@ impl Fleet {
     }
 }
 
-/// The clusters of a fleet at an earlier time, each by the path of its export in a fleet's folder.
+/// The clusters of a fleet at an earlier time, by the path of each cluster's export in the folder of a fleet.
 pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 
 impl Earlier {
@@ -123,7 +123,8 @@ fn unattended() -> Overrides {
     Overrides { unattended: true, ..Overrides::default() }
 }
 
-/// Returns the call's settings that apply to every cluster; credential plugins cannot ask questions.
+/// Returns the settings from the command line that apply to every cluster. With them, credential plugins cannot ask
+/// questions.
 fn base(global: &Global) -> Overrides {
     Overrides { unattended: true, context: None, ..global.overrides() }
 }

@@ -32,7 +32,7 @@ pub(crate) fn each<T: Send>(
             let (name, printed) = (Arc::from(cluster.name.as_str()), Arc::default());
             let of_fleet = OfFleet { name, lines: lines.clone(), printed };
             let result = work(cluster, &Console { fleet: Some(of_fleet), ..console.clone() });
-            // A panic in a worker ends the call.
+            // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
             done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));
         }
     };
@@ -50,7 +50,7 @@ pub(crate) fn each<T: Send>(
 /// error message.
 ///
 /// # Errors
-/// If ctrl-c ends the call.
+/// If ctrl-c interrupts the command.
 pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
@@ -80,7 +80,7 @@ pub(super) fn read<T>(
 /// about a cluster that cannot be read, such as `is not compared`.
 ///
 /// # Errors
-/// If ctrl-c ends the call.
+/// If ctrl-c interrupts the command.
 pub(super) fn documents<T: Send>(
     fleet: &Fleet,
     args: &FleetArgs,
@@ -88,7 +88,7 @@ pub(super) fn documents<T: Send>(
     failed: &str,
     work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>, Failure> + Sync,
 ) -> Result<(FleetList, Vec<T>), Failure> {
-    // Hints would be the same for each cluster.
+    // Hints would be repeated for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
     let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
         Ok((work(cluster, console)?, console.fleet.as_ref().and_then(OfFleet::take_printed)))

@@ -1,4 +1,4 @@
-//! `show` of many clusters: the documents of all, and ranges that none of them uses.
+//! `show` of many clusters: the document of each, and ranges that no cluster uses.
 
 use calipam_check::fleet::{Ranges, free_ranges};
 use calipam_check::views::{self, Count, PoolView};
@@ -15,7 +15,7 @@ use crate::exit::{Failure, Kind, Outcome};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 
-/// The ranges to search: private networks, and the shared address space of carriers.
+/// The ranges to search: private networks, and the shared address space for carrier-grade NAT.
 const PRIVATE_V4: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"];
 const PRIVATE_V6: [&str; 1] = ["fd00::/8"];
 
@@ -25,7 +25,7 @@ const PROPOSED: usize = 5;
 /// The results of a cluster.
 #[derive(Default)]
 struct OfCluster {
-    /// False if the cluster has none of the named objects.
+    /// False if the cluster has none of the objects that the options name.
     is_shown: bool,
     /// An error for each name that was not found.
     not_found: Vec<Failure>,
@@ -119,7 +119,7 @@ fn of_cluster(
 
 /// Returns the errors about names that no cluster has; if no cluster has a document, those of the first cluster.
 fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
-    // Clusters with a document have an error for each missing name.
+    // Clusters with a document have an error for each name that they lack.
     clusters.sort_by_key(|(is_shown, _)| !is_shown);
     let mut all = clusters.into_iter();
     let Some((_, mut missing)) = all.next() else { return Vec::new() };
@@ -129,7 +129,7 @@ fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
     missing
 }
 
-/// The ranges that a cluster uses.
+/// Returns the ranges that a cluster uses.
 fn taken(snapshot: &Snapshot) -> Vec<IpNet> {
     let ranges = Ranges::of(snapshot);
     let pools = snapshot.pools.iter().map(|pool| pool.value.cidr);

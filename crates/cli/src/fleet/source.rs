@@ -1,4 +1,4 @@
-//! The clusters of a fleet and the settings that lead to them.
+//! The clusters of a fleet, and the settings to connect to them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,8 +25,8 @@ pub(crate) struct Named {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(super) overrides: Overrides,
-    /// True for a data file or an entry in a fleet's file: environment variables and the default settings file do not
-    /// count, since they could be for another cluster. False for a context.
+    /// True for a data file or an entry in a fleet's file. These ignore environment variables and the default settings
+    /// file, which could be for another cluster. False for a context.
     pub(super) is_entry: bool,
 }
 

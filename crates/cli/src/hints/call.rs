@@ -1,4 +1,4 @@
-//! The call of the program, for hints that repeat it or parts of it.
+//! The command line of this process, for hints that repeat all or parts of it.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::args::{CONNECTION, Global};
 use crate::render::text::joined;
 
-/// A call: its command, and the typed options in the order of the definition.
+/// A command line: its command, and the typed options in the order of the definition.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     /// The command, such as `release`.
@@ -33,7 +33,7 @@ impl Call {
         while let Some((name, below)) = matches.subcommand()
             && let Some(found) = definition.find_subcommand(name)
         {
-            // `calipam ipam check` is `calipam check`, and the name `kubectl calico ipam` already has the `ipam`.
+            // `calipam ipam check` means `calipam check`, and the name `kubectl calico ipam` already includes `ipam`.
             if name != "ipam" {
                 command.push(name.to_owned());
             }
@@ -43,7 +43,7 @@ impl Call {
         Self { command, given: typed.filter_map(|arg| Given::new(arg, matches)).collect() }
     }
 
-    /// Creates a call from its connection options alone; its command stays unknown.
+    /// Creates a call from its connection options alone, with an unknown command.
     pub(super) fn of_connection(global: &Global) -> Self {
         let path = |path: &PathBuf| path.display().to_string();
         let options = [
@@ -89,7 +89,8 @@ impl Call {
         self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
-    /// Returns command, options and arguments, without those for the connection and those in `without`.
+    /// Returns the command, options and arguments, without connection options and without those whose IDs are in
+    /// `without`.
     pub(super) fn words(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| !given.is_connection && !without.contains(&given.id.as_str());
         let own = self.given.iter().filter(wanted).flat_map(Given::words);
@@ -110,7 +111,7 @@ fn is_secret(id: &str) -> bool {
 }
 
 impl Given {
-    /// `None` for a secret.
+    /// Reads a typed option or argument; `None` for a secret.
     fn new(arg: &Arg, matches: &ArgMatches) -> Option<Self> {
         let id = arg.get_id().as_str();
         if is_secret(id) {
@@ -145,7 +146,7 @@ fn words(option: &str, value: String) -> Vec<String> {
     }
 }
 
-/// Removes user and password from the URLs in a value.
+/// Removes users and passwords from the URLs in a value.
 fn shown(id: &str, value: &str) -> String {
     if !["etcd_endpoints", "server"].contains(&id) && !value.contains("://") {
         return value.to_owned();

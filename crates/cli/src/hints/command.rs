@@ -1,4 +1,4 @@
-//! Command lines in hints, as an operator would type them.
+//! Command lines in hints, as the user would type them.
 
 use std::sync::OnceLock;
 
@@ -12,11 +12,11 @@ static CALL: OnceLock<Call> = OnceLock::new();
 
 /// Makes hints repeat the name that the program was called by.
 pub(crate) fn remember_name(applet: Applet) {
-    // A second call can only come from a test.
+    // This fails only in tests, which may have set the name before.
     let _ = NAME.set(applet.command_prefix());
 }
 
-/// Makes hints repeat the connection options of the call, and some hints the complete call.
+/// Makes hints repeat the connection options of this call. Some hints repeat the complete call.
 pub(crate) fn remember_call(definition: &clap::Command, matches: &clap::ArgMatches) {
     let _ = CALL.set(Call::new(definition, matches));
 }
@@ -31,7 +31,8 @@ pub(crate) fn names_connection() -> bool {
     CALL.get().is_some_and(|call| !call.connection().is_empty())
 }
 
-/// Formats a command line for the same cluster, quoted for a shell: name, words, connection options of this call.
+/// Formats a command line for the same cluster, quoted for a shell: the program's name, `words`, and the connection
+/// options of this call.
 pub(crate) fn command(words: &[&str]) -> String {
     let data = CALL.get().map(Call::same_data).unwrap_or_default();
     line(words.iter().copied().chain(data))
@@ -54,8 +55,8 @@ pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
-/// Formats this call with other connection options: `more` replaces options of the same name and those in `without`.
-/// For a calicoctl call, formats the command line of a check.
+/// Formats this call with other connection options. The options in `more` replace options of the same name, and those
+/// whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
     let ids: Vec<String> =
@@ -102,7 +103,7 @@ fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
 pub(crate) enum Reader {
     /// The person who made this call.
     Operator,
-    /// A program, or a person elsewhere or later.
+    /// A program, or a person at another place or time.
     Document,
 }
 

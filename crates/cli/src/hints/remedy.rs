@@ -16,8 +16,8 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
 }
 
 /// Merges remedies into one of each kind, in their order: one rebuild covers several blocks, and one release several
-/// nodes. Other kinds keep only the first remedy. A rebuild of several blocks names some of them if `by_block`, or else
-/// none: it covers everything.
+/// nodes. Other kinds keep only the first remedy. If `by_block` is true, a rebuild of several blocks names some of
+/// them. Otherwise it names none, and covers everything.
 pub(crate) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
     let mut shown: Vec<Remedy> = Vec::new();
     for remedy in remedies {
@@ -42,7 +42,7 @@ pub(crate) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> 
     shown
 }
 
-/// The purpose of a remedy.
+/// Returns the purpose of a remedy.
 pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
     match remedy {
         Remedy::ReleaseLeaked => "release leaked addresses",

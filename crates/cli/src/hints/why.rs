@@ -1,4 +1,4 @@
-//! The commands that help a pod without an address.
+//! The commands that help if a pod has no address.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, PodStanding};

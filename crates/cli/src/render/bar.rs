@@ -1,4 +1,4 @@
-//! Bars for shares.
+//! Bars that show shares, such as the used part of a pool.
 
 use calipam_check::views::Count;
 
@@ -6,10 +6,10 @@ use super::page::Page;
 
 /// The width of a bar in characters.
 const WIDTH: u128 = 10;
-/// Eighths of a character, from one to seven.
+/// The block characters that fill one to seven eighths of a cell.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// Draws a bar for `part` of `whole`. Any part but zero is visible, and only the total fills the bar.
+/// Draws a bar for `part` of `whole`. Any part except zero is visible, and only the total fills the bar.
 pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();
@@ -18,7 +18,7 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     let filled = match part.0.min(whole.0) {
         0 => 0,
         all if all == whole.0 => steps,
-        // Parts of large IPv6 pools would overflow when multiplied first.
+        // In large IPv6 pools, multiplying first would overflow.
         some => some.checked_mul(steps).map_or_else(|| some / (whole.0 / steps), |many| many / whole.0),
     };
     let filled = if part.0 > 0 { filled.max(1) } else { 0 };

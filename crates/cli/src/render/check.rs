@@ -15,7 +15,7 @@ use super::show::use_of_pools;
 use super::table::Grid;
 use super::text::{count, dash, join, joined, thousands};
 
-/// Writes a report for people.
+/// Writes a report as text.
 pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     let Checked { report, snapshot, .. } = *checked;
     let wide = text.page.wide;
@@ -35,8 +35,8 @@ pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     text.lines(changes::lines(report));
 }
 
-/// A row for each finding or, in a short table, for each severity, code and cluster, the worst first. New findings are
-/// preferred as examples.
+/// Creates a table with a row for each finding or, if it is short, for each severity, code and cluster. The worst come
+/// first, and new findings are preferred as examples.
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
     let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
     let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
@@ -106,7 +106,7 @@ pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
     }
 }
 
-/// Formats `34 findings`, `no findings`, or `no new findings` if the others are left out.
+/// Formats `34 findings`, `no findings`, or `no new findings` if known findings are left out.
 pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
     let is_removed = |report: &Report| report.changes.as_ref().is_some_and(|changes| changes.removed > 0);
     match reports.clone().map(|report| report.findings.len()).sum() {
@@ -116,7 +116,8 @@ pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
     }
 }
 
-/// Formats the sources that were not read completely, with the reasons. Omits sources that cannot have objects.
+/// Formats the sources that were not read completely, with the reasons. Omits sources that do not exist in this kind of
+/// cluster.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {

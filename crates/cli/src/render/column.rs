@@ -6,8 +6,7 @@ use clap::builder::styling::AnsiColor;
 pub(crate) struct Column<'a, R> {
     pub title: &'static str,
     pub(super) is_right: bool,
-    /// The place of the column in the order in which a short table hides columns on a narrow terminal, from 1; 0 if the
-    /// column is never hidden.
+    /// The order in which a short table hides columns on a narrow terminal, from 1; 0 if the column is never hidden.
     pub(super) hidden: u8,
     pub(super) wide: bool,
     pub(super) if_any: bool,
@@ -16,7 +15,7 @@ pub(crate) struct Column<'a, R> {
     pub(super) color: Option<Box<dyn Fn(R) -> Option<AnsiColor> + 'a>>,
 }
 
-/// The form of a list in which a column is shown: see [`Grid::short`](super::table::Grid::short).
+/// The form of a list in which a column is shown; see [`Grid::short`](super::table::Grid::short).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The complete list, with all rows.
@@ -57,12 +56,12 @@ impl<'a, R> Column<'a, R> {
         Self { wide: true, ..self }
     }
 
-    /// Shows the column only if a row has a value that is not 0.
+    /// Shows the column only if at least one row has a value other than 0.
     pub(crate) fn if_any(self) -> Self {
         Self { if_any: true, ..self }
     }
 
-    /// Shows the column also in the short form of a list: all rows of a kind have the same value.
+    /// Shows the column also in the short form of a list. All rows of a kind must have the same value.
     pub(crate) fn of_kind(self) -> Self {
         Self { form: Form::Both, ..self }
     }
@@ -72,12 +71,12 @@ impl<'a, R> Column<'a, R> {
         Self { form: Form::Kinds, ..self }
     }
 
-    /// Colors the cells, if colors are wanted.
+    /// Colors the cells, if the output has colors.
     pub(crate) fn colored(self, color: impl Fn(R) -> Option<AnsiColor> + 'a) -> Self {
         Self { color: Some(Box::new(color)), ..self }
     }
 
-    /// Returns the column for a list with one element for each kind: the kind's first row, and the number of its rows.
+    /// Converts the column for a list whose elements are kinds: the first row of each kind, and the number of its rows.
     pub(super) fn by_kind(self) -> Column<'a, (R, usize)>
     where
         R: 'a,

@@ -1,4 +1,4 @@
-//! The allocator's decisions in words: subject, result, and the keys of the deciding objects.
+//! The allocator's decisions in words. Each has a subject, a result, and the keys of the objects that led to it.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(super) struct Decision {
     pub subject: Subject,
     /// The result, in one line.
     pub detail: String,
-    /// The keys of the deciding objects, in etcd's form.
+    /// The keys of the objects that led to the decision, as etcd paths.
     #[serde(serialize_with = "texts")]
     pub keys: Vec<Key>,
 }
@@ -33,7 +33,7 @@ fn texts<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> 
     serializer.collect_seq(keys.iter().map(ToString::to_string))
 }
 
-/// The part of the algorithm that decided (facts 3.3, 3.4).
+/// The part of the allocation algorithm that made a decision (facts 3.3, 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DecisionStep {
@@ -74,7 +74,9 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     };
     match event {
         Event::Family { family, wanted } => {
-            of_node(Request, vec![Key::Node(node.name.clone())], format!("{wanted} {family} wanted"))
+            let addresses = if *wanted == 1 { "address" } else { "addresses" };
+            let detail = format!("{wanted} {family} {addresses} requested");
+            of_node(Request, vec![Key::Node(node.name.clone())], detail)
         }
         Event::PoolServes { pool, cidr } => of_pool(Pool, (pool, cidr), "serves the request".into()),
         Event::PoolPassedOver { pool, cidr, why } => of_pool(Pool, (pool, cidr), format!("skipped, {why}")),
@@ -143,17 +145,17 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
     };
 
     let detail = match found {
-        OwnBlock::Free(free) => format!("the node's own: {free} free"),
-        OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own: full".to_owned(),
+        OwnBlock::Free(free) => format!("the node's own block: {free} free"),
+        OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own block: full".to_owned(),
         OwnBlock::Full { reserved, cooling } => {
             keys.extend(reservations(snapshot, key.cidr));
             format!(
-                "the node's own: full; {reserved} free addresses are reserved, {cooling} are cooling down"
+                "the node's own block: full; {reserved} free addresses are reserved, {cooling} are cooling down"
             )
         }
         OwnBlock::Reserved(cidr) => {
             keys.extend(reservations(snapshot, *cidr));
-            "the node's own: completely reserved".to_owned()
+            "the node's own block: completely reserved".to_owned()
         }
         OwnBlock::Stale => {
             "belongs to another owner: the node's affinity is stale and was removed".to_owned()

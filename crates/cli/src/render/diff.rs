@@ -19,7 +19,7 @@ use super::text::{count, joined, or_dash, thousands};
 /// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
 
-/// One of two compared states: its cluster and its time.
+/// One of two compared states, with its cluster and its time.
 pub(crate) struct State {
     cluster: ClusterIdentity,
     knows_its_time: bool,
@@ -32,7 +32,7 @@ impl State {
 
     /// Formats `… · read at 2026-11-21T10:15:00Z`.
     fn line(&self) -> String {
-        let said = if self.knows_its_time { "read at" } else { "newest time in it" };
+        let said = if self.knows_its_time { "read at" } else { "newest timestamp" };
         format!("{} · {said} {:.0}", header::cluster(&self.cluster), self.cluster.taken_at)
     }
 }
@@ -90,7 +90,7 @@ fn has_moved(sum: &Sum) -> bool {
     sum.assigned + sum.released + sum.moved > 0
 }
 
-/// The numbers of addresses in total, by pool and by node.
+/// Creates the table of the numbers of addresses: in total, by pool and by node.
 fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     let named = |kind: &str, of: &NamedSum| match of.name.as_str() {
         "" => format!("no {kind}"),
@@ -126,9 +126,9 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     Grid::new(wide, &rows, columns)
 }
 
-/// One difference, in words.
+/// One difference, as texts for a table row.
 struct Row {
-    /// The kind of object: its position in a table, and its name.
+    /// The kind of the object: the position of this kind in a table, and its name.
     kind: (u8, &'static str),
     change: &'static str,
     name: String,
@@ -206,7 +206,8 @@ fn blocks(states: &[BlockState]) -> String {
     joined(states.iter().map(one), "; ")
 }
 
-/// A row for each difference or, in a short table, for each change to a kind of object, with an example.
+/// Creates a table with a row for each difference or, if it is short, for each kind of change to a kind of object, with
+/// an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
         left("WHAT", |row: &Row| row.kind.1).of_kind(),

@@ -11,7 +11,7 @@ use super::page::{Page, Text};
 use super::yaml;
 use crate::format::Format;
 
-/// The output of a command: text for people, content for programs and, for some commands, other formats.
+/// The output of a command: as text, as content for YAML and JSON and, for some commands, in other formats.
 pub(crate) trait Document {
     /// The `kind` in YAML and JSON.
     const KIND: &'static str;
@@ -20,20 +20,20 @@ pub(crate) trait Document {
         Self::KIND
     }
 
-    /// Writes the document for people.
+    /// Writes the document as text.
     fn text(&self, text: &mut Text);
 
-    /// The content for programs.
+    /// Returns the content for YAML and JSON.
     fn schema(&self) -> impl Serialize;
 
-    /// Writes a format that is not in [`Format::COMMON`]. Commands without that format ([`Format::of_command`]) refuse
-    /// it before they read anything.
+    /// Writes a format that is not in [`Format::COMMON`]. Commands without such a format ([`Format::of_command`])
+    /// refuse it before they read anything.
     fn report(&self, format: Format, _: &mut dyn Write) -> io::Result<()> {
         Err(unsupported(self.kind(), format))
     }
 }
 
-/// The error for a format that a document does not have.
+/// Creates the error for a format that a document does not have.
 pub(crate) fn unsupported(kind: &str, format: Format) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("a {kind} has no format {format:?}"))
 }
@@ -60,7 +60,7 @@ pub(crate) fn write(
     }
 }
 
-/// Returns a document for people.
+/// Returns a document as text.
 ///
 /// # Errors
 /// If a table is to be sorted by a column that it does not have.
@@ -70,7 +70,7 @@ pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
     text.finish()
 }
 
-/// The output for one of several clusters, until all are read.
+/// The output for one of several clusters, kept until all clusters are read.
 #[derive(Debug)]
 pub(crate) enum Printed {
     Text(Text),
@@ -98,7 +98,7 @@ impl Printed {
     }
 }
 
-/// The document for programs, as a value.
+/// Returns the document for YAML and JSON, as a value.
 pub(crate) fn value(document: &impl Document) -> serde_json::Result<Value> {
     serde_json::to_value(versioned(document.kind(), document.schema()))
 }
@@ -112,7 +112,7 @@ struct Versioned<T> {
     content: T,
 }
 
-/// The content of a document with the version and kind of its schema.
+/// Adds the version and the kind of the schema to the content of a document.
 fn versioned<T: Serialize>(kind: &'static str, content: T) -> impl Serialize {
     Versioned { api_version: API_VERSION, kind, content }
 }

@@ -1,4 +1,4 @@
-//! The output of `explain` for rules: their documentation.
+//! The output of `explain` for rules, which is their documentation.
 
 use calipam_check::{Code, Severity};
 use clap::builder::styling::Style;
@@ -12,12 +12,12 @@ use super::page::Text;
 /// The documentation of all rules, with a section for each code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
 
-/// The documentation of a code, as Markdown.
+/// Returns the documentation of a code, as Markdown.
 pub(crate) fn text(code: Code) -> &'static str {
     section(code).unwrap_or(code.summary())
 }
 
-/// The meaning of a severity: `traffic is or will be broken`.
+/// Returns the meaning of a severity, such as `traffic is or will be broken`.
 pub(crate) fn meaning(severity: Severity) -> &'static str {
     let row = format!("\n| `{severity}` | ");
     let meaning = FINDINGS.split_once(&row).and_then(|(_, rest)| rest.split_once(" |"));
@@ -28,7 +28,7 @@ pub(crate) fn meaning(severity: Severity) -> &'static str {
 #[derive(Debug, Serialize)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
-    /// True if no rule was named: the text is a table with one line for each rule.
+    /// True if no rule was named. The text is then a table with one row for each rule.
     #[serde(skip)]
     is_list: bool,
 }
@@ -85,7 +85,7 @@ impl Document for Rules {
     }
 }
 
-/// The text below the heading of a code.
+/// Returns the text below the heading of a code.
 fn section(code: Code) -> Option<&'static str> {
     let heading = format!("\n## {}\n", code.name());
     let start = FINDINGS.find(&heading)? + heading.len();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::document::Document;
 use super::page::Text;
 
-/// The error of a command, for programs; for people, it is also on stderr.
+/// The error of a command, for YAML and JSON output. It is also printed on stderr.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDocument {

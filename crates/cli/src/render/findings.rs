@@ -1,4 +1,4 @@
-//! Findings in documents: each with the command that repairs it and, in a comparison, with its change.
+//! Findings in documents. Each has the command that repairs it and, in a comparison, its change.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub(super) struct WithFindings<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<ChangesOf<'a>>,
     findings: Vec<Found<'a>>,
-    /// True if not all objects of the sources were read, only those around an address or handle. `None` for a check.
+    /// True if only the objects around an address or handle were read, not everything. `None` for a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     partial: Option<bool>,
 }
@@ -39,7 +39,7 @@ impl<'a> WithFindings<'a, Report> {
 }
 
 impl<'a, T> WithFindings<'a, T> {
-    /// Joins a view and its findings. Of the sources in `partly_read`, only a part was read.
+    /// Combines a view with its findings. The sources in `partly_read` were read only in part.
     pub(super) fn new(content: &'a T, findings: &'a [Finding], partly_read: &[Source]) -> Self {
         let found = |finding| Found { place: 0, cluster: "", finding, change: None };
         let findings = findings.iter().map(found).collect();
@@ -57,7 +57,7 @@ pub(super) struct ChangesOf<'a> {
     pub stay: usize,
     pub gone: Vec<&'a EarlierFinding>,
     pub not_checked: Vec<&'a EarlierFinding>,
-    /// Sources that were not read, if there is one cluster.
+    /// The sources that were not read; `None` for several clusters.
     #[serde(flatten)]
     not_read: Option<NotRead<'a>>,
 }
@@ -70,7 +70,7 @@ struct NotRead<'a> {
 }
 
 impl<'a> ChangesOf<'a> {
-    /// Adds up the changes; `None` if no report was compared with an earlier one.
+    /// Adds up the changes in reports; `None` if no report was compared with an earlier one.
     pub(super) fn of(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<Self> {
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
         let each = reports.filter_map(|report| Some((report.changes.as_ref()?, report)));
@@ -117,7 +117,7 @@ impl<'a> Found<'a> {
         self.change.is_some_and(Change::is_news)
     }
 
-    /// Returns the findings of each severity and code, the worst first; new ones are before others.
+    /// Groups findings by severity and code, the worst first. In each group, new findings come first.
     pub(super) fn kinds(findings: &[Self]) -> Vec<Vec<Self>> {
         let mut findings = findings.to_vec();
         findings.sort_by_key(|of| !of.is_news());
@@ -129,7 +129,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A finding for programs, with the command that repairs it if there is one.
+/// A finding in YAML and JSON, with the command that repairs it if there is one.
 #[derive(Serialize)]
 struct Element<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -150,8 +150,8 @@ impl Serialize for Found<'_> {
     }
 }
 
-/// Writes each subject once, in the order of the findings. Control characters are escaped, so that a subject stays on
-/// its line.
+/// Writes each subject once, in the order of the findings. Control characters are escaped, so that each subject stays
+/// on one line.
 pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut written = HashSet::new();
     for Found { cluster, finding, .. } in findings {
@@ -164,7 +164,7 @@ pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// Writes lines of an `--ignore` file that accept the findings.
+/// Writes the lines of an `--ignore` file that accepts the findings.
 pub(super) fn write_ignore_file(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
     findings.iter().try_for_each(|of| writeln!(out, "{}", ignore::line(of.finding, of.cluster)))
 }

@@ -1,11 +1,11 @@
-//! The lines at the top of tables: the cluster, and the numbers of its objects.
+//! The lines above tables: the cluster, and the numbers of its objects.
 
 use calipam_check::{ClusterIdentity, Report};
 use calipam_model::snapshot::{Coverage, Source};
 
 use super::text::{count, escape, thousands};
 
-/// The number of GUID characters that tell clusters apart.
+/// The number of GUID characters that are shown, which is enough to distinguish clusters.
 const GUID_SHOWN: usize = 16;
 
 /// Formats `Cluster 0f0e1d2c3b4a5968`.

@@ -11,7 +11,7 @@ use super::header;
 use super::page::Text;
 use super::text::{count, dash};
 
-/// The period that a history covers, in words.
+/// Formats the period that a history covers.
 fn reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
@@ -26,7 +26,7 @@ fn reach(reach: &Reach) -> String {
     }
 }
 
-/// The times of exports, and the longest gap between them.
+/// Formats the times of exports, and the longest gap between them.
 fn of_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
     let number = count(exports.len(), "export", "exports");
@@ -47,7 +47,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     line
 }
 
-/// The periods in which every change is known, and the gaps.
+/// Formats the periods in which every change is known, and the gaps.
 fn of_recording(recorded: &[Span]) -> String {
     let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return String::new() };
     let mut line = format!("every change was recorded from {} to {}", short(&first.from), short(&last.until));
@@ -76,7 +76,7 @@ impl Document for History {
         text.about(0, reach(&self.reach));
         text.blank();
         match self.events.as_slice() {
-            [] => text.line("Nothing is known about it"),
+            [] => text.line(format!("Nothing is known about {}", self.about)),
             events => text.table(events, event_columns(text.page.wide)),
         }
     }
@@ -126,7 +126,7 @@ fn time(when: &When) -> String {
     match when.uncertainty {
         None => known,
         Some(Uncertainty::ClocksDisagree) => format!("{known} (clocks disagree)"),
-        Some(Uncertainty::Copied) => format!("{known} (by the record; stored later)"),
+        Some(Uncertainty::Copied) => format!("{known} (as recorded; stored later)"),
         Some(Uncertainty::NoZone) => format!("{known} (recorded without a time zone)"),
     }
 }
@@ -153,7 +153,7 @@ fn who(event: &Event, wide: bool) -> String {
     parts.join("; ")
 }
 
-/// Formats `pod default/web-0 on node-1`; in a wide table also the handle and the time of the record.
+/// Formats `pod default/web-0 on node-1`. A wide table also shows the handle and the time in the record.
 fn holder(holder: &Holder, wide: bool) -> String {
     let mut text = match (holder.kind, &holder.released_at) {
         ("cooling", Some(released_at)) => return format!("since {released_at}"),

@@ -1,4 +1,4 @@
-//! JSON and YAML in which escapes replace the characters that a terminal could interpret. Readers decode them.
+//! JSON and YAML in which escapes replace the characters that a terminal could interpret. Parsers decode the escapes.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ impl<'w> Lines<'w> {
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
-        // Both serializers escape ASCII control characters except DEL, so that most lines need no check of their
+        // Both serializers escape ASCII control characters except DEL. Therefore most lines need no check of their
         // characters.
         let is_plain = self.line.is_ascii() && !self.line.contains(&0x7f);
         match str::from_utf8(&self.line) {
@@ -70,7 +70,8 @@ fn escaped(text: &str) -> String {
     shown
 }
 
-/// Escapes a YAML line: dashes, followed by a key with a colon, a value, or both. Only double quotes allow escapes.
+/// Escapes a YAML line: dashes, followed by a key with a colon, a value, or both. A text that needs escapes is put in
+/// double quotes.
 fn yaml_line(line: &str) -> String {
     let start = line.len() - line.trim_start_matches([' ', '-']).len();
     let (mut shown, mut rest) = (line[..start].to_owned(), line[start..].trim_end_matches('\n'));

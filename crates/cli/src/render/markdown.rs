@@ -6,15 +6,15 @@ use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 use super::page::{Page, Text};
 use super::wrap::{TOGETHER, on_page};
 
-/// The longest line of running text.
+/// The maximum width of running text.
 const WIDEST: u16 = 100;
-/// Commands up to this length stay on one line.
+/// The length up to which a command stays on one line.
 const TOGETHER_UP_TO: usize = 60;
 
 const STRONG: Style = Style::new().bold();
 const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// Writes Markdown. In a file or pipe, lines are as long as on a wide terminal.
+/// Writes Markdown as text. In a file or pipe, lines are wrapped as on a wide terminal.
 pub(crate) fn write(markdown: &str, text: &mut Text) {
     let width = Some(text.page.width.map_or(WIDEST, |width| width.min(WIDEST)));
     let page = Page { width, ..text.page };
@@ -25,10 +25,10 @@ pub(crate) fn write(markdown: &str, text: &mut Text) {
 
 struct Writer<'t> {
     page: Page,
-    /// The current paragraph or item.
+    /// The text of the current paragraph or list item.
     line: String,
     style: Style,
-    /// The depth in lists.
+    /// The nesting depth of lists.
     items: usize,
     is_first: bool,
     text: &'t mut Text,
@@ -66,7 +66,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Styles each word separately, so that a line break can be between any two.
+    /// Styles each word separately, so that a line can break between any two words.
     fn words(&mut self, text: &str) {
         for (number, word) in text.split(' ').enumerate() {
             if number > 0 {

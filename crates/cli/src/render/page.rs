@@ -1,4 +1,4 @@
-//! Lines and tables for people, fitted to the terminal.
+//! Lines and tables of text output, fitted to the terminal.
 
 use std::io;
 
@@ -11,13 +11,14 @@ use super::table::Grid;
 use super::text::escape;
 use super::wrap::on_page;
 
-/// The terminal, file or pipe to which a text is written, and the form of the text.
+/// The properties of the terminal, file or pipe to which a text is written, and the form of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub color: bool,
-    /// True if bars and maps may have characters beyond ASCII.
+    /// True if bars and maps may contain characters beyond ASCII.
     pub unicode: bool,
-    /// The columns of the terminal, to which lines are fitted; `None` for a file, a pipe or a very narrow terminal.
+    /// The width of the terminal in columns, to which lines are fitted; `None` for a file, a pipe or a very narrow
+    /// terminal.
     pub width: Option<u16>,
     /// True if everything is printed (`-o wide`), even if it does not fit on a screen.
     pub wide: bool,
@@ -28,7 +29,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Applies a style to text, if colors are wanted.
+    /// Applies a style to text, if the output has colors.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
@@ -45,15 +46,15 @@ pub(crate) struct Text {
 enum Part {
     /// A line that is ready to be printed.
     Line(String),
-    /// Lines with a name and a value each.
+    /// Lines that each have a name and a value.
     Facts(Vec<(&'static str, String)>),
-    /// A line above a table. The text of several clusters keeps it.
+    /// A line above a table. It is kept when the texts of several clusters are joined.
     About(String),
     /// A table, with the column to sort it by.
     Grid(Grid, Option<&'static str>),
 }
 
-/// The width of the longest name of a fact and two spaces.
+/// The width of the name column: the longest name of a fact, and two spaces.
 const NAMES: usize = 11;
 
 impl Text {
@@ -71,7 +72,8 @@ impl Text {
         self.drawn(&on_page(&escape(line.as_ref()), indent, self.page));
     }
 
-    /// Adds a line as [`Self::hanging`] does. The text of several clusters keeps the line: see [`Self::clusters`].
+    /// Adds a line as [`Self::hanging`] does. The line is kept when the texts of several clusters are joined; see
+    /// [`Self::clusters`].
     pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
         self.add(Part::About, &on_page(&escape(line.as_ref()), indent, self.page));
     }
@@ -107,7 +109,7 @@ impl Text {
         self.drawn(&self.page.styled(style, &escape(line)));
     }
 
-    /// Adds a line unchanged, including styles, unless only rows are wanted.
+    /// Adds a line unchanged, including styles, unless only table rows are printed.
     pub(crate) fn drawn(&mut self, line: &str) {
         self.add(Part::Line, line);
     }
@@ -134,7 +136,8 @@ impl Text {
         }
     }
 
-    /// Adds a table that is not the subject of the command: it is not sorted, and omitted if only rows are wanted.
+    /// Adds a table that is not the subject of the command. It is never sorted, and it is omitted if only table rows
+    /// are printed.
     pub(crate) fn aside(&mut self, grid: Grid) {
         if !self.page.rows_only {
             let sort_by = self.page.sort_by.take();

@@ -1,4 +1,4 @@
-//! The output of commands that plan: the plan and its result.
+//! The output of commands that make a plan: the plan or its result.
 
 use calipam_check::{ClusterIdentity, Code, Subject};
 use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals};
@@ -166,7 +166,7 @@ fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
     Grid::short(wide, FEW, &plan.skipped, columns, |skipped| (skipped.reason, skipped.code), why)
 }
 
-/// True if the short form shows everything.
+/// True if the short form of the plan shows everything.
 pub(crate) fn fits(plan: &PlanSummary) -> bool {
     plan.changes.len().max(plan.skipped.len()) <= FEW
 }

@@ -1,4 +1,4 @@
-//! Lists as tables without lines: columns are separated by two spaces, and fitted to the terminal.
+//! Lists as tables without borders. Columns are separated by two spaces, and fitted to the terminal.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,13 +32,13 @@ struct Cells {
     cells: Vec<(String, Style)>,
 }
 
-/// Spaces between columns.
+/// The number of spaces between columns.
 const GAP: usize = 2;
 /// The width above which words in a column of a short table can be cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
-/// Marks around a styled word while comfy-table measures it. They have no width, and a cell has no such characters of
-/// its own, since [`escape`] replaces them.
+/// Marks that replace styles while comfy-table measures words. They have no width, and cannot occur in the text of a
+/// cell, since [`escape`] replaces such characters.
 const MARKS: [(char, Style); 4] = [
     ('\u{202a}', HEADER),
     ('\u{202b}', AnsiColor::Magenta.on_default()),
@@ -68,8 +68,8 @@ impl Grid {
         Self { columns: shown.map(filled).collect(), rows: rows.len() }
     }
 
-    /// Creates the short form of a list. If it has more than `few` rows and is not `wide`, each kind has one row with
-    /// the number of its rows, and with its first row as the example. The kinds are sorted.
+    /// Creates the short form of a list. If the list has more than `few` rows and is not `wide`, rows of the same kind
+    /// are merged into one, with their number, and the first of them as an example. The kinds are sorted.
     pub(crate) fn short<R: Copy, K: Ord, T: ToString>(
         wide: bool,
         few: usize,
@@ -135,23 +135,23 @@ impl Grid {
         self.heads().next() == other.heads().next()
     }
 
-    /// The titles of columns; true for a column with numbers.
+    /// Returns the title of each column, and true for a column with numbers.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (&'static str, bool)> {
         self.columns.iter().map(|column| (column.title, column.is_right))
     }
 
-    /// The cells of each row.
+    /// Returns the cells of each row.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
     }
 
-    /// Removes the columns that are shown only if a row has a value, if none has.
+    /// Removes the columns that are shown only if a row has a value, if no row has one.
     pub(crate) fn drop_empty(&mut self) {
         self.columns.retain(|column| !column.if_any || column.has_any());
     }
 
     /// Draws the table. If the terminal is too narrow, texts are wrapped between words; a short table also cuts handle
-    /// IDs and long words, and hides columns. If that is not enough, the terminal has to break lines.
+    /// IDs and long words, and hides columns. If the table is still too wide, the terminal breaks its lines.
     ///
     /// # Errors
     /// If the list does not have the column to sort by.
@@ -263,7 +263,7 @@ impl Grid {
         (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
     }
 
-    /// The width of each column, measured with `of`.
+    /// Returns the width of each column, measured with `of`.
     fn widths(&self, of: fn(&str) -> usize) -> Vec<usize> {
         let cells = |column: &Cells| column.cells.iter().map(|(cell, _)| of(cell)).max().unwrap_or_default();
         self.columns.iter().map(|column| cells(column).max(of(column.title))).collect()
@@ -279,7 +279,7 @@ impl Grid {
         }
     }
 
-    /// Shortens all handle IDs, and numbers that occur only in IPv6 pools.
+    /// Shortens all handle IDs, and numbers that are so long that they occur only in IPv6 pools.
     fn shorten(&mut self) {
         for column in &mut self.columns {
             let shorter = if column.is_right { round } else { shorten_handles };
@@ -349,7 +349,8 @@ fn marked(text: &str, style: Style, page: Page) -> String {
     }
 }
 
-/// Replaces marks in a line of the table with styles. Words one space apart are in one cell, with one style.
+/// Replaces marks in a line of the table with styles. Words that are one space apart are in one cell, and have one
+/// style.
 fn styled(line: &str, page: Page) -> String {
     let mut line = line.to_owned();
     for (mark, style) in MARKS.iter().filter(|_| page.color) {
@@ -358,12 +359,12 @@ fn styled(line: &str, page: Page) -> String {
     line.replace(END_MARK, &format!("{HEADER:#}"))
 }
 
-/// The total width of columns, with the gaps between them.
+/// Returns the total width of columns, including the gaps between them.
 fn total(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its least
+/// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its minimum
 /// width, so that only the widest columns shrink.
 fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
     let within = |limit: usize| -> Vec<usize> {

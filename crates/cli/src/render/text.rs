@@ -1,4 +1,4 @@
-//! Texts and numbers for people.
+//! Formatting of texts and numbers.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Joins texts with `between`.
+/// Joins texts, with the separator `between`.
 pub(crate) fn joined(texts: impl IntoIterator<Item: ToString>, between: &str) -> String {
     texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(between)
 }
@@ -28,7 +28,7 @@ pub(crate) fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// Formats a value. A dash stands for no value and for one without a text.
+/// Formats a value, or a dash if there is no value or its text is empty.
 pub(crate) fn dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| or_dash(&value.to_string()).to_owned())
 }

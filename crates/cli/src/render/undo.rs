@@ -13,7 +13,7 @@ use super::plan::result;
 use super::table::{FEW, Grid};
 use super::text::count;
 
-/// An undo for YAML and JSON.
+/// An undo plan for YAML and JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UndoJson<'a> {
@@ -40,14 +40,14 @@ struct Restored {
     reason: String,
 }
 
-/// Objects that stay unchanged.
+/// Objects that are not restored, and the reason.
 #[derive(Debug, Serialize)]
 struct NotRestored {
     objects: Vec<String>,
     reason: String,
 }
 
-/// An undo or, if it was executed, its result.
+/// An undo plan or, if it was executed, its result.
 pub(crate) struct UndoDocument<'a> {
     pub header: &'a Header,
     pub plan: &'a UndoPlan,
@@ -134,7 +134,7 @@ fn skipped(shown: &UndoJson<'_>, wide: bool) -> Grid {
     Grid::short(wide, FEW, &shown.skipped, columns, |skipped| &skipped.reason, objects)
 }
 
-/// True if the short form shows everything.
+/// True if the short form of the plan shows everything.
 pub(crate) fn fits(plan: &UndoPlan) -> bool {
     let objects = plan.steps().iter().map(|step| step.objects.len()).sum::<usize>();
     objects.max(plan.skipped().len()) <= FEW

@@ -1,4 +1,5 @@
-//! The output of `explain --pod` and `explain --node`: the answer, the next steps, and the allocator's decisions.
+//! The output of `explain --pod` and `explain --node`: the answer, the next steps and, in the wide form, the
+//! allocator's decisions.
 
 use std::net::IpAddr;
 

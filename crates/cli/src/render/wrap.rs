@@ -8,18 +8,18 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use super::page::Page;
 use super::text::joined;
 
-/// Joins words that belong on one line, such as those of a command.
+/// The character between words that stay on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
-/// The longest text of a cell in characters; YAML and JSON have the complete text.
+/// The maximum length of a cell's text in characters. YAML and JSON contain the complete text.
 pub(super) const LONGEST: usize = 300;
-/// The number of hexadecimal digits that distinguish a handle ID from others.
+/// The number of hexadecimal digits of a handle ID that are shown, which is enough to distinguish handles.
 const DIGITS_SHOWN: usize = 8;
-/// The number of consecutive hexadecimal digits that make a hash.
+/// The minimum number of consecutive hexadecimal digits in a hash.
 const HASH: usize = 32;
-/// The length of the longest number that is written in full if there is little room: 13 digits with commas.
+/// The maximum length of a number that is written in full if there is little room: 13 digits with commas.
 const LONGEST_NUMBER: usize = 17;
 
-/// Wraps text for a page, and indents the lines after the first. Without a width, nothing is broken.
+/// Wraps text for a page, and indents the lines after the first. If the page has no width, the text is not wrapped.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     let Some(width) = page.width else { return text.to_owned() };
     let indent = " ".repeat(indent);
@@ -32,7 +32,7 @@ pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     textwrap::fill(text, options)
 }
 
-/// The width of the longest word.
+/// Returns the width of the longest word.
 pub(crate) fn longest_word(text: &str) -> usize {
     text.split(' ').map(display_width).max().unwrap_or_default()
 }
@@ -49,7 +49,7 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     if display_width(word) <= longest {
         return Cow::Borrowed(word);
     }
-    // The characters that close a parenthesis, a command or a clause stay at the end.
+    // Characters that close a parenthesis, a command or a clause are kept at the end.
     let closing = word.len() - word.trim_end_matches(['`', ')', ',', ';']).len();
     let (word, closing) = word.split_at(word.len() - closing.min(longest / 2));
     let mut shown = String::new();

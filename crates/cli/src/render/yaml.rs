@@ -1,4 +1,5 @@
-//! YAML that means the same in YAML 1.1 and 1.2: text that one of them takes for a number, time or boolean is quoted.
+//! YAML that means the same in YAML 1.1 and 1.2. Text that either version would read as a number, time or boolean is
+//! quoted.
 
 use std::io::{self, BufWriter, Write};
 
@@ -10,7 +11,8 @@ use super::lines::Lines;
 
 pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut options = SerializerOptions::default();
-    // Every text stays on one line: grep finds it, and libyaml, which rejects block scalars with a tab, reads it.
+    // Every text stays on one line. This way, grep finds it, and libyaml, which rejects block scalars with a tab, can
+    // read it.
     options.prefer_block_scalars = false;
 
     let mut out = BufWriter::new(Lines::yaml(out));

@@ -40,7 +40,7 @@ fn what_yaml_11_would_take_for_something_else_is_quoted() {
         assert_eq!(text(&BTreeMap::from([(other, "a")])), format!("\"{other}\": a\n"));
         assert_eq!(text(&[[other]]), format!("- - \"{other}\"\n"));
     }
-    // YAML 1.1 has no rule for the last two.
+    // The last two look like a number and a time, but YAML 1.1 has no rule for them.
     for plain in [
         "web-0",
         "10.244.1.0/26",
@@ -74,7 +74,7 @@ fn what_is_quoted_already_stays() {
     assert!(written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"), "{written}");
 }
 
-/// Texts for YAML's rules, one per line.
+/// Texts that test YAML's rules for plain and quoted text, one per line.
 const TEXTS: &str = r##"
 a
 a b
@@ -165,7 +165,7 @@ a\b
 a/b
 k8s-pod-network.3f9a0c"##;
 
-/// Texts with spaces at an end, and texts that need escapes or lines of their own.
+/// Texts with leading or trailing spaces, and texts with line breaks or characters that need escapes.
 const LINES: &[&str] = &[
     " ",
     " a",
@@ -200,7 +200,7 @@ fn read(written: &str) -> Value {
     serde_yaml::from_str(written).unwrap_or_else(|error| panic!("{error}: {written:?}"))
 }
 
-/// A document with the text in every possible place.
+/// Creates a document with the text in every possible position.
 fn places(text: &str) -> Value {
     json!([
         text,
@@ -243,7 +243,7 @@ fn what_is_no_text_is_read_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Generates texts from characters that are special in YAML, and others.
+    /// Any text of ordinary characters and characters that are special in YAML is read back unchanged.
     #[test]
     fn any_text_is_read_back(one in "[-+.:#?!&*|>'\"%@`{}\\[\\], 0-3xobeinfNaä\n\r\t]{0,9}") {
         let value = places(&one);

@@ -10,8 +10,8 @@ use crate::protocol::{CniError, Code};
 /// Releases the addresses of containers of this node and network that are not in `cni.dev/valid-attachments`.
 ///
 /// # Errors
-/// If the list is missing or malformed, or the datastore fails. A handle that cannot be released does not keep others
-/// from being released.
+/// If the list is missing or malformed, or the datastore fails. If a handle cannot be released, the others are still
+/// released.
 pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
     let valid = call.configuration.valid_containers.as_ref();
     let valid = valid.map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))?;

@@ -11,7 +11,7 @@ use crate::config::{Configuration, pool_cidr};
 use crate::identity::node_name;
 use crate::protocol::{CniError, Code};
 
-/// Checks that the datastore answers, knows the node, and has a pool for it in each wanted family.
+/// Checks that the datastore answers, has the node, and has a pool for the node in each wanted family.
 pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
     let checked = async {
         let allocator = call.connect().await?;

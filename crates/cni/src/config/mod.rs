@@ -65,7 +65,7 @@ pub struct Datastore {
     pub policy: KubernetesSettings,
 }
 
-/// The configured sources of the node's name. The first one that has a name counts.
+/// The configured sources of the node's name. The first one that has a name is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
     pub stated: String,

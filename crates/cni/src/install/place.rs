@@ -24,7 +24,7 @@ const PART: &str = ".calico-ipam.part";
 /// The complete copy of this program; after it was exchanged with the plugin, the former plugin.
 const NEXT: &str = ".calico-ipam.next";
 
-/// For this time after its last change, an incomplete file counts as being written.
+/// The time after its last change for which an incomplete file counts as being written.
 const WRITING: Duration = Duration::from_mins(1);
 
 /// Bytes that every version of this program contains, and no other program.
@@ -117,7 +117,8 @@ impl Place {
             Program::Broken if !self.has_original()? => return Ok(Installed::Unfinished),
             Program::Missing | Program::Broken | Program::Ours | Program::Calicos => {}
         }
-        // A plugin that has appeared meanwhile is not overwritten. One that has changed is kept by the exchange.
+        // A plugin that has appeared in the meantime is not overwritten. If the plugin has changed, the exchange keeps
+        // the new one.
         let how = if found == Program::Missing { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
         let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
         let finished = self.finish();
@@ -125,8 +126,8 @@ impl Place {
         Ok(if found == Program::Ours { Installed::Updated } else { Installed::Replaced })
     }
 
-    /// Restores Calico's plugin from the backup, unless Calico has installed one meanwhile. Fails if a plugin is being
-    /// written, or if there is no backup for replacing this program.
+    /// Restores Calico's plugin from the backup, unless Calico has installed one in the meantime. Fails if a plugin is
+    /// being written, or if there is no backup for replacing this program.
     pub fn restore(&self) -> Result<Restored> {
         self.finish()?;
         let original = self.look(ORIGINAL)?;
@@ -180,7 +181,7 @@ impl Place {
             Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
             // The plugin was a link to the backup.
             _ if self.is_original(NEXT) => self.remove(NEXT)?,
-            // The exchange was made.
+            // The exchange was completed.
             Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
         }
         self.sync()

@@ -19,7 +19,7 @@ use crate::protocol::{Command, Environment, Version};
 /// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported.
 ///
 /// # Errors
-/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves the node, or
+/// If there is no configuration, the datastore does not answer or does not have the node, no pool serves the node, or
 /// Calico is newer than the supported versions.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;

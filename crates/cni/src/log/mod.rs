@@ -21,8 +21,8 @@ pub(crate) fn start(settings: &Log) {
         }
     });
     let print = move |metadata: &Metadata<'_>, text: &str| {
-        // Each line is one write, so that lines from several plugins do not mix. A full disk or a closed stderr must
-        // not end the work.
+        // Each line is one write, so that lines from several plugin processes do not mix. A full disk or a closed
+        // stderr must not stop the plugin.
         let line = line(metadata, text);
         io::stderr().write_all(line.as_bytes()).ok();
         if let Some(mut file) = file.as_ref() {

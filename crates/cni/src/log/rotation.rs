@@ -32,7 +32,7 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     }
     rotate(path)?;
     let new = append(path)?;
-    // An error only leaves too many files.
+    // An error is ignored: it only leaves too many old files.
     prune(path, settings).ok();
     Ok(new)
 }

@@ -1,7 +1,7 @@
 //! The CNI protocol for an IPAM plugin: environment, versions, results and errors.
 //!
-//! No library is used. Those for Rust either support CNI only up to 1.0 or bring their own runtime. The output must be
-//! like Calico's, with the same order of fields in each version, and errors without `cniVersion`.
+//! No library is used: the CNI libraries for Rust either support only versions up to 1.0, or bring their own runtime.
+//! The output must be like Calico's, with the same order of fields in each version, and errors without `cniVersion`.
 
 pub mod args;
 pub mod environment;

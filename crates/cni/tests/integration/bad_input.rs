@@ -1,4 +1,4 @@
-//! Each error of the plugin's facts, with its code, JSON and exit code, and hostile configurations.
+//! Each error in the facts of the plugin, with its code, JSON and exit code; and hostile configurations.
 
 use std::fs::File;
 use std::process::Stdio;

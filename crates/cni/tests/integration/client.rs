@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::runtime::{PLUGIN, addresses};
 use crate::world::World;
 
-/// A main plugin that only calls its IPAM plugin; `calico` also sets addresses and routes.
+/// A main plugin that only calls its IPAM plugin. The real one, `calico`, also sets addresses and routes.
 const MAIN: &str = "#!/bin/sh\nexec \"${0%/*}/calico-ipam\"\n";
 
 /// libcni with one network on node `a`, and a folder for plugins and cache.
@@ -48,7 +48,7 @@ impl Client {
         client.env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0");
         let output = client.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        // The exit code 2 would mean a wrong call of the client.
+        // Exit code 2 would mean that the arguments of the client are wrong.
         assert!([Some(0), Some(1)].contains(&output.status.code()), "{command}: {error}");
         let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
         output.status.success().then_some(printed)
@@ -71,7 +71,8 @@ fn containers_live_under_libcni() {
         assert_eq!(held, [(addresses(&result)[0].clone(), "net.c1".to_owned())]);
         client.succeed("check", "c1");
 
-        // The client knows the first container; the second is up to GC of 1.1.
+        // The client itself deletes `c2`, which is in its cache. It does not know `lost`, which only GC of version 1.1
+        // releases.
         client.succeed("add", "c2");
         let lost = world.runtime().with("cniVersion", version);
         lost.call("ADD", "lost", "").success();

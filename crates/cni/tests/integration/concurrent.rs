@@ -1,4 +1,5 @@
-//! Many calls at once that are killed at any point. No address has two holders, and a repeated DEL leaves nothing.
+//! Many concurrent calls, some of which are killed at any point. No address has two holders, and a repeated DEL leaves
+//! nothing.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -66,8 +67,8 @@ fn count(calls: &Cell<usize>) {
     calls.set(calls.get() + 1);
 }
 
-/// Lets allocators of two nodes, each with its own connection, assign and release; one call in eight is killed. A request
-/// of a killed call may arrive after the first DEL, so that each container is deleted once more at the end.
+/// Lets allocators of two nodes, each with its own connection, assign and release; one call in eight is killed. A
+/// request of a killed call may arrive after the first DEL, so each container is deleted once more at the end.
 pub(crate) fn churn(world: &World, rounds: usize) {
     let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
@@ -151,7 +152,7 @@ async fn live(
     }
 }
 
-/// DEL that is not killed.
+/// Carries out a DEL that is not killed.
 async fn release(allocator: &Allocator<AllocatorStore>, handle: &str) {
     match allocator.release_by_handle_wholly(handle).await {
         Ok(()) | Err(calipam_assign::Error::NoHandle(_)) => {}

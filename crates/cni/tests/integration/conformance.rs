@@ -1,5 +1,5 @@
-//! ADD, CHECK, DEL and GC, some repeated, for each version on each datastore. On Kubernetes also many at once, since the
-//! server takes long to start.
+//! ADD, CHECK, DEL and GC, some repeated, for each version on each datastore. On Kubernetes, these tests also run many
+//! calls at once, because starting another server for that would take long.
 
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
@@ -41,7 +41,7 @@ fn on_the_native_group_of_kubernetes() {
     churn(&world, turns(3, 1_000));
 }
 
-/// Each call opens one connection to the API server, however many requests it sends side by side.
+/// Each call opens one connection to the API server, however many requests it sends at the same time.
 fn shares_a_connection(world: &World) {
     let (runtime, relay) = world.relayed();
     let runtime = runtime.with("cniVersion", "1.1.0");

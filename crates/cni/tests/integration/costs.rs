@@ -1,4 +1,4 @@
-//! The reads of calls on large clusters: keys and few blocks.
+//! The amount of data that calls read on large clusters: keys, and only a few blocks.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn large(world: World, blocks: &[TakenBlock]) -> (World, Runtime, Relay) {
     world.put_blocks(blocks);
     let (runtime, relay) = world.relayed();
     let runtime = runtime.with_ipam("ipv4_pools", json!(["large"]));
-    // The work that is done once in the life of a node.
+    // These calls do the work that is done only once in the life of a node.
     runtime.call("ADD", "warm", POD);
     runtime.call("DEL", "warm", POD);
     relay.take_bytes();
@@ -42,7 +42,7 @@ fn on_both(test: impl Fn(World)) {
     test(World::kubernetes(Flavour::Classic));
 }
 
-/// Expects that a call read at most `most` KB.
+/// Asserts that a call read at most `most` KB.
 #[track_caller]
 fn assert_read(relay: &Relay, most: usize, what: &str) {
     let read = relay.take_bytes() / 1_000;
@@ -54,14 +54,14 @@ fn assert_read(relay: &Relay, most: usize, what: &str) {
 fn a_claim_reads_keys() {
     on_both(|world| {
         let mut all = blocks(50);
-        // Every tenth place is vacant.
+        // Every tenth block does not exist.
         let mut number = 0;
         all.retain(|_| {
             number += 1;
             number % 10 != 0
         });
         let (world, runtime, relay) = large(world, &all);
-        // The node `a` has a block since the first call.
+        // Node `a` has had a block since the first call.
         runtime.with("nodename", "b").call("ADD", "c1", POD).success();
         assert_read(&relay, 60, "a claim");
         assert_eq!(world.observe().blocks.len(), all.len() + 2);
@@ -114,7 +114,7 @@ fn the_blocks_of_an_exhausted_pool_are_read_once() {
         assert_eq!(addresses(&result), [all[700].cidr.broadcast().to_string()]);
         assert_read(&relay, MOST_OF_ALL, "an address that was released");
         refused();
-        // The node finds an address that it has released itself at once.
+        // The node immediately finds an address that it has released itself.
         runtime.call("DEL", "c2", POD).success();
         assert_eq!(addresses(&runtime.call("ADD", "c3", POD).success()), addresses(&result));
     });

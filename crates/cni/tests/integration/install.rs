@@ -18,7 +18,8 @@ use crate::node::{Node, calicos};
 use crate::runtime::PLUGIN;
 use crate::world::World;
 
-/// All calls that change a folder or its files. The creation of a file shows at the next one.
+/// All system calls that change a folder or its files, except for the creation of a file. A kill between that and the
+/// next change is tested at the next change.
 const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
 /// More calls of one kind than any run makes.
 const MOST: usize = 50;
@@ -36,7 +37,7 @@ fn it_replaces_calicos_plugin_and_restores_it() {
     assert!(node.run(&["install"]).status.success());
     node.assert_installed(30);
 
-    // An update of Calico in between is restored.
+    // Calico is updated in between, and the updated plugin is restored.
     node.calico_installs(31);
     assert!(node.run(&["install"]).status.success());
     node.assert_installed(31);
@@ -143,7 +144,7 @@ fn it_waits_for_calico_and_replaces_no_file_that_is_being_written() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("Calico is not installed"), "{refused:?}");
     node.assert_files(&[]);
 
-    // No permissions yet; then a program whose end is missing.
+    // First, a program that is not executable yet; then, a program whose end is missing.
     node.write("calico-ipam", &calicos(30));
     fs::set_permissions(node.path("calico-ipam"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(node.place().plugin().unwrap(), Program::Unfinished);

@@ -27,7 +27,7 @@ fn uid(server: &KubeApiserver, path: &str) -> String {
     found["metadata"]["uid"].as_str().expect("a UID").to_owned()
 }
 
-/// Creates a machine, its instance, and a pod of that.
+/// Creates a machine, its instance, and a pod of the instance.
 fn start_machine(server: &KubeApiserver) {
     let machine = kubevirt("VirtualMachine", "vm", &json!({"finalizers": ["test/keep"]}));
     create(server, MACHINES, &[machine]).unwrap();
@@ -63,7 +63,7 @@ fn a_machine_keeps_its_addresses() {
     runtime.call("DEL", "c1", &args("virt-launcher-vm-1")).success();
     assert_eq!(world.allocated(), held);
 
-    // The next pod of the machine has the same address, on its own.
+    // The next pod of the machine gets the same address, as a /32.
     start_pod(server, "virt-launcher-vm-2", &json!({}));
     let second = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).success();
     assert_eq!(addresses(&second), addresses(&first));
@@ -86,7 +86,7 @@ fn a_machine_keeps_its_addresses() {
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     delete(server, &format!("{INSTANCES}/vm"));
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
-    // A pod without its instance gets nothing: the addresses are the next instance's.
+    // A pod without its instance gets nothing: the addresses belong to the next instance.
     let (code, text) = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).error();
     assert!(code == 999 && text.contains("virtualmachineinstances.kubevirt.io \"vm\" not found"), "{text}");
     delete(server, &format!("{PODS}/virt-launcher-vm-3"));
@@ -114,7 +114,7 @@ fn without_persistence_a_launcher_is_any_pod() {
     assert!(code == 999 && text.contains("migration target"), "{text}");
     runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
 
-    // The container's own address is released with it, although machines keep theirs by now.
+    // The container's own address is released, although machines now keep their addresses.
     start_pod(server, "virt-launcher-vm-3", &json!({}));
     runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated().len(), 2);
@@ -151,7 +151,7 @@ fn pods_of_replaced_instances_get_nothing(world: &World) {
     assert_eq!(check.error(), (code, text));
     runtime.call("DEL", "c4", &args("virt-launcher-vm-4")).success();
 
-    // The address stays the machine's; no pod has it now.
+    // The address still belongs to the machine, although no pod has it now.
     let held = world.allocated();
     assert!(held.len() == 2 && held.iter().any(|(_, handle)| handle == "net.vmi.ns.vm"), "{held:?}");
     start_pod(server, "virt-launcher-vm-5", &json!({}));

@@ -65,7 +65,7 @@ impl Node {
         assert_eq!(names, expected);
     }
 
-    /// Expects that ours is in place, and Calico's of a version is kept.
+    /// Asserts that this program is in place, and that Calico's plugin of a version is kept.
     #[track_caller]
     pub(crate) fn assert_installed(&self, version: u32) {
         self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
@@ -74,7 +74,7 @@ impl Node {
         assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
     }
 
-    /// Expects that Calico's of a version is in place next to a backup of another one.
+    /// Asserts that Calico's plugin of a version is in place, next to a backup of version `kept`.
     #[track_caller]
     pub(crate) fn assert_beside(&self, version: u32, kept: u32) {
         self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
@@ -82,7 +82,7 @@ impl Node {
         assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(kept));
     }
 
-    /// Expects that Calico's of a version is in place, and nothing else is left.
+    /// Asserts that Calico's plugin of a version is in place, and that nothing else is left.
     #[track_caller]
     pub(crate) fn assert_calicos(&self, version: u32) {
         self.assert_files(&["calico-ipam"]);

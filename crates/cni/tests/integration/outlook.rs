@@ -1,5 +1,5 @@
-//! The outlook on a snapshot against the program on a real etcd with the same data: on random clusters, for each node and
-//! family, both give the same address, or none with the same reason in Calico's words.
+//! Compares the outlook on a snapshot with the program on a real etcd with the same data. On random clusters, for each
+//! node and family, both give the same address, or no address for the same reason in Calico's words.
 
 use calipam_assign::{Family, NextAddress, Outlook};
 use calipam_model::cidr::address_at;
@@ -10,10 +10,10 @@ use crate::runtime::addresses;
 use crate::world::World;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
-/// The number of clusters, which take some seconds.
+/// The number of random clusters. Together, they take some seconds.
 const CLUSTERS: u64 = 24;
 
-/// Pseudo-random numbers that are the same in every run.
+/// A generator of pseudo-random numbers, which are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -70,7 +70,7 @@ fn the_program_does_what_the_outlook_predicts() {
     assert!(given > 10 && refused > 10, "{given} {refused}");
 }
 
-/// Writes pools of four blocks, some of which the nodes have.
+/// Writes pools of four blocks each. Most of the blocks exist, and belong to one of the nodes.
 fn put_cluster(world: &World, dice: &mut Dice) {
     world.delete_prefix("/calico/ipam/v2/");
     world.delete_prefix(&format!("{RESOURCES}/ip"));

@@ -135,11 +135,11 @@ fn no_block_is_created_over_another() {
             let places = net(pool).subnets(prefix).unwrap();
             places.filter(|place| !cidrs().iter().any(|old| cidr::overlap(*old, *place))).count()
         };
-        // Every place that was free has a block, and no other has.
+        // There is a new block in every place that was free, and nowhere else.
         assert_eq!(blocks.len(), BLOCKS.len() + free("10.7.0.0/24", 28) + free("fd00:7::/120", 124));
         for (index, block) in blocks.iter().enumerate() {
             let other = blocks[..index].iter().find(|other| cidr::overlap(**other, *block));
-            // Only blocks from before overlap each other.
+            // Only blocks that existed before may overlap each other.
             assert!(
                 other.is_none_or(|other| cidrs().contains(other) && cidrs().contains(block)),
                 "{block} {other:?}"
@@ -148,14 +148,14 @@ fn no_block_is_created_over_another() {
     });
 }
 
-/// Kubernetes lists many blocks by pages, unless there are too many others between them.
+/// On Kubernetes, many blocks are read as pages of a list, unless there are too many other blocks between them.
 #[test]
 fn many_blocks_are_read_like_single_ones() {
     on_all(|world| {
         let places: Vec<IpNet> = net("10.7.0.0/20").subnets(28).unwrap().collect();
         let blocks: Vec<IpNet> =
             places.iter().copied().filter(|place| place.addr().to_string().len() != 9).collect();
-        // Others are between the last blocks.
+        // Other, smaller blocks are between the last blocks.
         let smaller = net("10.7.9.0/24").subnets(31).unwrap().filter(|block| !places.contains(block));
         let all: Vec<TakenBlock> = blocks.iter().copied().chain(smaller).map(full).collect();
         world.put_blocks(&all);

@@ -17,7 +17,7 @@ pub(crate) const PLUGIN: &str = match option_env!("CALIPAM_TEST_PLUGIN") {
 pub(crate) struct Runtime {
     /// The text for stdin, without `prevResult`.
     pub configuration: Value,
-    /// Variables next to those of the protocol.
+    /// Environment variables in addition to those of the protocol.
     pub variables: BTreeMap<String, String>,
     folder: TempDir,
 }
@@ -140,7 +140,7 @@ impl Runtime {
     }
 }
 
-/// Runs the plugin with these variables alone.
+/// Runs the plugin with only these environment variables.
 pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)], stdin: Stdio) -> Outcome {
     let mut plugin = Command::new(PLUGIN);
     plugin.args(arguments).env_clear().envs(variables.iter().copied()).stdin(stdin);

@@ -123,7 +123,7 @@ fn del_removes_a_handle_that_counts_too_much() {
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime();
     runtime.call("ADD", "c1", "").success();
-    // A crash after the first of the two writes leaves this.
+    // A crash after the first of the two writes of an ADD leaves this handle.
     let handle = json!({"block": {"10.7.0.0/28": 1}, "deleted": false});
     world.put_key("/calico/ipam/v2/handle/net.crashed", &handle);
     runtime.call("DEL", "crashed", "").success();
@@ -163,7 +163,7 @@ fn a_family_that_fails_leaves_nothing_of_the_other() {
     let (code, text) = small(world.runtime()).call("ADD", "second", "").error();
     let expected = "failed to request IPv6 addresses: Assigned 0 out of 1 requested IPv6 addresses";
     assert!(code == 999 && text.starts_with(expected), "{text}");
-    // Without any pool of the family the allocator fails, and Calico's plugin leaves the IPv4 address.
+    // Without any pool of the family, the allocator fails. Calico's plugin then leaves the IPv4 address allocated.
     let none =
         world.runtime().with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["fd00:9::/64"]));
     assert_eq!(none.call("ADD", "third", "").error().0, 999);
@@ -221,7 +221,7 @@ fn the_log_goes_to_a_file_too() {
     broken.call("DEL", "c", "").success();
 }
 
-/// The last line of a call, without the numbers.
+/// The last log line of a call, without the numbers.
 fn last_line(call: &Outcome) -> String {
     let line = call.stderr.lines().find(|line| line.contains(" milliseconds=")).expect("a last line");
     let (_, line) = line.split_once(": ").unwrap();
@@ -261,7 +261,7 @@ fn every_call_logs_its_subject_and_cost_at_its_end() {
     assert_eq!(last_line(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
 }
 
-/// A pipe without a reader, a folder or a link can be in the place of the plugin's files.
+/// A pipe without a reader, a folder or a link can be at the path of one of the plugin's files.
 #[test]
 fn garbage_next_to_the_lock_is_not_waited_for() {
     let world = World::kubernetes(Flavour::Classic);
@@ -293,7 +293,7 @@ fn garbage_next_to_the_lock_is_not_waited_for() {
     world.assert_empty();
 }
 
-/// Runtimes do not do this, but it must be harmless.
+/// Runtimes do not make such calls, but they must be harmless.
 #[test]
 fn calls_for_one_container_at_the_same_time_leave_nothing() {
     let world = World::etcd(EtcdVersion::V3_6);

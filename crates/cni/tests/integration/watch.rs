@@ -31,7 +31,7 @@ impl Watcher {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let line = lines.find(|line| line.contains("serving /metrics")).expect("it serves");
         let address = line.rsplit(' ').next().unwrap().to_owned();
-        // Goes on reading its log, so that it can write.
+        // Continues to read the log of the installer, so that its writes do not block.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -79,7 +79,8 @@ fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     assert!(watcher.get("/healthz").starts_with("HTTP/1.1 200 "));
     node.assert_installed(20);
 
-    // As often as a broken calico-node restarts, and faster than the watcher waits for quiet.
+    // Calico's installer runs as often as with a calico-node that keeps restarting. Sometimes, the pause is shorter
+    // than the watcher's wait for quiet.
     for version in 21..=28 {
         node.calico_installs(version);
         let whole = fs::read(node.path("calico-ipam")).unwrap();
@@ -93,7 +94,8 @@ fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     let replaced = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
     assert!(replaced.unwrap().parse::<u32>().unwrap() >= 4, "{metrics}");
 
-    // An installer may remove it first, as older ones did; another run of its own is refused.
+    // Calico's installer may first remove the plugin, as older versions did. A second run of `calico-ipam install` is
+    // refused.
     fs::remove_file(node.path("calico-ipam")).unwrap();
     wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
     let second = node.run(&["install"]);
@@ -137,7 +139,7 @@ fn the_node_records_which_plugin_it_uses() {
     assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
     node.assert_installed(30);
 
-    // An update to a version that it does not know is left in place.
+    // If Calico is updated to a version that calipam does not support, its plugin is left in place.
     calico_is("v3.99.0");
     node.calico_installs(31);
     wait_until("the annotation is gone", || annotation().is_none());

@@ -1,4 +1,4 @@
-//! Clusters for the plugin: a real etcd, or a real API server in either group of Calico's objects.
+//! Clusters for the plugin: a real etcd, or a real API server with either of Calico's API groups.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::runtime::Runtime;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// A cluster with one pool of each family, of small blocks, and the nodes `a` and `b`.
+/// A cluster with the nodes `a` and `b`, and one pool of small blocks for each family.
 pub(crate) enum World {
     Etcd(Box<Etcd>),
     Kubernetes(Box<Lease>, Flavour),

@@ -4,11 +4,11 @@ use std::net::Ipv6Addr;
 
 use calipam_model::IpNet;
 
-/// Bits of an IPv4 address that all keys in a span share: three of its four numbers.
+/// Bits of an IPv4 address that all keys in a span share: the first three of its four numbers.
 const SHARED_V4: u8 = 24;
 
-/// Keys from `first` on, up to the last one that starts with `last`. Both are either an address with the `-` that
-/// precedes the prefix length, or the beginning of an address.
+/// Keys from `first` on, up to the last one that starts with `last`. Each of the two is either an address with the `-`
+/// that precedes the prefix length, or the beginning of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub first: String,
@@ -21,7 +21,7 @@ impl Span {
     }
 }
 
-/// Spans with the keys of all blocks that start in `net`, a CIDR of block size.
+/// Spans that contain the keys of all blocks that start in `net`, the CIDR of a block.
 pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {
@@ -44,7 +44,7 @@ fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     }
     let mut spans = vec![Span::of(format!("{first}-"))];
     if first != last {
-        // Zeros are shortened differently if the last number is 0.
+        // The text of an address abbreviates its zeros differently if its last number is 0.
         let one = Ipv6Addr::from(u128::from(first) + 1).to_string();
         let shared = one.trim_end_matches('1').to_owned();
         spans.push(Span { first: format!("{shared}1"), last: format!("{shared}f") });
@@ -65,7 +65,7 @@ mod tests {
         })
     }
 
-    /// All blocks of all sizes in a few /112 or /20 around a CIDR.
+    /// The blocks of all sizes in `around`, which is a /20 or a /116.
     fn blocks(around: IpNet) -> impl Iterator<Item = IpNet> {
         let prefixes = if around.addr().is_ipv4() { 20..=32 } else { 116..=128 };
         prefixes.flat_map(move |prefix| around.subnets(prefix).unwrap())

@@ -90,7 +90,7 @@ impl Attempt {
     pub(crate) fn tls(self, error: &rustls::Error) -> Cause {
         match error {
             rustls::Error::InvalidCertificate(error) => certificate(error),
-            // The first bytes are no TLS record: the server does not use TLS.
+            // The first bytes are not a TLS record: the server does not use TLS.
             rustls::Error::InvalidMessage(_) => Cause::ServerIsPlain,
             rustls::Error::AlertReceived(alert) => self.alert(*alert),
             other => Cause::Tls(other.to_string()),
@@ -120,7 +120,8 @@ impl Attempt {
     fn io(self, error: &io::Error) -> Option<Cause> {
         Some(match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
-            // System errors have a number. An error without one is our own time limit, here always that for connecting.
+            // System errors have a number. An error without one comes from our own time limit, which here is always the
+            // one for connecting.
             io::ErrorKind::TimedOut if error.raw_os_error().is_none() => Cause::TimedOut(self.connect),
             io::ErrorKind::TimedOut => Cause::Network(error.to_string()),
             io::ErrorKind::HostUnreachable

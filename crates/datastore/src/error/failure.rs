@@ -37,7 +37,7 @@ pub enum Failure {
     /// etcd has used up its quota and accepts only deletions.
     #[error("etcd has no space left: its quota is used up")]
     NoSpace,
-    /// etcd was started with a limit of fewer than the usual 128 operations per request.
+    /// etcd was started with a limit below the usual 128 operations per request.
     #[error("the request has too many operations for this etcd")]
     TooManyOperations,
     /// The revision is no longer kept.
@@ -46,7 +46,7 @@ pub enum Failure {
     /// Kubernetes: status 404, for an object or for a kind.
     #[error("not found (404)")]
     NotFound,
-    /// Kubernetes: status 409. The object already exists, or is not the version to change.
+    /// Kubernetes: status 409. The object already exists, or does not have the expected version.
     #[error("the object has changed (409): {0}")]
     Conflict(String),
     /// Kubernetes: status 429.
@@ -94,7 +94,7 @@ impl Failure {
         is_busy || self.is_transient()
     }
 
-    /// A connection that ended without a known cause.
+    /// Creates the failure of a connection that ended without a known cause.
     pub(crate) fn broken(reason: impl Into<String>) -> Self {
         Self::Connection(Cause::Broken(reason.into()))
     }

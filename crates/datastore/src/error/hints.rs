@@ -76,7 +76,8 @@ impl Error {
     }
 }
 
-/// A weight for the failures of several endpoints: the highest has the most useful hint.
+/// The weight of a failure. If several endpoints have failed, the failure with the highest weight has the most useful
+/// hint.
 fn weight(failure: &Failure) -> u8 {
     match failure {
         Failure::Connection(cause) => match cause {
@@ -103,7 +104,7 @@ fn rules(permissions: &[Permission]) -> String {
     Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Suggests reading a snapshot of an etcd that cannot be read itself.
+/// Suggests reading a snapshot, for an etcd that cannot be read itself.
 fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),
@@ -311,7 +312,7 @@ mod tests {
         let handles = Permission { group: group.into(), resource: "ipamhandles".into(), verb: "list" };
         let missing = vec![pods("get"), pods("list"), blocks("get"), blocks("list"), handles, pools];
         let error = Error::Permission { endpoint: "e".into(), user: Some("jane".into()), missing };
-        let said = "e: the user jane may not get, list pods; get, list ipamblocks (crd.projectcalico.org); \
+        let said = "e: the user jane lacks permissions: get, list pods; get, list ipamblocks (crd.projectcalico.org); \
             list ipamhandles, ippools (crd.projectcalico.org)";
         assert_eq!(error.to_string(), said);
         let rules = [

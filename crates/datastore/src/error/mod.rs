@@ -1,4 +1,4 @@
-//! Errors of datastores: typed causes without secrets, most with a hint.
+//! Errors of datastores. They have typed causes and contain no secrets, and most have a hint.
 
 mod cause;
 mod failure;
@@ -58,7 +58,7 @@ pub enum Error {
         failure: Failure,
     },
     /// The user lacks these permissions in Kubernetes.
-    #[error("{endpoint}: {} may not {}", user_of(user.as_deref()), missing_rules(missing))]
+    #[error("{endpoint}: {} lacks permissions: {}", user_of(user.as_deref()), missing_rules(missing))]
     Permission {
         endpoint: String,
         /// The name of the user, if the API server reports it.
@@ -193,7 +193,7 @@ impl Error {
         matches!(self, Self::Write { failure, .. } if is_about_object(failure))
     }
 
-    /// True if the server has confirmed that it did not write, so the write cannot arrive later.
+    /// True if the server has confirmed that it did not write, so the write cannot take effect later.
     pub fn is_certainly_unwritten(&self) -> bool {
         let said_so = |failure: &Failure| {
             matches!(

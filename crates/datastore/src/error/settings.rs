@@ -15,7 +15,7 @@ pub enum SettingsError {
     /// The settings file is invalid.
     #[error("{}: {reason}", path.display())]
     BadFile { path: PathBuf, reason: String },
-    /// The settings file has a field that is unknown to calicoctl, too.
+    /// The settings file has an unknown field, which calicoctl rejects, too.
     #[error("{}: unknown field `{field}`", path.display())]
     UnknownField {
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum SettingsError {
     UnreadablePem {
         what: &'static str,
         path: PathBuf,
-        /// The I/O error, or that the file is not UTF-8.
+        /// The I/O error, or a note that the file is not UTF-8.
         reason: String,
     },
     /// A certificate or key is not valid PEM text of its kind.
@@ -69,7 +69,7 @@ pub enum SettingsError {
     /// A context is set without the kubeconfig that would define it.
     #[error("the context {0:?} is named, but no kubeconfig is")]
     ContextAlone(String),
-    /// There is no kind of datastore or file with that name.
+    /// The name is neither a kind of datastore nor an existing file.
     #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
     NoSuchDatastore(String),
 }

@@ -32,7 +32,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
     };
     let taken_at = crate::clock::now();
 
-    // The first request fixed the revision; the others read it in parallel.
+    // The first request fixes the revision. The other requests read at that revision in parallel.
     let others = parts.map(|part| {
         let client = Arc::clone(client);
         let part = part.into_iter().map(|range| range.at(revision)).collect();

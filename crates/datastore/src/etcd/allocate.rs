@@ -17,11 +17,11 @@ use crate::allocation::{Records, unavailable};
 use crate::error::{Cause, Failure};
 use crate::retries::{ALLOCATIONS, Retries};
 
-/// Time limit for a server to answer a read: the container runtime waits, and another endpoint may answer. Writes have
-/// more time, since the outcome of an abandoned one is unknown.
+/// Time limit for a server to answer a read. It is short, because the container runtime waits and another endpoint may
+/// answer. Writes have more time, since the outcome of an abandoned write is unknown.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// Maximum keys in a span. A span reaches this only if most of its keys are not wanted.
+/// Maximum keys in a span. A span reaches this limit only if most of its keys are not wanted.
 const MOST_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
@@ -53,14 +53,14 @@ impl EtcdStore {
         Ok(found)
     }
 
-    /// Reads the keys of all blocks and selects the wanted ones, since the usual ranges contain too many others.
+    /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many other keys.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
     }
 
-    /// Reads ranges. Retries temporary failures at any endpoint that answers. A hanging server is asked only once if it
-    /// is the only endpoint.
+    /// Reads ranges. Retries temporary failures at any endpoint that answers. Does not retry after a timeout if there
+    /// is only one endpoint.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
         let mut retries = Retries::new(&ALLOCATIONS);
         loop {
@@ -73,7 +73,7 @@ impl EtcdStore {
                 Err(_) if client.has_other_endpoints() => retries.wait(late()).await.map_err(unavailable)?,
                 Err(_) => return Err(unavailable(late())),
             }
-            // There is nothing to retry if no endpoint answers.
+            // If no endpoint answers, a retry is pointless.
             self.connection.replace(&client).await.map_err(unavailable)?;
         }
     }
@@ -85,7 +85,7 @@ impl EtcdStore {
         let path = key.to_string();
         let before = match &swap.read {
             None => 0,
-            // With 0, an absent key would match.
+            // Revision 0 would match an absent key.
             Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
             Some(other) => return Err(self.refused(&format!("{other} is not an etcd revision"))),
         };
@@ -161,8 +161,8 @@ fn ranges(query: &Query) -> Vec<Range> {
     vec![range]
 }
 
-/// The records in an answer; `None` if a limit cut it off. Omits keys that are not in the form of an object's key, as
-/// Calico's lists do.
+/// The records in an answer; `None` if the answer is incomplete because of its limit. Like Calico's lists, omits keys
+/// that do not have the form of an object's key.
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {
         let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;

@@ -18,7 +18,8 @@ pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Maximum endpoints of one pod, one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// Number of endpoints up to which all are read to find users of an address, since their keys contain no address.
+/// Maximum number of endpoints for which all of them are read to find the users of an address. Their keys contain no
+/// addresses.
 const FEW_ENDPOINTS: i64 = 1000;
 
 /// Reads data around an address or a handle, all at one revision, with all pools and configuration.
@@ -125,7 +126,7 @@ pub(crate) fn endpoints_of(pod: &PodOnNode) -> Range {
     Range::prefix(&format!("{ENDPOINT_PREFIX}{}/{name}", pod.namespace)).with_limit(MAX_INTERFACES)
 }
 
-/// Pools, reservations and configuration: few and small.
+/// The ranges of pools, reservations and configuration, which are few and small.
 fn configuration() -> Vec<Range> {
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
     vec![

@@ -15,7 +15,7 @@ use crate::feed::{Broken, Changes, QUIET, Reported, TOGETHER, WhyWhole};
 /// The kind of all changes in etcd, which has a single position for everything.
 const KIND: &str = "etcd";
 
-/// A key range with all data of a check, and few other keys.
+/// A key range that contains all data that a check reads, and few other keys.
 pub(crate) fn range() -> Range {
     Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
 }

@@ -159,7 +159,7 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES);
-    // The last write may be a deletion, which is in no list.
+    // The last write may be a deletion, which a list does not contain.
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }

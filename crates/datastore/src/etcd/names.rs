@@ -87,7 +87,7 @@ async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     Ok(sound.flat_map(|block| block.handles()).map(|(_, id)| id.to_string()).collect())
 }
 
-/// The prefixes of both families' blocks.
+/// The key prefixes of the blocks in both families.
 fn families() -> [String; 2] {
     ["ipv4", "ipv6"].map(|family| format!("{BLOCK_PREFIX}{family}/block/"))
 }

@@ -113,7 +113,8 @@ async fn past_once(client: &EtcdClient, of: &PastOf) -> Result<Past> {
             reading.read_ends(&ranges, &mut due).await?;
             watched.append(&mut ranges);
             ranges = reading.unknown(of.named(&reading));
-            // Blocks are searched once, since that reads all of them. Endpoints depend on what was read.
+            // The search for a pod's blocks reads all blocks, so it is done once. The search for endpoints depends on
+            // the versions read so far, so it is repeated.
             if ranges.is_empty() && !(is_searched && matches!(of, PastOf::Pod(_))) {
                 is_searched = true;
                 let found = reading.searched(of).await?;
@@ -151,7 +152,7 @@ impl Reading<'_> {
     }
 
     /// The keys that only a search at the oldest and newest revision finds: endpoints with an address, blocks with
-    /// records of a pod. What existed only in between is found if another version names it.
+    /// records of a pod. An object that existed only in between is found if another version names it.
     async fn searched(&self, of: &PastOf) -> Result<Vec<Range>> {
         let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
@@ -283,7 +284,7 @@ impl PastOf {
                 let (all, mut cidrs) = (reading.versions(), BTreeMap::<IpNet, Key>::new());
                 let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
                 held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
-                // A deletion has only its key.
+                // A deletion has a key, but no value.
                 for change in reading.past.changes.iter().filter(|change| change.value.is_none()) {
                     let key = std::str::from_utf8(&change.key).ok().and_then(|path| Key::parse(path).ok()?);
                     if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {

@@ -32,7 +32,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Resul
     observe(client, &quiet()).await
 }
 
-/// `None` if something was written in between.
+/// Makes one attempt to read the keys; `None` if something was written in between.
 async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Option<Snapshot>> {
     let taken_at = crate::clock::now();
     let mut reader = Reader { client, taken_at, leaves: Vec::new(), index: None, known: BTreeSet::new() };

@@ -52,7 +52,8 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
 /// Decodes a Calico 2.x value.
 ///
 /// # Errors
-/// The text for an undecodable entry, which is not valid JSON: the stored text, or `{` and the error.
+/// Returns the text for the entry. It is never valid JSON, so the entry counts as undecodable: it is the stored text,
+/// or `{` followed by the error.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
     if !json.is_object() {
@@ -173,7 +174,7 @@ impl Cluster {
         };
         let is_ready = key == READY;
         let value = if is_ready { Value::Bool(value.trim() == "true") } else { value.trim().into() };
-        // The version is that of the flag `Ready`: no other part of this object is ever written.
+        // The version is that of the flag `Ready`, the only part of this object that calipam writes.
         if is_ready || !self.known.contains("datastoreReady") {
             self.index = index;
         }

@@ -17,9 +17,10 @@ pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
 
 /// The orchestrator of pods, whose workloads have names like `<namespace>.<pod>`.
 const KUBERNETES: &str = "k8s";
-/// The namespace in the keys of workloads that have none.
+/// The namespace in the keys of workloads without a namespace.
 pub(super) const NO_NAMESPACE: &str = "default";
-/// The prefix of endpoint names that contain a whole path, because the usual parts of a name would not lead back to it.
+/// The prefix of endpoint names that contain a whole path, because the path cannot be derived from the usual parts of a
+/// name.
 const BY_PATH: &str = "path:";
 
 /// The path of an object with a single key; `None` for objects with several, and for those that are not in etcd.

@@ -27,8 +27,9 @@ pub(crate) struct Tree {
     pub entries: Vec<RawKv>,
 }
 
-/// Reads everything at one index. The parts are read in parallel. If something was written meanwhile, they are read
-/// again, and finally the whole tree in one answer, with data that is not needed.
+/// Reads everything at one index. The parts are read in parallel. If something was written meanwhile, the parts are
+/// read again. After the last attempt, the whole tree is read in one answer, which also contains data that is not
+/// needed.
 ///
 /// # Errors
 /// If etcd cannot be read, or has no Calico data.
@@ -66,7 +67,7 @@ pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -
     Ok(tree.snapshot(|_| true))
 }
 
-/// Reads everything again at one new index, and returns the objects with these keys. The result omits missing ones.
+/// Reads everything again at one new index, and returns the objects with these keys. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
     let mut snapshot =
@@ -93,7 +94,7 @@ impl Tree {
         for block in &mut snapshot.blocks {
             number(&mut block.value.content, |id| handles.get(id).copied());
         }
-        // Operators search for the stored path.
+        // Operators look for the path as it is stored.
         for defect in &mut snapshot.defects {
             if let Some(stored) = defect.key.as_ref().and_then(path) {
                 defect.path = stored;
@@ -124,8 +125,9 @@ pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
     indices
 }
 
-/// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and all pods of one name
-/// have the same handle, but Calico writes the handle whenever one of them gets or loses an address.
+/// Gives the allocations of a block sequence numbers, which Calico 2.x does not have: the index of each allocation's
+/// handle. All pods with the same name share a handle, but Calico writes the handle whenever one of them gets or loses
+/// an address.
 pub(crate) fn number(block: &mut BlockContent, number_of: impl Fn(&str) -> Option<u64>) {
     if let BlockContent::Sound(block) = block {
         block.number_by_handle(number_of);

@@ -65,12 +65,12 @@ impl Objects for EtcdV2Objects {
 /// The handles that a writer has written itself.
 ///
 /// Allocations are numbered by the index of their handle, and a handle can have addresses in several blocks: after this
-/// writer has changed the handle's count for one block, the addresses in the others must not look reassigned.
+/// writer has changed the handle's count for one block, the addresses in the other blocks must not look reassigned.
 #[derive(Debug, Default)]
 struct OwnHandles(Mutex<HashMap<String, Own>>);
 
-/// The index of a handle before the writer's first write, and after the last; `None` if that deleted it. Nothing else
-/// has written it in between.
+/// The index of a handle before this writer's first write, and after its last write. The latter is `None` if that write
+/// deleted the handle. No other client has written the handle in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Own {
     before: i64,
@@ -90,8 +90,8 @@ impl OwnHandles {
         own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
     }
 
-    /// The index that numbers the addresses of a handle. `now` is the handle's current index. If this writer wrote the
-    /// handle last, the index before the writer's own writes counts.
+    /// The index that serves as the sequence number of a handle's addresses. `now` is the handle's current index. If
+    /// this writer was the last to write the handle, returns the index before its own writes.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
         let own = lock(&self.0);
         let index = |index: i64| u64::try_from(index).ok();
@@ -156,14 +156,14 @@ fn converted(batch: Batch) -> Batch {
     Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
 }
 
-/// Makes the one change of a batch.
+/// Makes the only change in a batch.
 async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: &Batch) -> Result<Swap> {
     let refused = |failure| client.write_error(BATCH, failure);
     let only = batch.only().map_err(refused)?;
     let (path, value) = target(only).map_err(refused)?;
     let condition = match only.precondition() {
         Precondition::Absent => Condition::Absent,
-        // 0 would be no condition.
+        // etcd treats index 0 as no condition.
         Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
         other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
     };
@@ -184,7 +184,7 @@ async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: &Batch) -> 
     })
 }
 
-/// The path and text of a change. Of the cluster information, only the flag `Ready` is ever written.
+/// The path and text of a change. In the cluster information, only the flag `Ready` is ever written.
 fn target(change: &Change) -> Result<(String, Option<String>), Failure> {
     let text =
         |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| unsendable("the value is not text"));

@@ -29,7 +29,7 @@ impl WhyWhole {
         matches!(self, Self::New | Self::Compacted | Self::Interrupted)
     }
 
-    /// The reason if an API server cannot confirm that it has reported everything.
+    /// The reason for an API server that cannot confirm that it has reported everything.
     pub(crate) fn old_server() -> Self {
         let reason = "only Kubernetes 1.33 and later confirms that it has reported all changes";
         Self::CannotWatch(reason.to_owned())

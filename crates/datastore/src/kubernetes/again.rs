@@ -36,7 +36,7 @@ pub(crate) fn start(client: &KubeClient) -> Snapshot {
     }
 }
 
-/// Adds the objects with these keys to the snapshot; of kinds with many keys, adds all objects.
+/// Adds the objects with these keys to the snapshot; for kinds with many keys, adds all objects.
 pub(crate) async fn fetch(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -87,7 +87,7 @@ pub(crate) async fn read_one(
     Ok(Some((snapshot, body)))
 }
 
-/// The error of an answer that was cut off.
+/// The error for an answer that was cut off.
 pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
     client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()))
 }

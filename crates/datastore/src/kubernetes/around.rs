@@ -43,7 +43,8 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     add_users(client, &mut snapshot, lookup).await?;
     known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
     let mut named = lookup.named(&snapshot).keys;
-    // Object names have no carriage return: Calico cuts off the handle there, and the cut ID is among the keys, too.
+    // Object names cannot contain a carriage return. Calico cuts off the handle's ID there, and the shortened ID is
+    // also among the keys.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
     named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
@@ -85,7 +86,7 @@ pub(crate) async fn add_users(
     Ok(())
 }
 
-/// Pools, reservations and configuration: few and small.
+/// Reads pools, reservations and configuration, which are few and small.
 async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut lists = Vec::new();

@@ -1,8 +1,8 @@
 //! Kubernetes kinds that are listed once and then followed: each is watched from the version of its list on, and the
 //! changes of all kinds are collected on request.
 //!
-//! The watches are independent: a change of one kind may be known before an earlier one of another. The state of all
-//! kinds at one time is known only after [`Feed::prove`].
+//! The watches are independent: a change of one kind may be known before an earlier change of another kind. The state
+//! of all kinds at one time is known only after [`Feed::prove`].
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::take;
@@ -117,7 +117,7 @@ impl Feed for KubeFeed {
     /// Waits until all changes up to now are known, or until changes can no longer be followed.
     ///
     /// # Errors
-    /// If the server does not confirm that in time.
+    /// If the server does not confirm in time that these are all changes.
     async fn prove(&mut self, now: Timestamp) -> Result<()> {
         let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
         let is_broken = |message: &Message| matches!(message, Message::Broken(_));

@@ -78,7 +78,7 @@ struct Objects<'c> {
 }
 
 impl<'c> Objects<'c> {
-    /// `None` if the cluster has no such kind.
+    /// Returns the objects of a source; `None` if the cluster has no such kind.
     fn of(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
         let kind = kinds::find(client.api(), source).ok()?;
         Some(Self { client, path: kind.path.clone(), what: kind.known.plural })

@@ -1,7 +1,7 @@
 //! Updates a snapshot after Kubernetes objects have changed.
 //!
-//! The lists of a snapshot are ordered by the names that the objects should have by their content, then by UID. An
-//! object with a different name has a defect that contains the actual name.
+//! The lists of a snapshot are ordered by the names that the objects should have according to their content, then by
+//! UID. An object with a different name has a defect that contains the actual name.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
@@ -21,7 +21,8 @@ pub(super) struct Changed {
     pub uid: String,
 }
 
-/// Calls a macro with each list of Kubernetes objects: its field, its source, and the name of an object in it.
+/// Calls a macro with each list of Kubernetes objects in a snapshot: its field, its source, and a closure that returns
+/// an object's name.
 macro_rules! each_list {
     ($do:ident) => {
         $do!(blocks, Source::Blocks, |block| block_name(block.key));

@@ -1,5 +1,5 @@
 //! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's machine, data for the migration from
-//! host-local, and the annotation of the installed plugin. A query is one request, without discovery.
+//! host-local, and the annotation of the installed plugin. Each query is a single request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -189,8 +189,8 @@ impl PluginQueries {
         Ok(found.into_iter().flat_map(|pods| pods.items).flat_map(addresses).collect())
     }
 
-    /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information.
-    /// Returns false if the cluster information changed at the same time.
+    /// Locks or unlocks the datastore for the plugins of all nodes, with the field `datastoreReady` of the cluster
+    /// information. Returns false if the cluster information changed at the same time.
     pub async fn set_datastore_ready(&self, ready: bool) -> Result<bool> {
         const WHAT: &str = "clusterinformations";
         let path = format!("{}/default", self.client.api().calico_path(WHAT));

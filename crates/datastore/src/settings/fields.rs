@@ -34,8 +34,8 @@ const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field 
     Field { name, variable: Some(variable), kind }
 }
 
-/// The environment variable with the API server's token, so named by a mistake in Calico's source. It works only with
-/// the prefix `CALICO_`.
+/// The environment variable with the API server's token. A mistake in Calico's source gives it this name. It works only
+/// with the prefix `CALICO_`.
 const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
 
 pub(super) const FIELDS: [Field; 25] = [
@@ -71,7 +71,7 @@ pub(super) const FIELDS: [Field; 25] = [
 pub(super) struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// The text of a field; `None` if it is not set or empty, which is the same to Calico.
+    /// The text of a field; `None` if it is not set or empty, since Calico treats both alike.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }

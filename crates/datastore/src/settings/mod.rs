@@ -28,7 +28,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The default of [`Timeouts::request`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The settings of the command line; all others come from the file or the environment.
+/// The settings from the command line; all others come from the file or the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The settings file.
@@ -37,8 +37,8 @@ pub struct Overrides {
     pub context: Option<String>,
     /// Comma-separated URLs, which imply etcd as the datastore.
     pub etcd_endpoints: Option<String>,
-    /// Files with the CA certificate, the client's certificate and its key, for etcd. Each overrides the same setting,
-    /// whether that is a file or text.
+    /// Files with the CA certificate, the client's certificate and its key, for etcd. Each overrides the corresponding
+    /// setting in the file or the environment, whether that setting is a file or text.
     pub etcd_cacert: Option<PathBuf>,
     pub etcd_cert: Option<PathBuf>,
     pub etcd_key: Option<PathBuf>,
@@ -95,7 +95,7 @@ impl Files for LocalFiles {
     }
 }
 
-/// The place of the data, and the connection settings.
+/// The location of the data, and the connection settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub target: Target,
@@ -148,7 +148,7 @@ impl Timeouts {
 }
 
 impl EtcdSettings {
-    /// The settings of an attempt with this limit, to explain its error.
+    /// The settings that help to explain the error of an attempt with this time limit.
     pub(crate) fn attempt(&self, timeout: Duration) -> Attempt {
         Attempt {
             timeout: timeout.as_secs(),
@@ -216,7 +216,7 @@ impl KubernetesSettings {
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
     }
 
-    /// Returns the settings, or an error if addresses come from host-local.
+    /// Returns the settings, or an error if addresses come from host-local IPAM.
     pub(crate) fn of_calico(&self) -> Result<&Self, Error> {
         if self.use_pod_cidr { Err(Error::HostLocal) } else { Ok(self) }
     }
@@ -233,10 +233,10 @@ impl KubernetesSettings {
 }
 
 impl Settings {
-    /// Finds the data. `environment` is the process environment.
+    /// Determines where the data is and how to connect to it. `environment` is the process environment.
     ///
-    /// If a settings file exists, only the file counts, otherwise the environment. The command line overrides both.
-    /// `KUBECONFIG` also counts if there is a settings file that names no kubeconfig.
+    /// If a settings file exists, only the file is used, otherwise the environment. The command line overrides both.
+    /// `KUBECONFIG` is also used if there is a settings file that names no kubeconfig.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -253,7 +253,7 @@ impl Settings {
             Some(target) => target,
             None => server(&values, overrides, files)?,
         };
-        // Kubernetes may have a kubeconfig in its default place.
+        // For the Kubernetes datastore, the kubeconfig may be in its default place.
         if let Some(context) = &overrides.context
             && target != Target::Kubernetes
             && kubernetes.kubeconfig.is_empty()
@@ -264,7 +264,7 @@ impl Settings {
         Ok(Self { target, kubernetes })
     }
 
-    /// Finds the data from the environment alone, without a settings file, for the CNI plugin.
+    /// Like [`Self::resolve`], but uses only the environment, without a settings file. Used by the CNI plugin.
     pub fn from_environment(
         environment: &BTreeMap<String, String>,
         files: &impl Files,
@@ -277,7 +277,7 @@ impl Settings {
 }
 
 /// The file or standard input that is named as the datastore. Any text that looks like a path means a file, even a
-/// missing one: a file that cannot be read is no usage error.
+/// missing one: a file that cannot be read is not a usage error.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "etcdv2" | "kubernetes") => Ok(None),
@@ -305,7 +305,8 @@ fn load(
     file::parse(path, &text)
 }
 
-/// The server: from the command line, or the settings, or etcd v3 if endpoints are set, or else Kubernetes.
+/// The server that holds the data: the one on the command line, or the one in the settings, or etcd v3 if endpoints are
+/// set, or else Kubernetes.
 fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Target, SettingsError> {
     let kind = match (overrides.datastore.as_deref(), &overrides.etcd_endpoints, values.text("datastoreType"))
     {

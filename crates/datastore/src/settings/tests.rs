@@ -167,7 +167,7 @@ fn kubernetes_settings_are_kept() {
     assert!(!format!("{kubernetes:?}").contains("t0ken"));
 }
 
-/// Each file on the command line replaces the same setting, and no other.
+/// Each file on the command line replaces the corresponding setting, and no other.
 #[test]
 fn certificates_of_the_command_line_win() {
     let environment = [("ETCD_ENDPOINTS", "https://a:2379"), ("ETCD_CA_CERT_FILE", "missing.pem")];

@@ -95,8 +95,8 @@ impl Datastore {
         })
     }
 
-    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common beginning of the answer is
-    /// still the common beginning of all names.
+    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common prefix of the answer is
+    /// still the common prefix of all names.
     pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
         self.backend.names(kind, begin).await
     }

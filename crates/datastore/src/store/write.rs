@@ -35,8 +35,8 @@ impl Datastore {
         Ok(Writer::new(self.objects()?, consent))
     }
 
-    /// Checks that the user may create, update and delete objects of these kinds, and take the lock if `lock` is true,
-    /// so that a run does not fail halfway. etcd has no such check.
+    /// Checks that the user may create, update and delete objects of these kinds, and may take the lock if `lock` is
+    /// true. This keeps a run from failing halfway. etcd has no such check.
     pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
         Box::pin(async move { self.objects()?.may_write(sources, lock).await })
     }

@@ -1,7 +1,7 @@
 //! Writes by compare-and-swap only.
 //!
-//! A [`Change`] always has an expectation of the object that it replaces, and a [`Batch`] of changes takes place as a
-//! whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
+//! A [`Change`] always states the expected state of the object that it replaces, and a [`Batch`] of changes takes place
+//! as a whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
 
 mod consent;
 
@@ -30,7 +30,7 @@ pub struct Stored {
     pub raw: Bytes,
     /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
     pub whole: Option<Bytes>,
-    /// `None` if it cannot be decoded, and for kinds that a repair does not edit.
+    /// The decoded object; `None` if it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
     /// The node, pod or service, if it is a Kubernetes object that a repair only reads.
     pub user: Option<User>,
@@ -43,7 +43,7 @@ impl Stored {
         Self { revision, raw, whole: None, object, user: None }
     }
 
-    /// The state of the object, as conditions on evidence see it.
+    /// The state of the object, in the form that conditions on evidence check.
     pub fn found(&self) -> Found<'_> {
         match (&self.object, &self.user, &self.revision) {
             (Some(object), ..) => Found::Object(object),
@@ -122,7 +122,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The only change, for a datastore that makes one at a time.
+    /// The only change, for a datastore that makes one change at a time.
     pub(crate) fn only(&self) -> Result<&Change, Failure> {
         match self.changes.as_slice() {
             [only] => Ok(only),
@@ -242,7 +242,7 @@ impl Writer {
     }
 
     /// Converts a batch to the values that will be stored, if they differ from those of etcd v3. A journal records the
-    /// converted ones.
+    /// converted values.
     pub fn converted(&self, batch: Batch) -> Batch {
         self.objects.converted(batch)
     }

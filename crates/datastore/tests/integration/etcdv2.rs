@@ -22,7 +22,7 @@ fn counts(found: &Snapshot) -> [usize; 6] {
     [blocks.len(), affinities.len(), handles.len(), nodes.len(), endpoints.len(), pools.len()]
 }
 
-/// The record of an address, with the number from its handle.
+/// The record of an address, with the sequence number that comes from its handle.
 fn record(found: &Snapshot, address: IpAddr) -> Option<(Attribute, u64)> {
     found.blocks.iter().find_map(|block| {
         let held = block.value.content.sound()?.allocation_of(address)?;

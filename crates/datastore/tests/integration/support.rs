@@ -21,7 +21,7 @@ pub(crate) async fn open(overrides: Overrides) -> Datastore {
     Datastore::open(&resolve(&overrides, &[])).await.unwrap()
 }
 
-/// Opens an etcd without TLS and users.
+/// Opens an etcd that uses neither TLS nor authentication.
 pub(crate) async fn open_etcd(endpoint: &str) -> Datastore {
     open(Overrides { etcd_endpoints: Some(endpoint.to_owned()), ..Overrides::default() }).await
 }
@@ -33,7 +33,7 @@ pub(crate) async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<St
     open(Overrides { datastore: Some(kind.into()), kubeconfig, etcd_endpoints, ..Overrides::default() }).await
 }
 
-/// Opens a data file; returns an error for another file.
+/// Opens a data file; returns an error for any other file.
 pub(crate) async fn open_file(path: &Path) -> Result<Datastore> {
     let overrides = Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() };
     Datastore::open(&resolve(&overrides, &[])).await

@@ -1,4 +1,4 @@
-//! The two meta pages of a bbolt database; the newer valid one counts.
+//! The two meta pages of a bbolt database. The newer valid one is used.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,7 +14,7 @@ pub(crate) const PAGE_HEADER: usize = 16;
 const CHECKED: usize = 56;
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
-/// The needed content of a meta page.
+/// The fields of a meta page that are needed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub page_size: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Meta {
     pub root: u64,
     /// Number of pages, including free ones.
     pub pages: u64,
-    /// The transaction that wrote the page: if both pages are valid, the higher transaction counts.
+    /// The transaction that wrote the page: if both pages are valid, the one with the higher transaction is used.
     transaction: u64,
 }
 

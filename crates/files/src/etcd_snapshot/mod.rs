@@ -90,7 +90,7 @@ pub(crate) fn read_in_parts<P: Send>(
     read.map_err(|kind| Error::new(path, kind))
 }
 
-/// Computes the checksum while `read` reads the pages from the root on. If the checksum is wrong, this error takes
+/// Computes the checksum while `read` reads the pages from the root on. If the checksum is wrong, that error takes
 /// precedence over others, and the entries that were already passed on are invalid.
 fn while_verified(
     path: &Path,

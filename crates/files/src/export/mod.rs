@@ -3,7 +3,7 @@
 //!
 //! The first line is a [`Header`], the last line is a footer with the number of entries, and each line in between is an
 //! entry. Without the footer, an export is incomplete. A value that is JSON on one line is included as it is, any other
-//! value in base64, so that a check of the export sees exactly the datastore's bytes.
+//! value in base64. A check of the export therefore sees exactly the datastore's bytes.
 
 mod line;
 mod read;
@@ -44,9 +44,10 @@ pub struct Header {
     pub location: String,
     /// The revision at which the data was read.
     pub revision: String,
-    /// The time at which the data was read: the clock when this export is checked.
+    /// The time at which the data was read. A check of this export uses it as the current time.
     pub taken_at: Timestamp,
-    /// The cluster's GUID, by which an archive refuses data of other clusters. A check uses the one in the entries.
+    /// The cluster's GUID, with which an archive rejects data from other clusters. A check uses the GUID in the
+    /// entries.
     #[serde(default)]
     pub guid: String,
     pub coverage: BTreeMap<Source, Coverage>,

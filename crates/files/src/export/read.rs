@@ -171,7 +171,7 @@ fn decode_line(
         return None;
     }
     let without_break = text.strip_suffix(b"\n").unwrap_or(text);
-    // Error positions are columns in the complete line.
+    // If this fails, the complete line is decoded for its error, whose position is then a column in that line.
     let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
     match line {
         Ok(Line { entries: Some(stated), .. }) => Some(End::Footer(stated)),
@@ -261,7 +261,7 @@ impl Lines {
             read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut piece);
         }
         if let Err(error) = read {
-            // The lines before the error count: they could end the export or be invalid.
+            // The lines before the error are still passed on: they could end the export or be invalid.
             let whole = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
             piece.truncate(whole);
             if piece.is_empty() {

@@ -44,7 +44,7 @@ impl Writer {
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
             let output = if path.extension().is_some_and(|e| e == "zst") {
                 let mut packed = zstd::Encoder::new(file, LEVEL)?;
-                // An archive is kept for years, and must not present data that a disk has altered as correct.
+                // An archive is kept for years. Data that the disk has corrupted must not pass as correct.
                 packed.include_checksum(true)?;
                 Output::Packed(packed)
             } else {

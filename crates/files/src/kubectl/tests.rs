@@ -137,7 +137,7 @@ fn the_kind_of_a_long_list_may_stand_behind_its_items() {
     assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
     let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
     assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
-    // A list without a kind has none of Calico's objects.
+    // Without a kind in the list or its items, no object is recognized as Calico's.
     let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
     assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
 }

@@ -43,7 +43,7 @@ pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     Ok(Vec::new())
 }
 
-/// Reduces a machine to the part for an export.
+/// Reduces a machine to the part that an export keeps.
 pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     to_json(&Bare { metadata: Bare::read(object, encoding, OF_MACHINE)?.metadata.for_export(OF_MACHINE) })
 }
@@ -57,7 +57,7 @@ pub(crate) fn add_namespace(snapshot: &mut Snapshot, object: &[u8], encoding: En
     Ok(Vec::new())
 }
 
-/// Reduces a namespace to the part for an export.
+/// Reduces a namespace to the part that an export keeps.
 pub(crate) fn export_namespace(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let metadata = Bare::read(object, encoding, OF_NAMESPACE)?.metadata.for_export(OF_NAMESPACE);
     export("Namespace", Bare { metadata })

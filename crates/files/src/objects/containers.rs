@@ -21,7 +21,7 @@ pub(crate) enum Container {
     /// Waiting, perhaps for its first start.
     #[default]
     Waiting,
-    /// Ended; `None` if the kubelet did not see the time.
+    /// Ended; `None` if the kubelet does not know when.
     Ended(Option<Timestamp>),
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
 }
 
 impl<'a> Take<'a> for Container {
-    /// Takes a `ContainerStatus`.
+    /// Reads a `ContainerStatus` message.
     fn take(&mut self, status: Value<'a>) -> Result<()> {
         each(status.bytes(), |field, state| {
             if field != 2 {

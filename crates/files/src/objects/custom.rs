@@ -38,7 +38,7 @@ impl<'a> CustomResource<'a> {
     }
 }
 
-/// Reduces a custom resource to the part for an export: everything except its managed fields.
+/// Reduces a custom resource to the part that an export keeps: everything except its managed fields.
 pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>> {
     let mut object: Value = serde_json::from_slice(json)?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -73,7 +73,7 @@ pub(super) fn stated_block(json: &[u8]) -> Option<IpNet> {
     BlockContent::parse(spec).ok().map(|content| content.cidr())
 }
 
-/// The defect of an object whose name is not the one by which Calico looks for it.
+/// The defect of an object whose name differs from the one that Calico looks up.
 fn wrong_name(name: &str, expected: &str) -> Vec<FieldDefect> {
     if name == expected {
         return Vec::new();

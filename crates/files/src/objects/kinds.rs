@@ -45,7 +45,7 @@ impl Flavour {
     }
 }
 
-/// The form in which a response is requested.
+/// The requested form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     Json,
@@ -120,7 +120,7 @@ const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
     KnownKind { group: Group::Only(flavour), ..kind }
 }
 
-/// Creates a kind of virtual machines, of which only `metadata` is needed.
+/// Creates a kind for virtual machines, of which only `metadata` is needed.
 const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
     let (source, add, export) = (Source::Machines, bare::add_machine, bare::export_machine);
     KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
@@ -196,7 +196,8 @@ impl KnownKind {
         })
     }
 
-    /// Reduces the object to the part for a check, as JSON for [`add`](Self::add); `None` if it is not needed.
+    /// Reduces an object to the part that a check needs, as JSON for [`add`](Self::add); `None` if the object is not
+    /// needed.
     pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
         (self.export)(object, encoding)
     }

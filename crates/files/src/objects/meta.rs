@@ -28,13 +28,13 @@ pub struct Meta<'a> {
     pub created: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
-    /// Read from protobuf only if [`Wanted`] asks for them.
+    /// Read from protobuf only if [`Wanted::labels`] is set.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub labels: Pairs<'a>,
-    /// From protobuf, only those that [`Wanted`] names are read.
+    /// Only those in [`Wanted::annotations`] are read from protobuf.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub annotations: Pairs<'a>,
-    /// Read from protobuf only if [`Wanted`] asks for them.
+    /// Read from protobuf only if [`Wanted::owners`] is set.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference<'a>>,
     /// The creation time in protobuf, in seconds since 1970.
@@ -183,7 +183,7 @@ pub fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
     (meta.namespace.to_string(), name.to_owned())
 }
 
-/// Reads an object of strings; `null` has no entries.
+/// Reads a JSON object of strings, or `null`, which has no entries.
 fn pairs<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pairs<'de>, D::Error> {
     struct Visitor;
     impl<'de> serde::de::Visitor<'de> for Visitor {

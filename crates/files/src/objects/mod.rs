@@ -1,5 +1,5 @@
 //! Kubernetes objects: Calico's custom resources in one of two API groups, and the pods, nodes, services and machines
-//! that use addresses. Built-in kinds, and `metadata` alone, can arrive as protobuf, all else only as JSON.
+//! that use addresses. Built-in kinds, and `metadata` alone, can arrive as protobuf; everything else arrives as JSON.
 
 mod bare;
 mod containers;
@@ -48,7 +48,7 @@ type Added = Result<Vec<FieldDefect>>;
 /// Adds one object to a snapshot.
 type AddObject = fn(&mut Snapshot, &[u8], Encoding) -> Added;
 
-/// Reduces an object to the part for an export, as JSON; `None` if it is not needed.
+/// Reduces an object to the part that an export keeps, as JSON; `None` if the object is not needed.
 type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>>;
 
 /// An object from the core group in an export.

@@ -84,7 +84,7 @@ pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: En
     Ok(Vec::new())
 }
 
-/// Reduces a node to the part for an export.
+/// Reduces a node to the part that an export keeps.
 pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut node = NodeObject::read(object, encoding, WANTED)?;
     node.metadata = node.metadata.for_export(WANTED);
@@ -145,7 +145,7 @@ fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, S
 mod tests {
     use super::*;
 
-    /// A text or an embedded message as a field in a message.
+    /// Encodes a string or an embedded message as a field.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, content.len() as u8], content].concat()
     }

@@ -79,7 +79,7 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
     Ok(PodObject::read(object, encoding, WANTED)?.add(snapshot))
 }
 
-/// Reduces a pod to the part for an export: no environment, no volumes.
+/// Reduces a pod to the part that an export keeps, without its environment and volumes.
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut pod = PodObject::read(object, encoding, WANTED)?;
     pod.metadata = pod.metadata.for_export(WANTED);

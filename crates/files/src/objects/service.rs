@@ -10,7 +10,7 @@ use super::meta::{Parts, Wanted};
 use super::wire::{Text, message};
 use super::{Added, Result, export};
 
-/// Annotations with which a service asks for addresses from Calico.
+/// Annotations with which a service requests addresses from Calico.
 const ASKS: [&str; 3] =
     ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
 
@@ -43,7 +43,7 @@ impl Spec<'_> {
         *self.kind == *"LoadBalancer"
     }
 
-    /// The cluster IPs. A service without any has the text `None` or no text.
+    /// The cluster IPs. In a service without cluster IPs, the field is `None` or empty.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
         let all =
             [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);
@@ -61,7 +61,8 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     Ok(if service.spec.is_wanted() { add(snapshot, &service) } else { Vec::new() })
 }
 
-/// Reduces a service to the part for an export, if it is of type `LoadBalancer` or has a cluster IP.
+/// Reduces a service to the part that an export keeps. `None` if its type is not `LoadBalancer` and it has no cluster
+/// IP.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut service = ServiceObject::read(object, encoding, WANTED)?;
     if !service.spec.is_wanted() {

@@ -18,7 +18,7 @@ pub(crate) fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>) -
 }
 
 /// Decodes a message: `decode!(bytes, pod: Pod, value, { 1 => pod.name = text(value)? })` runs an expression for each
-/// wanted field. Its value is `Ok` with the message.
+/// wanted field. The macro evaluates to `Ok` with the message.
 macro_rules! decode {
     ($bytes:expr, $message:ident: $type:ty, $value:ident, { $($field:pat $(if $wanted:expr)? => $take:expr),* $(,)? }) => {{
         let mut $message = <$type>::default();
@@ -34,7 +34,7 @@ macro_rules! decode {
 }
 pub(crate) use decode;
 
-/// A text that borrows from the object if possible.
+/// A string that borrows from the object if possible.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
@@ -49,7 +49,7 @@ impl Deref for Text<'_> {
 
 /// A type that can be read from a field of a message.
 pub(crate) trait Take<'a>: Default {
-    /// Takes an occurrence of the field: a list has one for each item.
+    /// Reads one occurrence of the field. A repeated field has one for each item.
     fn take(&mut self, value: Value<'a>) -> Result<()>;
 }
 

@@ -16,7 +16,7 @@ const DELETED: u8 = 0;
 const WHOLE: u8 = 1;
 const DELTA: u8 = 2;
 
-/// The number of bytes of earlier text that help to compress the next text.
+/// Maximum bytes of earlier text in the dictionary for the next text.
 const WINDOW: usize = 128 << 10;
 /// Compression level for values that are kept to record the next change as a difference.
 const LEVEL: i32 = 1;

@@ -13,7 +13,7 @@ pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     edits(&parts(before), &parts(after)).filter(|delta| delta.len() < after.len())
 }
 
-/// Applies a difference to the earlier value; `None` if it does not fit.
+/// Applies a difference to the earlier value; `None` if the difference does not match that value.
 pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     let parts = parts(before);
     let mut rest = parts.as_slice();

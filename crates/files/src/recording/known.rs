@@ -23,8 +23,8 @@ pub struct Reached {
     pub damage: Option<Error>,
 }
 
-/// The positions and time up to which exports and recordings have been read. If two recorders have recorded a change,
-/// it is returned once: its revision identifies it, not a clock.
+/// The positions and time up to which exports and recordings have been read. If two recorders have recorded the same
+/// change, it is returned once: changes are identified by their revisions, not by a clock.
 #[derive(Debug, Default)]
 pub struct Known {
     positions: Positions,
@@ -36,7 +36,7 @@ impl Known {
         self.positions.get(kind).is_some_and(|known| revision <= known.revision)
     }
 
-    /// Opens the changes after an export. If their beginning is damaged, there are none.
+    /// Opens the changes after an export; `None` if there are none, or if the beginning of their file is damaged.
     pub(super) fn open(
         &mut self,
         export: &Archived,

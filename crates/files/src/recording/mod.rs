@@ -2,9 +2,9 @@
 //! and the extension `.changes`: every change after the export's state, in the order of arrival.
 //!
 //! The file consists of frames ([`crate::frames`]). The first holds a [`Header`] as JSON. Each later one holds a group
-//! of changes that were made durable together, with the time at which they were known, compressed with the text of
+//! of changes that were made durable together, with the time at which they became known. Its dictionary is the text of
 //! earlier groups. A group without changes means that there were none up to its time. A torn end was never durable, and
-//! is cut before the next group is appended. Any other damage ends the recording there, and is reported with its
+//! is cut off before the next group is appended. Any other damage ends the recording there, and is reported with its
 //! position.
 
 mod codec;
@@ -84,7 +84,8 @@ pub fn kind_of(key: &[u8]) -> &str {
 /// Changes that became durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The time at which the changes were known, by the recorder's clock. Never before that of the previous group.
+    /// The time at which the changes became known, by the recorder's clock. Never before the time of the previous
+    /// group.
     pub time: Timestamp,
     /// The time by which the recorder's clock was behind the previous group, because it was set back.
     pub set_back: SignedDuration,

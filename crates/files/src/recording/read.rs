@@ -94,7 +94,7 @@ impl Changes {
         self.codec
     }
 
-    /// Reads a frame; `None` if the file ends within its head or length, or in zeros.
+    /// Reads a frame; `None` if the file ends before the frame is complete, or has only zeros there.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];
@@ -113,7 +113,7 @@ impl Changes {
         Ok(Some((head, frame)))
     }
 
-    /// True if what was read last ends in zeros, and only zeros follow: a file can grow before it is filled.
+    /// True if the bytes that were read last end in zeros, and only zeros follow: a file can grow before it is filled.
     fn is_torn(&mut self, read: &[u8]) -> bool {
         let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
         let rest = self.file.stream_position().map_or(0, |place| self.length.saturating_sub(place));
@@ -269,8 +269,8 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes the state at `until`, or at the end of the changes after `export`, as an export. Also returns its entry
-/// count.
+/// Writes the state at `until`, or at the end of the changes after `export`, as an export. Also returns the number of
+/// entries.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

@@ -101,7 +101,7 @@ impl World {
         self.change(key, Some(value))
     }
 
-    /// Gives a pod an address: changes its handle, the block, and its endpoint.
+    /// Starts a pod with an address: writes its handle, its block and its endpoint.
     fn start(&mut self, seconds: i64) -> Vec<Change> {
         let block = loop {
             let block = self.random.below(self.blocks.len());
@@ -146,7 +146,7 @@ impl World {
         ]
     }
 
-    /// Ends a pod.
+    /// Stops a random pod, and releases its address.
     fn stop(&mut self) -> Vec<Change> {
         let place = self.random.below(self.pods.len());
         let Pod { block, ordinal, handle, endpoint } = self.pods.swap_remove(place);
@@ -291,7 +291,7 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         assert!(found == states[3].0 && reached.damage.is_none(), "{length}: {:?}", reached.damage);
     }
 
-    // The next run cuts a torn end, even if the file grew before it was filled, and continues.
+    // The next run cuts off a torn end, even if the file grew before it was filled, and continues.
     for tail in [&whole[states[3].1 as usize..whole.len() - 1], &[0; 300]] {
         fs::write(export.changes(), [&whole[..states[3].1 as usize], tail].concat()).unwrap();
         let recorder = Recorder::open(folder.path()).unwrap();
@@ -360,8 +360,8 @@ fn an_object_may_be_larger_than_a_frame_usually_is() {
     assert!(state_at(&only(folder.path()), None).0 == state);
 }
 
-/// The limit from issue 32: 40 bytes per change while pods come and go, with the fifty changes of a second together.
-/// A container's random ID alone has 32 bytes, and is written and deleted.
+/// The limit from issue 32: 40 bytes per change while pods come and go, with the fifty changes of each second in one
+/// group. The random ID of a container alone has 32 bytes, and is both written and deleted.
 #[test]
 fn a_change_takes_forty_bytes_or_less() {
     let folder = tempfile::tempdir().unwrap();

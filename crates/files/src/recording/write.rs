@@ -48,7 +48,7 @@ impl Recorder {
     /// state has to begin.
     ///
     /// # Errors
-    /// If the recording is from another cluster, or cannot be read or cut.
+    /// If the recording is from another cluster, or cannot be read or truncated.
     pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
         // A damaged export does not prevent a new full state.
         let (archive, _) = Archive::sound(&self.folder)?;
@@ -149,8 +149,8 @@ impl Journal {
         self.length
     }
 
-    /// Appends a group of changes that were known at `now`, and waits until it is on disk. After an error, nothing more
-    /// may be appended until the recording is opened again, which cuts the unfinished group.
+    /// Appends a group of changes that became known at `now`, and waits until it is on disk. After an error, nothing
+    /// more may be appended until the recording is opened again, which cuts off the unfinished group.
     pub fn append(
         &mut self,
         now: Timestamp,
@@ -169,7 +169,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A group's frames: several if it is too large for one.
+    /// The frames of a group: several if the group is too large for one.
     fn frames(
         &mut self,
         time: Timestamp,
@@ -204,7 +204,7 @@ impl Journal {
     /// Writes the current state as a new full state, and begins a journal after it.
     ///
     /// # Errors
-    /// If the state cannot be written, or the changes are damaged: then the recording must begin again.
+    /// If the state cannot be written, or the changes are damaged. In that case, a new recording must begin.
     pub fn renew(self, adding: Adding) -> Result<Self> {
         let (reached, entries) = write_state(&self.export, None, &adding.path())?;
         if let Some(damage) = reached.damage {

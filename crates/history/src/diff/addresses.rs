@@ -50,7 +50,7 @@ pub struct AddressChange<'s> {
     pub after: Option<AddressRecord<'s>>,
 }
 
-/// The result of comparing all blocks.
+/// The result of comparing the addresses of all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Walked<'s> {
     pub changes: Vec<AddressChange<'s>>,
@@ -104,7 +104,7 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn compare(&mut self, states: [Option<AddressRecord<'s>>; 2]) {
-        // Reservations for Windows come and go with their block: they are no changes of their own.
+        // Windows reservations are created and deleted with their block, so they do not count as separate changes.
         let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
         let change = block_change::of_address(states)
             .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
@@ -133,8 +133,8 @@ impl<'s> Walk<'s, '_> {
     }
 }
 
-/// Pairs the records of one address by owner, and the remaining ones in order. Overlapping blocks can each record the
-/// address.
+/// Pairs the records of one address by owner, and the remaining records in order. There can be several records, since
+/// overlapping blocks can each record the address.
 fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();
@@ -150,7 +150,7 @@ fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<Ad
     found
 }
 
-/// The handles that the records of the changed addresses name, packed.
+/// The handles in the records of the changed addresses, as packed bytes ([`TextRef::packed`]).
 pub(crate) fn handles_of<'s>(changes: &[AddressChange<'s>]) -> BTreeSet<&'s [u8]> {
     let held = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
     held.filter_map(|held| held.record().clean_handle()).map(TextRef::packed).collect()

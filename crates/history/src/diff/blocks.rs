@@ -16,7 +16,7 @@ use crate::block_change::{self, Change};
 pub struct BlockChange {
     pub cidr: IpNet,
     pub change: Change,
-    /// The blocks before: there can be several if the size changed.
+    /// The old states; several if the size changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<BlockState>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -29,7 +29,7 @@ impl BlockChange {
     }
 }
 
-/// A block on one side.
+/// The state of a block in the old or the new snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockState {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use calipam_check::{Code, Finding, Report, Scope, Severity, Subject};
 use serde::Serialize;
 
-/// A finding that only one side has. Its evidence is in a check of that side.
+/// A finding that only one side has, without its evidence. A check of that side shows the evidence.
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingSummary {
     pub code: Code,
@@ -28,7 +28,7 @@ pub struct FindingChanges {
     pub gone: Vec<FindingSummary>,
 }
 
-/// Compares the findings in scope by code and subject: messages may differ.
+/// Compares the findings in scope by code and subject, since messages may differ.
 pub(crate) fn changes(old: &Report, new: &Report, scope: &Scope) -> FindingChanges {
     let only = |of: &Report, other: &Report| -> Vec<FindingSummary> {
         let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();

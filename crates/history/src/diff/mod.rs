@@ -32,26 +32,26 @@ pub use crate::block_change::{AddressRecord, Change};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
-    /// True if nothing differs, and `not_compared` has nothing but sources.
+    /// True if nothing differs, and `not_compared` contains only sources.
     pub same: bool,
     /// Sources that were read on one side only, and objects that cannot be compared.
     pub not_compared: Vec<NotCompared>,
     /// Numbers of addresses: in total, by pool and by node.
     pub sums: Sums,
-    /// Addresses, ascending.
+    /// Changed addresses, ascending.
     pub addresses: Vec<AddressChange<'s>>,
-    /// Blocks, ascending by CIDR.
+    /// Changed blocks, ascending by CIDR.
     pub blocks: Vec<BlockChange>,
-    /// Affinities, ascending by type, holder and CIDR.
+    /// Changed affinities, ascending by type, holder and CIDR.
     pub affinities: Vec<AffinityChange>,
-    /// Handles: first those that are gone, then changed and new ones.
+    /// Changed handles: first those that are gone, then changed and new ones.
     pub handles: Vec<HandleChange<'s>>,
-    /// IP pools, by name.
+    /// Changed IP pools, by name.
     pub pools: Vec<ObjectChange>,
     pub reservations: Vec<ObjectChange>,
-    /// Calico nodes, by name.
+    /// Changed Calico nodes, by name.
     pub nodes: Vec<ObjectChange>,
-    /// Cluster information and settings.
+    /// Changed cluster information and settings.
     pub configuration: Vec<ObjectChange>,
     pub findings: FindingChanges,
 }
@@ -70,12 +70,12 @@ impl Difference<'_> {
     }
 }
 
-/// The differences between two snapshots, still without findings.
+/// The differences between two snapshots, not yet including findings.
 #[derive(Debug)]
 pub struct Unchecked<'s>(Difference<'s>);
 
 impl<'s> Unchecked<'s> {
-    /// Adds the findings that only one of the two checks has. `scope` must be that of the comparison.
+    /// Adds the findings that only one of the two reports has. `scope` must be the scope of the comparison.
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(&old, &new, scope);
@@ -85,7 +85,7 @@ impl<'s> Unchecked<'s> {
     }
 }
 
-/// Compares two snapshots of one cluster in a scope, after [`align`].
+/// Compares two snapshots of one cluster in a scope. Call [`align`] first.
 pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unchecked<'s> {
     let both_read = |source: Source| before.has_read(source) && after.has_read(source);
     let hidden = Hidden::new(before, after);

@@ -29,7 +29,7 @@ pub struct ObjectChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
-    /// The name, usually that in Calico's API.
+    /// The name, usually as in Calico's API.
     pub field: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -40,7 +40,7 @@ pub struct FieldChange {
 /// The fields of an object by name, without empty ones.
 type Fields = BTreeMap<String, String>;
 
-/// The index of an object's list of changes, and the object's name, source and key.
+/// The identity of an object: the index of its list in the result of [`changes`], its name, its source and its key.
 type Id = (usize, String, Source, Key);
 
 /// Compares pools, reservations, nodes and configuration. Skips unread sources and objects that cannot be decoded.

@@ -90,13 +90,13 @@ fn claimed<S: Serializer>(handle: &Option<&Handle>, serializer: S) -> Result<S::
 }
 
 impl HandleChange<'_> {
-    /// The numbers of addresses that the handle claims in all blocks, before and after.
+    /// Returns the total number of addresses that the handle claims, before and after.
     pub fn counts(&self) -> [i64; 2] {
         [self.before, self.after].map(|handle| handle.map_or(0, |h| h.blocks().map(|(_, count)| count).sum()))
     }
 }
 
-/// Compares handles; in a scope, only those of changed addresses.
+/// Compares handles. In a scope, compares only the handles of changed addresses.
 pub(crate) fn handles<'s>(
     old: &'s Snapshot,
     new: &'s Snapshot,

@@ -1,5 +1,5 @@
-//! The blocks of two snapshots side by side. A region is a network with blocks: usually one CIDR with the same block on
-//! both sides, and several CIDRs if blocks overlap.
+//! The blocks of two snapshots side by side. A region is a network with blocks: usually one CIDR with a block on each
+//! side. If blocks overlap, a region has several CIDRs.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use calipam_model::snapshot::Snapshot;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'s> {
     pub cidr: IpNet,
-    /// The block, if its structure is sound and its CIDR is that of its key.
+    /// The block, if its structure is sound and its CIDR matches its key.
     pub block: Option<&'s Block>,
     /// The stored value of a corrupt block.
     raw: Option<&'s str>,
@@ -27,7 +27,7 @@ pub(crate) struct Region<'s> {
 }
 
 impl<'s> Region<'s> {
-    /// The block on both sides, if it is the only one and sound.
+    /// Returns the block on both sides, if each side has only this block and it is sound.
     pub(super) fn pair(&self) -> Option<(&'s Block, &'s Block)> {
         match (self.old.as_slice(), self.new.as_slice()) {
             ([old], [new]) if old.cidr == new.cidr => Some((old.block?, new.block?)),
@@ -35,7 +35,8 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Blocks that cannot be compared, and the sides that have them. Leaves out corrupt blocks that did not change.
+    /// Returns the blocks that cannot be compared, and the sides that have them. Corrupt blocks that did not change are
+    /// left out.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {
@@ -47,7 +48,7 @@ impl<'s> Region<'s> {
         raws.into_iter().map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some()))).collect()
     }
 
-    /// True if `cidr` lies in a block of either side that cannot be compared.
+    /// True if `cidr` is inside a block, on either side, that cannot be compared.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))
@@ -59,7 +60,7 @@ pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     let old = stored(old).into_iter().map(|stored| (stored, false));
     let new = stored(new).into_iter().map(|stored| (stored, true));
     let mut all: Vec<(Stored<'s>, bool)> = old.chain(new).collect();
-    // The widest of overlapping blocks comes first, and contains the others.
+    // The widest of several overlapping blocks comes first, and contains the others.
     all.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
 
     let mut regions: Vec<Region<'s>> = Vec::with_capacity(all.len() / 2);

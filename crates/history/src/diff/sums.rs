@@ -14,7 +14,8 @@ use serde::Serialize;
 use crate::FastMap;
 use crate::block_change::Change;
 
-/// Numbers of allocated addresses before and after, without those that are cooling down or reserved for Windows.
+/// Numbers of allocated addresses before and after. Addresses that are cooling down or reserved for Windows do not
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sum {
@@ -31,7 +32,7 @@ pub struct Sum {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedSum {
-    /// Empty for addresses outside all pools, or of an unknown node.
+    /// The name of the pool or node; empty for addresses outside all pools, or on an unknown node.
     pub name: String,
     #[serde(flatten)]
     pub sum: Sum,
@@ -46,7 +47,7 @@ pub struct Sums {
     pub by_node: Vec<NamedSum>,
 }
 
-/// The node of an address: from the record, or else the owner of the block.
+/// The node of an address: the node in its record, or else the owner of the block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum NodeName<'s> {
     Recorded(TextRef<'s>),
@@ -73,7 +74,7 @@ impl<'s> NodeName<'s> {
     }
 }
 
-/// Sums that are being counted.
+/// The sums of the addresses that were counted so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally<'s> {
     total: Sum,
@@ -81,7 +82,7 @@ pub(crate) struct Tally<'s> {
     nodes: FastMap<NodeName<'s>, Sum>,
 }
 
-/// Node and pool of an allocated address.
+/// The node and pool of an allocated address.
 type Place<'s> = (NodeName<'s>, &'s str);
 
 impl<'s> Tally<'s> {
@@ -122,11 +123,11 @@ impl<'s> Tally<'s> {
     }
 }
 
-/// The sums with changes, by name.
+/// Returns the sums with changes, by name.
 fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
     let mut named: BTreeMap<String, Sum> = BTreeMap::new();
     for (name, sum) in sums {
-        // A node may be both `Recorded` and `Host`.
+        // The same node can occur as both `Recorded` and `Host`.
         let all = named.entry(text(name)).or_default();
         all.before += sum.before;
         all.after += sum.after;
@@ -138,7 +139,7 @@ fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum
     named.into_iter().map(|(name, sum)| NamedSum { name, sum }).collect()
 }
 
-/// The pools of one side.
+/// The pools of the old or the new snapshot.
 pub(crate) struct Pools<'s> {
     /// The pools, the smallest first.
     pools: Vec<(IpNet, &'s str)>,

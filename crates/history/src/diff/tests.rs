@@ -13,7 +13,7 @@ use super::{Change, Difference, Scope, Side, Uncompared, align};
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
 const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/main";
 
-/// The record of an address and its sequence number, if there is one.
+/// The record of an address and its sequence number; `None` if the address is free.
 type State = Option<(Value, u64)>;
 
 fn record(handle: &str, node: &str, pod: &str) -> Value {
@@ -21,7 +21,8 @@ fn record(handle: &str, node: &str, pod: &str) -> Value {
     json!({"handle_id": handle, "secondary": {"namespace": "ns", "node": node, "pod": pod, "timestamp": at}})
 }
 
-/// A block of eight addresses: ordinal, record and sequence number of those that are not free.
+/// Builds a block of eight addresses. `held` has the ordinal, record and sequence number of each address that is not
+/// free.
 fn block(owner: &str, held: &[(usize, Value, u64)]) -> Value {
     let mut allocations = vec![Value::Null; 8];
     let mut sequences = serde_json::Map::new();
@@ -64,7 +65,7 @@ fn cluster(entries: &[(&str, Value)]) -> Snapshot {
     snapshot
 }
 
-/// Compares, and passes the difference on.
+/// Compares two snapshots, and passes the difference to `look`.
 fn compare<T>(old: &Snapshot, new: &Snapshot, scope: &Scope, look: impl FnOnce(&Difference<'_>) -> T) -> T {
     let report = |snapshot: &Snapshot| -> Report { check(snapshot, &Options::default()) };
     look(&super::compare(old, new, scope).checked(report(old), report(new), scope))
@@ -110,10 +111,10 @@ fn each_change_of_an_address() {
         (Some((pod(), 7)), Some((pod(), 7)), None),
         (None, Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Passed)),
         (Some((cooling("2026-05-01T10:00:00Z"), 8)), None, Some(Cooled)),
-        // Reservations for Windows come and go with the block.
+        // Windows reservations are created and deleted with the block.
         (None, Some((reserved(), 7)), None),
         (Some((reserved(), 7)), None, None),
-        // A missing number, from an old writer, is not a change.
+        // A missing sequence number, as written by an old Calico version, is not a change.
         (Some((pod(), 0)), Some((pod(), 9)), None),
     ];
     for (before, after, expected) in cases {
@@ -234,7 +235,8 @@ fn findings_are_compared_by_what_both_sides_know() {
     let mut old = cluster(&[(BLOCK, block("host:node-1", &held))]);
     let mut new = old.clone();
     everything(&old, &new, |found| assert!(found.same, "{found:?}"));
-    // Without endpoints nothing is leaked. If only one side has none, that is not a difference.
+    // Without endpoints, no leaks are found. If only one side was read without endpoints, that must not count as a
+    // difference.
     new.coverage.insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
     everything(&old, &new, |found| assert!(!found.findings.gone.is_empty(), "{found:?}"));
     align(&mut old, &mut new);
@@ -321,7 +323,7 @@ fn overlapping_blocks_are_compared_address_by_address() {
 }
 
 proptest! {
-    /// In any order of the two states, each handle is compared with the one of the same ID.
+    /// Each handle is compared with the handle of the same ID, in whatever order the two snapshots list them.
     #[test]
     fn handles_are_brought_together_by_id(
         old in proptest::collection::vec((0u8..12, 1u8..3), 0..12),

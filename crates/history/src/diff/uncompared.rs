@@ -1,4 +1,4 @@
-//! Objects that cannot be compared: whether they changed or are gone is unknown.
+//! Objects that cannot be compared. It is unknown if they changed or are gone.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub enum Side {
 pub enum Uncompared {
     /// A source that was read on one side only.
     Source,
-    /// A block that cannot be decoded or is corrupt, with all its addresses.
+    /// A block that cannot be decoded or is corrupt, and all its addresses.
     Block,
     /// Another object that cannot be decoded, by its etcd path.
     Object,
@@ -63,7 +63,7 @@ const COMPARED: [Source; 10] = [
     Source::IpamConfiguration,
 ];
 
-/// Sources that were read on one side only.
+/// Returns the sources that were read on one side only.
 pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
     let uneven = |source: Source| {
         let missing = [old, new].map(|snapshot| !snapshot.has_read(source));
@@ -72,7 +72,7 @@ pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
     COMPARED.into_iter().filter_map(uneven).collect()
 }
 
-/// Blocks that cannot be compared.
+/// Returns the blocks that cannot be compared.
 pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> {
     let unreadable = regions.iter().flat_map(Region::unreadable);
     let wanted = unreadable.filter(|(cidr, _)| scope.has_network(*cidr));
@@ -91,12 +91,12 @@ impl Hidden {
         Self { old: of(old), new: of(new) }
     }
 
-    /// True if an object cannot be compared.
+    /// True if the object cannot be compared.
     pub(super) fn has(&self, key: &Key) -> bool {
         self.old.contains(key) || self.new.contains(key)
     }
 
-    /// True if nothing is hidden, which is usual: callers then build no keys for [`Self::has`].
+    /// True if nothing is hidden. This is the usual case, in which callers need not build keys for [`Self::has`].
     pub(super) fn is_empty(&self) -> bool {
         self.old.is_empty() && self.new.is_empty()
     }
@@ -105,7 +105,7 @@ impl Hidden {
         let concerns = |key: &&Key| match key {
             Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
             Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),
-            // The addresses of these objects are unknown.
+            // The addresses of these objects are unknown, so they may be in the scope.
             _ => true,
         };
         let sides = |key: &Key| [self.old.contains(key), self.new.contains(key)];
@@ -115,10 +115,10 @@ impl Hidden {
 }
 
 fn of(snapshot: &Snapshot) -> BTreeSet<Key> {
-    // An object with an undecodable field counts, too: it would seem to have lost the field.
+    // An object with an undecodable field is included, since it would otherwise seem to have lost the field.
     let keys = snapshot.defects.iter().filter_map(|defect| defect.key.clone());
     keys.filter(|key| {
-        // Blocks are listed with their addresses; users of addresses are not compared.
+        // [`blocks`] lists blocks, and users of addresses are not compared.
         !matches!(key, Key::Block(_) | Key::Endpoint { .. } | Key::Pod { .. } | Key::Service { .. })
     })
     .collect()

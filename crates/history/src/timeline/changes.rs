@@ -13,7 +13,7 @@ use super::state::{About, State};
 use super::when::{Recorded, recorded};
 use crate::block_change::{self, AddressRecord, Change};
 
-/// An event whose time is not yet determined, with the time that the object records.
+/// An event whose time is not yet determined, and the time in the object's record.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub event: Event,
@@ -41,8 +41,8 @@ impl Raw {
     }
 }
 
-/// Returns all events between two successive states of an object. If `before` is unknown, the events tell the content
-/// of `after`.
+/// Returns all events between two successive states of an object. If `before` is unknown, the events describe the
+/// content of `after`.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
@@ -55,13 +55,13 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &A
     }
 }
 
-/// True if an event is about the subject of a history. `states` are those of the event's object, before and after.
+/// True if an event is about the subject of a history. `states` are the states of the event's object before and after.
 pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About) -> bool {
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     let mut holders = event.before.iter().chain(&event.after);
     match (about, &event.subject) {
         (About::Address(address), Subject::Address(own)) => own == address,
-        // The block's content is unknown: the event may be about the subject.
+        // The block's content is unknown, so the event may be about the subject.
         (About::Handle(_) | About::Node(_) | About::Pod(_), Subject::Block(_))
             if event.what == What::Undecodable =>
         {
@@ -84,7 +84,7 @@ fn owner(block: &Block) -> String {
     block.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string)
 }
 
-/// The events for the first known state of a block.
+/// Returns the events for the first known state of a block.
 fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
     let taken = format!("of {}, {} taken", owner(block), block.allocated());
     let of_block = Raw::new(What::Known, Subject::Block(cidr), taken, None);
@@ -105,7 +105,7 @@ fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
     }
 }
 
-/// The events between two states of a block, either of which may be absent.
+/// Returns the events between two states of a block, either of which may be absent.
 fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<Raw> {
     let of = |what, detail, at| Raw::new(what, Subject::Block(cidr), detail, at);
     let mut all = Vec::new();
@@ -133,7 +133,7 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
     all
 }
 
-/// The unknown fields that differ.
+/// Formats the differences in fields that calipam does not know.
 fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item = String> {
     let both = [before, after].map(Block::unknown);
     let names: BTreeSet<&String> = both.iter().flat_map(|fields| fields.keys()).collect();
@@ -162,7 +162,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
     events.into_iter().filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned())).collect()
 }
 
-/// The event of an object that is not a block, or cannot be decoded.
+/// Returns the event of an object that is not a block, or that cannot be decoded.
 fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
     use What::*;
     let (subject, [created, changed, gone]) = match key {

@@ -1,4 +1,4 @@
-//! An event of a history, for people and programs.
+//! The events of a history.
 
 use calipam_check::Subject;
 use calipam_check::claim::{Claim, describe};
@@ -18,7 +18,7 @@ pub enum What {
     Known,
     BlockClaimed,
     Assigned,
-    /// Assigned after the same or another owner had the address in this history.
+    /// Assigned, after the same or another owner had the address earlier in this history.
     Reused,
     AttributesChanged,
     Released,
@@ -43,7 +43,7 @@ pub enum What {
 }
 
 impl What {
-    /// The description for people.
+    /// Returns a human-readable description.
     pub fn words(self) -> &'static str {
         match self {
             Self::Known => "known",
@@ -129,7 +129,7 @@ impl Holder {
         }
     }
 
-    /// True for an owner; false if the address is cooling down or reserved.
+    /// True if the holder is an owner; false if the address is cooling down or reserved.
     pub(crate) fn is_owner(&self) -> bool {
         !matches!(self.kind, "cooling" | "windows-reserved")
     }
@@ -139,7 +139,8 @@ impl Holder {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The revision in etcd; for the first known state, that of the last change before it. `None` if unknown.
+    /// The revision in etcd. For the first known state, the revision of the last change to the object. `None` if
+    /// unknown.
     #[serde(serialize_with = "text_or_null", skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     pub time: When,
@@ -153,7 +154,7 @@ pub struct Event {
     pub before: Option<Holder>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Holder>,
-    /// Details for people.
+    /// Human-readable details.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The calipam run that made the change.

@@ -1,5 +1,5 @@
-//! The exports of an archive as events. An event lies between two exports. Changes that were undone in between are
-//! unknown, unless a calipam journal has them.
+//! The exports of an archive as events. Each event happened between two exports. Changes that were undone in between
+//! are unknown, unless a calipam journal has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -27,14 +27,14 @@ pub struct ExportReader<'a> {
     about: &'a About,
     /// The last state of each object.
     states: BTreeMap<Key, State>,
-    /// The time when each source was read last, or until which its state is known to be unchanged.
+    /// The time at which each source was last read, or until which its state is known to be unchanged.
     read: BTreeMap<Source, Timestamp>,
     writes: Vec<Write>,
     events: Vec<(Place, Event)>,
 }
 
-/// The sort key of an event: the time of the state that shows it, and the revision. The event's own time counts less,
-/// since it is from another machine's clock.
+/// The sort key of an event: the time of the state that shows it, and the revision. The event's own time only breaks
+/// ties, since it is from another machine's clock.
 type Place = (Timestamp, i64);
 
 /// A write of a calipam run, from its journal.
@@ -86,12 +86,12 @@ impl<'a> ExportReader<'a> {
         }
     }
 
-    /// Notes that the last states were valid until `time`, since every change was recorded.
+    /// Marks the last states as valid until `time`, for recordings that contain every change.
     pub fn stands_until(&mut self, time: Timestamp) {
         self.read.values_mut().for_each(|read| *read = time);
     }
 
-    /// The events between a state and the next one. Without `last`, the events of the first known state.
+    /// Returns the events between a state and the next one or, without `last`, the events for the first known state.
     fn compare(
         &mut self,
         key: &Key,
@@ -113,7 +113,7 @@ impl<'a> ExportReader<'a> {
                 return Event { origin: Origin::Archive, time, ..raw.event };
             };
             let write = self.write_of(&raw.event, [since, now]);
-            // A run writes after it began, and may have restored an earlier record.
+            // A run writes after its start, and may have restored an earlier record.
             let recorded = if write.is_some() { raw.recorded.map(Recorded::copied) } else { raw.recorded };
             let began = write.as_ref().map_or(since, |(_, began)| *began).max(since).min(now);
             let mut time = time_between(recorded, began, now);
@@ -128,7 +128,7 @@ impl<'a> ExportReader<'a> {
         timed.collect()
     }
 
-    /// Returns the run that began between two exports and wrote exactly this event, and the run's start.
+    /// Returns the run that began between two exports and made exactly this change, and the start of the run.
     fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
         let is_between = |at: Timestamp| is_between(at, after, before);
         self.writes.iter_mut().filter(|write| is_between(write.started_at)).find_map(|write| {
@@ -138,7 +138,7 @@ impl<'a> ExportReader<'a> {
         })
     }
 
-    /// Namespaces and names of the pods in records, if this is the history of an address, handle or pod.
+    /// Returns the namespaces and names of the pods in records, if this is the history of an address, handle or pod.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
         let named = |pod: &str| pod.split_once('/').map(|(space, name)| (space.to_owned(), name.to_owned()));
         match self.about {
@@ -151,7 +151,7 @@ impl<'a> ExportReader<'a> {
         pods.filter_map(|holder| named(&holder.allocated_to)).collect()
     }
 
-    /// Returns all events in order. Those that only journals have are placed by the start of their run.
+    /// Returns all events in order. Events that are only in journals are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
         let Self { mut events, writes, .. } = self;
         let places: BTreeSet<Place> = events.iter().map(|(place, _)| *place).collect();
@@ -171,7 +171,7 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-/// Returns the record of an address as events. The snapshot may have only the objects around the address.
+/// Returns the recorded state of an address as events. The snapshot may contain only the objects around the address.
 pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     let about = About::Address(address);
     let mut reader = ExportReader::new(&about, &[]);
@@ -190,18 +190,19 @@ fn source_of(key: &Key) -> Option<Source> {
     })
 }
 
-/// The known or latest possible time of an event; the earliest possible time if only a journal has the event.
+/// Returns the known or latest possible time of an event. If only a journal has the event, returns the earliest
+/// possible time.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)
 }
 
-/// True for a time between two others, within the tolerance for clocks.
+/// True if a time is between two others, with a tolerance for clock skew.
 fn is_between(time: Timestamp, after: Timestamp, before: Timestamp) -> bool {
     after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW
 }
 
-/// The time of an event between two exports: the recorded one, if it is possible.
+/// Returns the time of an event between two exports, which bound it. The recorded time is used if it is plausible.
 fn time_between(recorded: Option<Recorded>, after: Timestamp, before: Timestamp) -> When {
     let (at, uncertainty) = match recorded {
         Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {

@@ -38,12 +38,12 @@ pub struct JournaledWrite {
     pub replaced: Option<i64>,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
-    /// True if the journal confirms the write. A killed run may not have recorded that.
+    /// True if the journal confirms the write. A killed run may not have recorded the confirmation.
     pub is_certain: bool,
 }
 
 impl JournaledWrite {
-    /// The events of a write to a block; none for other objects.
+    /// Returns the events of a write to a block; none for other objects.
     fn events(&self, about: &About) -> Vec<Raw> {
         let key = Key::parse(&self.path).ok().flatten().filter(|key| matches!(key, Key::Block(_)));
         let Some(key) = key.filter(|key| about.has_key(key)) else { return Vec::new() };
@@ -55,7 +55,7 @@ impl JournaledWrite {
     }
 }
 
-/// Decodes the value of a key: the state and the creation time of the object.
+/// Decodes the value of a key. Returns the state and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
     value.into_iter().for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));

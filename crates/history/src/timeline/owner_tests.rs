@@ -86,7 +86,7 @@ fn a_block_that_cannot_be_decoded_is_told_of_its_handles_and_node() {
     }
 }
 
-/// An export with the block at a time.
+/// Builds an export of a block, taken at the time `at`.
 fn export(at: &str, block: &Block) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: time(at), ..Snapshot::default() };
     snapshot.add_entry(PATH.as_bytes(), &serde_json::to_vec(block).unwrap(), 1);
@@ -111,7 +111,7 @@ fn from_export_to_export_each_owner_is_told() {
     let whats = |events: &[Event]| events.iter().map(|event| event.what).collect::<Vec<_>>();
     let found = of(address());
     assert_eq!(whats(&found), [What::Known, What::Released, What::Reused]);
-    // It was free before the next owner got it.
+    // The address was free before the next owner got it.
     let released = &found[1].time;
     assert_eq!(
         (released.after, released.before),
@@ -154,7 +154,8 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
 }
 
-/// All times within one group of a recording are equal; the time that Calico records for the assignment is earlier.
+/// In a recording, changes that were read together have the same time. The time that Calico recorded for the assignment
+/// is earlier.
 #[test]
 fn what_is_released_and_reused_at_one_time_is_told_in_the_order_of_its_revisions() {
     let mut block = fresh();

@@ -11,17 +11,17 @@ use super::state::{About, State};
 use super::when::{Anchor, Anchors, Recorded, When};
 use super::{JournaledWrite, decode, mark_reused};
 
-/// The value of a key from a revision on.
+/// The value of a key, starting at a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The key in etcd.
     pub path: String,
     pub revision: i64,
-    /// `None` if it is deleted.
+    /// `None` if the key was deleted.
     pub value: Option<Vec<u8>>,
 }
 
-/// The versions of some keys that etcd keeps.
+/// The versions of some keys that etcd still has.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// The oldest revision that can be read.
@@ -78,7 +78,8 @@ impl Reader<'_> {
         let by = self.run_of(version, last.as_ref().map(|(revision, _)| *revision));
         let before = (!is_first).then(|| last.map_or(State::Absent, |(_, state)| state));
 
-        // Calico claims empty blocks. A new block with addresses was restored, rebuilt or moved from elsewhere.
+        // Blocks are empty when Calico claims them. A new block with addresses was restored, rebuilt or moved from
+        // elsewhere.
         let is_restored =
             before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
         for mut raw in events(&key, before.as_ref(), &after, self.about) {
@@ -97,8 +98,8 @@ impl Reader<'_> {
         self.states.insert(key, (revision, after));
     }
 
-    /// Returns the run that wrote a version. If its journal has no revision, because the object was deleted or the run
-    /// was killed, the replaced version and the new value identify it.
+    /// Returns the run that wrote a version. If the journal has no revision, because the object was deleted or the run
+    /// was killed, the replaced revision and the new value identify the write.
     fn run_of(&self, version: &Version, last: Option<i64>) -> Option<Run> {
         let is_it = |write: &&JournaledWrite| match write.revision {
             Some(own) => own == version.revision,
@@ -108,14 +109,14 @@ impl Reader<'_> {
         of_object.find(is_it).map(|write| write.run.clone())
     }
 
-    /// Adds the times of an event, and the event itself if `is_told`.
+    /// Adds the known times of an event, and the event itself if `is_told`.
     fn add(&mut self, revision: i64, raw: Raw, is_told: bool) {
         let recorded = match raw.recorded {
             Some(Recorded::Time(time)) => Some((time, true)),
             Some(Recorded::Copied(time)) => Some((time, false)),
             Some(Recorded::NoZone) | None => None,
         };
-        // A run writes after it began.
+        // A run writes after its start.
         let began = raw.event.by.as_ref().and_then(|run| Some((run.started_at.parse().ok()?, false)));
         let times = recorded.into_iter().chain(began);
         self.known.extend(times.map(|(time, is_of_write)| Anchor { revision, time, is_of_write }));
@@ -123,7 +124,7 @@ impl Reader<'_> {
     }
 }
 
-/// The events that only journals have: etcd no longer has their revisions.
+/// Returns the events that are only in journals, because etcd no longer has their revisions.
 fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {

@@ -29,7 +29,7 @@ pub enum About {
     Pod(String),
 }
 
-/// True for the record of a pod, named as `namespace/name`.
+/// True if the record is for the pod, which is named as `namespace/name`.
 fn names_pod(record: &AttributeRef<'_>, pod: &str) -> bool {
     let named = Claim::of(record).pod();
     named.is_some_and(|(namespace, name)| pod.split_once('/') == Some((namespace.as_str(), name.as_str())))
@@ -43,7 +43,7 @@ pub enum State {
     /// Stored, but not decodable for this reason.
     Hidden(String),
     Block(Box<Block>),
-    /// The content of any other object, in words.
+    /// The content of any other object, as text.
     Other(String),
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for About {
 }
 
 impl About {
-    /// True if an object in the snapshot may be about the subject. Looks at every object.
+    /// True if an object in the snapshot may be about the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
         states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
     }
@@ -94,8 +94,8 @@ impl About {
         }
     }
 
-    /// True for a block that belongs to the node, or has records of the node, handle or pod; always true for an address
-    /// and a block.
+    /// True for a block that belongs to the node, or has records of the node, handle or pod. If the subject is an
+    /// address or a block, always true.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,
@@ -111,7 +111,7 @@ impl About {
     }
 }
 
-/// The states of the objects in a snapshot that may be about the subject.
+/// Returns the states of those objects in a snapshot that may be about the subject.
 pub(crate) fn states(snapshot: Snapshot, about: &About) -> BTreeMap<Key, State> {
     let mut found = BTreeMap::new();
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {

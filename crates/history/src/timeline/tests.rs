@@ -22,9 +22,9 @@ pub(super) fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A block that node-1 claimed at ten.
+/// A block that node-1 claimed at 10:00.
 pub(super) fn fresh() -> Block {
-    // A block may not be larger than its pool, and has at least one address.
+    // `Block::new` returns `None` only for a CIDR that is too large.
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
@@ -50,7 +50,8 @@ pub(super) fn words(events: &[Event]) -> Vec<(i64, What)> {
     events.iter().map(|event| (event.revision.unwrap(), event.what)).collect()
 }
 
-/// A block that is claimed, assigns an address, releases it, assigns it to another pod, and is released.
+/// The history of a block: it is claimed, an address is assigned, released and assigned to another pod, and the block
+/// is released.
 fn story() -> Kept {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
@@ -83,7 +84,7 @@ fn the_story_of_an_address() {
     ];
     assert_eq!(words(&found), expected);
     assert_eq!(found[1].time.at, Some(time("2026-05-01T10:05:00Z")));
-    // The release has no recorded time: it is between two known times.
+    // The release has no recorded time, but is between two known times.
     assert_eq!(found[2].time.after, Some(time("2026-05-01T10:05:00Z")));
     assert_eq!(found[2].time.before, Some(time("2026-05-01T10:30:00Z")));
     assert_eq!(found[4].time.at, Some(time("2026-05-01T10:40:00Z")));
@@ -159,7 +160,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     assert_eq!(words(&found), [(22, What::Released)]);
     assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
 
-    // A run that was killed before it recorded the result of its write: the stored value shows it.
+    // The run was killed before it recorded the result of its write. The stored value shows that the write succeeded.
     let open = |replaced: i64, revision: i64| JournaledWrite {
         revision: None,
         is_certain: false,
@@ -172,7 +173,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     assert!(timeline(&story, &[other], &address()).iter().all(|event| event.by.is_none()));
     assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
 
-    // A deletion has no revision: the replaced version identifies it, even after etcd has lost that.
+    // A deletion has no revision: the replaced version identifies it, even if etcd no longer has that version.
     let deletion = JournaledWrite { revision: None, after: None, ..write(25, 22) };
     let found = timeline(&story, std::slice::from_ref(&deletion), &address());
     assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
@@ -209,7 +210,7 @@ enum Step {
     Delete,
     Break,
     Claim,
-    /// Sets or removes a field that Calico may add some day.
+    /// Sets or removes a field that a later Calico version may add.
     Field(u8, Option<u8>),
     Mark(bool),
     /// Changes the next address to assign.
@@ -235,7 +236,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Edits the stored form of a block, if the result is a block.
+/// Edits the stored form of a block. Discards the edit if the result is not a sound block.
 fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
     let mut value = serde_json::to_value(&*block).unwrap();
     change(value.as_object_mut().unwrap());
@@ -244,7 +245,7 @@ fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Valu
     }
 }
 
-/// The stored value after a step.
+/// Applies a step, and returns the stored value.
 fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>> {
     let name =
         |number: u8| pod(&format!("p{number}"), &at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
@@ -290,7 +291,7 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
 }
 
 /// The content of a stored block, without the positions of records, the order of free addresses and the sequence
-/// number. A block that is marked deleted is gone.
+/// number. `None` for a block that is deleted or marked deleted.
 fn content(value: &Option<Vec<u8>>) -> Option<Value> {
     let Ok(mut value) = serde_json::from_slice::<Value>(value.as_ref()?) else {
         return Some("broken".into());
@@ -311,7 +312,7 @@ fn content(value: &Option<Vec<u8>>) -> Option<Value> {
 }
 
 proptest! {
-    /// Two states have events if and only if they differ, in any field.
+    /// There are events between two states if and only if any field differs.
     #[test]
     fn events_tell_of_every_difference(steps in proptest::collection::vec(step(), 0..40)) {
         let mut block = Some(fresh());

@@ -1,5 +1,5 @@
-//! The time of an event, with its uncertainty. etcd orders its revisions, but has no times: those are in the values, by
-//! the clock of the writer.
+//! The time of an event, with its uncertainty. etcd orders its revisions, but stores no times. The only times are in
+//! the values, from the writers' clocks.
 
 use calipam_model::time::{CLOCK_SKEW, parse_time};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ pub struct When {
     /// The known time of an earlier write or export, or of the start of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Timestamp>,
-    /// The known time of a later write or export, or of the reading.
+    /// The known time of a later write or export, or of the read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
     /// The reason why the time is uncertain.
@@ -41,12 +41,12 @@ pub(crate) enum Recorded {
     Time(Timestamp),
     /// The time of a record that was stored again: the write is later.
     Copied(Timestamp),
-    /// A time without zone, which may be wrong by hours.
+    /// A time without a zone, which may be wrong by hours.
     NoZone,
 }
 
 impl Recorded {
-    /// Converts to the time of a record that was stored again.
+    /// Marks the time as that of a record that was stored again.
     pub(super) fn copied(self) -> Self {
         match self {
             Self::Time(time) => Self::Copied(time),
@@ -67,7 +67,7 @@ pub(crate) struct Anchor {
     pub is_of_write: bool,
 }
 
-/// Reads a time that Calico has written. A time without zone is not assumed to be UTC.
+/// Reads a time that Calico has written. A time without a zone is not assumed to be UTC.
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
     let rest = text.trim().get(19..)?;
@@ -75,15 +75,15 @@ pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     Some(if rest.trim().is_empty() { Recorded::NoZone } else { Recorded::Time(time) })
 }
 
-/// The known times by revision.
+/// The known times of revisions, for estimating the times of others.
 #[derive(Debug)]
 pub(crate) struct Anchors {
-    /// Ascending.
+    /// The revisions, ascending.
     revisions: Vec<i64>,
     times: Vec<Timestamp>,
-    /// The latest time up to each position.
+    /// The latest time at or before each position.
     latest: Vec<Timestamp>,
-    /// The earliest time of a write from each position on.
+    /// The earliest time of a write at or after each position.
     earliest: Vec<Option<Timestamp>>,
 }
 
@@ -107,7 +107,7 @@ impl Anchors {
         Self { revisions, times, latest, earliest }
     }
 
-    /// Returns the time of a revision's write. `own` is the time that its value records.
+    /// Returns the time of the write at a revision. `own` is the time in the written value.
     pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);
@@ -120,7 +120,7 @@ impl Anchors {
             let uncertainty = disagrees.then_some(Uncertainty::ClocksDisagree);
             return When { at: Some(at), uncertainty, ..When::default() };
         }
-        // The revision may have other writes, and a run began before its write.
+        // Other records in this revision, and the start of the run, have times that bound this one.
         let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
         if let Some(Recorded::Copied(at)) = own {
             let is_older = same.is_some_and(|same| same.duration_since(at) > RECORDED_TO);

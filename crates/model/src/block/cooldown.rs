@@ -83,9 +83,9 @@ impl Block {
 }
 
 impl BlockUpdate<'_> {
-    /// Starts a cooldown of ordinals at `at` (facts 3.10): they share one new owner record with only the time, and get
-    /// the block's sequence number. Ordinals that are already free or cooling are left out. Returns the ordinals whose
-    /// cooldown has started.
+    /// Starts a cooldown of ordinals at the time `at` (facts 3.10). They share one new owner record, which contains
+    /// only the time, and get the block's sequence number. Ordinals that are already free or cooling are left out.
+    /// Returns the ordinals whose cooldown has started.
     pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let mut cooled = self.taken(ordinals);
         cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
@@ -98,7 +98,7 @@ impl BlockUpdate<'_> {
         cooled
     }
 
-    /// Starts a cooldown as a release by handle does, without a change of sequence numbers (facts 3.7).
+    /// Like [`Self::cool`], but for a release by handle, which does not change sequence numbers (facts 3.7).
     pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
         let cooled = self.cool(ordinals, at);

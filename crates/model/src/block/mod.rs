@@ -102,7 +102,7 @@ const STRICT_AFFINITY: &str = "strictAffinity";
 struct Extras {
     /// Entries in `sequenceNumberForAllocation` whose key is not an ordinal of the block.
     stray_sequences: Vec<(String, u64)>,
-    /// Fields that this program does not know.
+    /// Unknown fields.
     unknown: Unknown,
 }
 
@@ -142,7 +142,8 @@ impl Block {
         self.cidr
     }
 
-    /// The owner. Calico 3 does not read it from `hostAffinity`, the field in the first versions.
+    /// The owner, from the field `affinity`. Calico 3 ignores `hostAffinity`, the name of the field in the first
+    /// versions.
     pub fn owner(&self) -> Option<&BlockOwner> {
         self.owner.as_ref()
     }
@@ -185,12 +186,13 @@ impl Block {
         self.sequences = numbered.collect();
     }
 
-    /// True if the block is marked as deleted: the first of Calico's two steps to delete on Kubernetes.
+    /// True if the block is marked as deleted. On Kubernetes, this is the first of the two writes with which Calico
+    /// deletes an object.
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
 
-    /// Fields that this program does not know.
+    /// Unknown fields.
     pub fn unknown(&self) -> &Unknown {
         static NONE: Unknown = Unknown::new();
         self.extras.as_ref().map_or(&NONE, |extras| &extras.unknown)

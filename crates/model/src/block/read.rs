@@ -9,13 +9,13 @@ use crate::DecodeError;
 use crate::cidr;
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
 
-/// The level of detail in which owner records are read.
+/// The level of detail at which owner records are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordDetail {
     #[default]
     Full,
-    /// Enough to count addresses and to see which are borrowed. Nearly all addresses belong to the block's own node:
-    /// they share one record, which has their newest time, but no handle or pod. All other records are read in full. No
+    /// Enough to count addresses and to see which are borrowed. Addresses on the block's own node, which are nearly
+    /// all, share one record with their newest time, but no handle or pod. All other records are read in full. No
     /// address has a sequence number.
     Borrowers,
 }
@@ -39,7 +39,7 @@ impl BlockContent {
         Self::parse_with(json, RecordDetail::Full)
     }
 
-    /// Reads a block's JSON, with its records in the given detail. A corrupt block is read in full.
+    /// Reads a block's JSON, with its records at the given level of detail. A corrupt block is read in full.
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, DecodeError> {
         let fresh = || RawBlock { detail, ..RawBlock::default() };
         let raw = read_object(json, fresh)?;

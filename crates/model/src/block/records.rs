@@ -16,7 +16,7 @@ pub(super) struct Records<'de> {
     record: RawAttribute<'de>,
 }
 
-/// Stands for the place of the record that the node's own addresses share, until that place is known.
+/// A placeholder for the index of the record that the node's own addresses share, until that index is known.
 const OWN: u32 = u32::MAX;
 
 /// The records that were read and kept.
@@ -54,7 +54,7 @@ impl Kept {
         }
         self.places.push(OWN);
         let (newest, time) = (self.own.get_or_insert_default(), record.time());
-        // Go prints times in a form that sorts by time.
+        // The text form that Go prints sorts chronologically.
         if time > newest.as_str() {
             newest.clear();
             newest.push_str(time);
@@ -130,8 +130,8 @@ impl RawAttribute<'_> {
         times.next().map_or("", |time| &time.value.0)
     }
 
-    /// True if the record can be merged: it belongs to an address in use on `host`, without alternate owner or unknown
-    /// fields.
+    /// True if the record can be merged: it belongs to an address in use on `host`, and has no alternate owner or
+    /// unknown fields.
     fn is_plainly_on(&self, host: &str) -> bool {
         let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
         let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);
@@ -156,7 +156,7 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
     }
 }
 
-/// A map of strings, or `null`. A value of `null` reads as an empty string.
+/// A map of strings, or `null`. A `null` inside the map reads as an empty string.
 #[derive(Default)]
 struct OwnerEntries<'de> {
     /// True if the value is present and not `null`.

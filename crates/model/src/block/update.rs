@@ -231,7 +231,7 @@ impl BlockUpdate<'_> {
         self.changed = true;
     }
 
-    /// The allocated ones of `ordinals`, ascending and without duplicates.
+    /// The allocated ordinals among `ordinals`, ascending and without duplicates.
     pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
         let mut taken: Vec<u32> =
             ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
@@ -261,7 +261,8 @@ impl BlockUpdate<'_> {
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
         let same =
             |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();
-        // A full block has a record for each address, nearly all with different handles: only likely ones are unpacked.
+        // A full block has a record for each address, nearly all with different handles, so only records with the same
+        // handle are unpacked.
         let table = &self.block.attributes;
         let handle = attribute.handle.as_deref().map(Text::new);
         let handle = handle.as_ref().map(Text::as_ref);

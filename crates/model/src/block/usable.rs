@@ -25,8 +25,8 @@ impl BlockContent {
     }
 }
 
-/// The block without the records that no ordinal refers to; `None` if it has any other problem, or it is unclear
-/// which of its fields count.
+/// The block without the records that no ordinal refers to. `None` if it has any other problem, or if duplicate field
+/// names make its meaning unclear.
 pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Option<Block> {
     let index = |problem: &BlockProblem| match problem {
         BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),

@@ -1,4 +1,4 @@
-//! Writes a block as Calico does in etcd: fields in Calico's order, then unknown ones.
+//! Writes a block as Calico does in etcd: fields in Calico's order, then unknown fields.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

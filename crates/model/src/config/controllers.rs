@@ -17,7 +17,8 @@ pub struct KubeControllersConfiguration {
     pub leak_grace_period: Option<SignedDuration>,
     /// `controllers.loadBalancer.assignIPs`; `None` if the LoadBalancer controller is not running.
     pub assign_ips: Option<AssignIps>,
-    /// True if `spec` has no section `loadBalancer`: the controller runs only if the environment names it.
+    /// True if `spec` has no `loadBalancer` section. The controller then runs only if the environment variable
+    /// `ENABLED_CONTROLLERS` names it.
     pub no_section: bool,
 }
 
@@ -25,13 +26,15 @@ pub struct KubeControllersConfiguration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotServed {
-    /// The controller is off: the environment does not name it, or this version of kube-controllers is too old.
+    /// The controller is off: the environment variable does not name it, or this version of kube-controllers is too
+    /// old.
     #[error("kube-controllers is not running its loadbalancer controller")]
     ControllerOff,
-    /// Nothing starts the controller.
+    /// There is no section, and no environment variable starts the controller.
     #[error("KubeControllersConfiguration has no loadBalancer section")]
     NoSection,
-    /// Only the environment starts the controller, and this Calico version serves no services without a section.
+    /// Only the environment variable starts the controller, but this Calico version serves no services without a
+    /// section.
     #[error(
         "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
     )]
@@ -120,7 +123,8 @@ impl KubeControllersConfiguration {
 
     /// The services that the cluster's Calico version serves. An unknown version is treated like the newest one.
     pub fn serves(&self, cluster: Option<&ClusterInformation>) -> Result<AssignIps, NotServed> {
-        // If only the environment starts the controller, older versions serve nothing, whatever the status says.
+        // If only the environment variable starts the controller, older versions serve nothing, even if the status
+        // lists it.
         let serves_all = |version| match version {
             (3, 32, patch) => patch >= 1,
             (3, 31, patch) | (3, 30, patch) => patch >= 7,

@@ -25,7 +25,7 @@ pub struct Current<'a> {
 /// `current` reads the object under a key. `now` becomes the start of cooldowns and the claim time of new owners.
 ///
 /// # Errors
-/// If an object is not as an edit requires, or cannot be edited.
+/// If an object does not meet the guards of an edit, or cannot be edited.
 pub fn apply<'a, 'e>(
     edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,
@@ -182,7 +182,7 @@ mod tests {
         Document::parse(text.as_bytes()).unwrap()
     }
 
-    /// Deletes a pool whose `spec` was `planned` in the plan, and is `now`.
+    /// Deletes a pool whose `spec` is `planned` in the plan and `now` in the datastore.
     fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         edit(PoolEdit::Delete(pool(planned)), now)
     }

@@ -64,8 +64,8 @@ fn edited(
     if edits.is_empty() {
         return Ok(Some(Object::from(block)));
     }
-    // Records come before the release, which also frees addresses whose cooldown is over: an address that is in use
-    // although it is cooling down needs its new record first.
+    // Records are edited before the release, which also frees addresses whose cooldown is over. An address that is in
+    // use although it is cooling down would be freed if it did not get its new record first.
     let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
         edits.iter().partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
@@ -79,7 +79,7 @@ fn edited(
     Ok(Some(Object::from(block)))
 }
 
-/// True if the edits leave a block without owner and addresses, which has to be deleted (facts 3.9, 3.12).
+/// True if the edits leave a block without an owner and without addresses, which has to be deleted (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| {
         matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_))

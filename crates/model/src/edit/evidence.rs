@@ -69,7 +69,7 @@ impl User {
         }
     }
 
-    /// False for two pods without a common address.
+    /// True unless both are pods that share no address.
     fn may_use_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pod(pod), Self::Pod(other)) => {

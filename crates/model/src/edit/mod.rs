@@ -24,17 +24,18 @@ use crate::key::Key;
 use crate::snapshot::Revision;
 use crate::writable::Object;
 
-/// The changes that one decision in a plan makes. Its parts are written together if the datastore can do that.
+/// The changes of one decision in a plan. The parts of a step are written together if the datastore supports that.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The reason for the step, for people: `leaked-address 10.244.1.7`.
+    /// The reason for the step, in readable form: `leaked-address 10.244.1.7`.
     pub reason: String,
     /// At most one part is [`Unit::Block`], which comes first, and at most one is [`Unit::WholeStep`], which comes
     /// last.
     pub parts: Vec<Part>,
 }
 
-/// Edits that are made together or not at all. [`Unit`] says how a failed guard affects the other parts of the step.
+/// Edits that are made together or not at all. [`Unit`] determines how a failed guard affects the other parts of the
+/// step.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub unit: Unit,

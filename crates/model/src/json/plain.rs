@@ -15,7 +15,7 @@ use serde::de::Error;
 
 use self::quotes::Quotes;
 
-/// Deeper values are left to the general reader, which has its own limit.
+/// The maximum depth of nesting. Deeper values are left to the general reader, which has its own limit.
 const MAX_DEPTH: u32 = 48;
 /// Every number with at most this many digits fits in a `u64`.
 const SAFE_DIGITS: usize = 19;
@@ -153,7 +153,7 @@ impl<'de> Plain<'de> {
         self.text[self.at - len..self.at].parse().map_err(|_| Unusual)
     }
 
-    /// Reads a minus and the digits after it.
+    /// Reads a minus sign and the digits after it.
     fn negative(&mut self) -> Result<i64> {
         self.at += 1;
         // The general reader reads `-0` as a floating-point number.

@@ -187,7 +187,7 @@ fn record(owner: u8) -> Attribute {
 fn perform(block: &mut Block, operation: &Operation, now: Timestamp) {
     let cidr = block.cidr();
     block.update(|edit| match operation {
-        // The block shows if the ordinal was free.
+        // The result is ignored: a comparison of the block shows whether the ordinal was free.
         Operation::Assign { ordinal, owner } => drop(edit.assign(*ordinal, &record(*owner))),
         Operation::AutoAssign { count, owner, reserved } => {
             let is_reserved =

@@ -11,7 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
 
-/// The error of releasing an address with `record` from the given block.
+/// The error from releasing an address with `record` from the given block.
 fn refusal(record: &Attribute, sequence: u64, block: Block) -> String {
     let cidr = block.cidr();
     let held = vec![AllocationGuard { ordinal: 1, record: record.into(), sequence }];

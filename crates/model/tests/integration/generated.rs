@@ -1,4 +1,4 @@
-//! The generator's values come back unchanged from the model: two implementations of the data format without common
+//! Values from the generator come back unchanged from the model. These two implementations of the data format share no
 //! code.
 
 use calipam_model::affinity::Affinity;

@@ -173,7 +173,7 @@ fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
     prop_oneof![endpoint, block]
 }
 
-/// Compares both readers: the same values, or an error from each.
+/// Checks that both readers return the same value, or both fail.
 fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(from_json::<Tokens>(bytes).ok(), serde_json::from_slice::<Tokens>(bytes).ok());
     prop_assert_eq!(
@@ -195,7 +195,7 @@ fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
 
 const DETAILS: [RecordDetail; 2] = [RecordDetail::Full, RecordDetail::Borrowers];
 
-/// Reads an entry. Errors have positions, which a line break moves.
+/// Reads an entry. Clears the texts of errors: they contain positions, which a line break changes.
 fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
     let mut snapshot = Snapshot { records, ..Snapshot::default() };
     snapshot.add_entry(key, value, 7);

@@ -224,8 +224,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     let change = Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[]);
                     self.marked.push((delete(revision), change));
                 }
-                // Created before the block, as in Calico: a crash may leave an affinity without a block, which its
-                // holder then creates, but never a block that its owner does not find.
+                // The affinity is created before the block, as in Calico. A crash may leave an affinity without a
+                // block, which its holder then creates, but never a block that its owner cannot find.
                 let after = Box::new(Object::Affinity(after.clone()));
                 self.edits.insert(0, Edit::Create(Key::Affinity(key.clone()), after));
                 self.note(Verb::CreateAffinity, subject(), format!("the block belongs to {}", key.node));

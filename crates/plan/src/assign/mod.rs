@@ -86,7 +86,7 @@ struct Planner<'b, 's> {
 }
 
 impl Planner<'_, '_> {
-    /// Returns a reason to assign nothing, whatever the allocator says. Warns if the handle has a live owner.
+    /// Returns a reason to assign nothing, before the allocator runs. Warns if the handle has a live owner.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
         if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
@@ -301,7 +301,7 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
     basis.context.index.records_of(address).next().is_some()
 }
 
-/// Refuses addresses of a plan that are in use by now, except its `objected` ones.
+/// Refuses the addresses of a plan that are in use now, except those in `objected`.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
     let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()

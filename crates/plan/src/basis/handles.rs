@@ -22,7 +22,7 @@ pub(crate) struct Allocated {
     /// The block that records the address.
     pub block: IpNet,
     pub address: IpAddr,
-    /// The guard of the address's release.
+    /// The guard for a release of the address.
     pub held: AllocationGuard,
 }
 
@@ -128,7 +128,7 @@ impl<'s> HandleAllocations<'s> {
 }
 
 /// Returns preconditions of new counts, for at most `MOST_NAMED` blocks. A CNI ADD counts an address before recording
-/// it. So a block must record no more than a lowered count says, and no fewer than a raised one.
+/// it. So a block must record at most as many addresses as a lowered count, and at least as many as a raised one.
 pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>) -> Vec<(Key, Precondition)> {
     let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
     let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);

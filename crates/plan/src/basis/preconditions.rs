@@ -38,7 +38,7 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
 }
 
 /// Returns a precondition that holds while an object is as it was read. Versions are compared, except those of nodes,
-/// pods and services on Kubernetes: heartbeats change them, so only what such an object says about addresses is
+/// pods and services on Kubernetes: heartbeats change them, so only the parts of the object that concern addresses are
 /// compared.
 fn unchanged(object: &ReadObject<'_>) -> Precondition {
     let revision = object.revision();
@@ -52,7 +52,7 @@ fn unchanged(object: &ReadObject<'_>) -> Precondition {
     Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user)))
 }
 
-/// Makes preconditions that pods and services are as they were read. All addresses of a pod share one.
+/// Makes preconditions that pods and services are as they were read. All addresses of a pod share one precondition.
 pub(crate) struct Users<'s> {
     snapshot: &'s Snapshot,
     pods: RefCell<HashMap<u32, Precondition>>,

@@ -1,5 +1,5 @@
-//! The room for the users of the old pool once it is disabled. The allocator itself is run on the snapshot, node by
-//! node.
+//! The addresses available to the users of the old pool once it is disabled. To find out, the allocator itself runs on
+//! the snapshot, node by node.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Detour, Leg, Migration, User, UserKind};
 
-/// The room of one node for users that lose their addresses, in one IP family.
+/// The addresses available on one node to users that lose their addresses, in one IP family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCapacity {
@@ -75,7 +75,7 @@ fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
     }
 }
 
-/// Returns the room that the allocator finds in the pools `after` for the users. Leaves the snapshot unchanged.
+/// Returns the addresses that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
 pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
     let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
     let before = mem::replace(&mut snapshot.pools, after);

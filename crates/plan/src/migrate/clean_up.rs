@@ -1,6 +1,6 @@
-//! The clean-up of a pool that is no longer used: leaked addresses under the guards of a release, then empty blocks and
-//! affinities in Calico's order. Calico itself does not clean up a disabled pool: its collector keeps the last block of
-//! each node.
+//! The clean-up of a pool that is no longer used. It frees leaked addresses with the guards of a release, then deletes
+//! empty blocks and affinities in Calico's order. Calico itself does not clean up a disabled pool: its collector keeps
+//! the last block of each node.
 
 use std::collections::BTreeSet;
 
@@ -159,7 +159,7 @@ impl<'s> Planner<'_, 's> {
                 continue;
             }
             let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
-            // An affinity that is marked deleted can go even if its holder owns the block.
+            // An affinity that is marked deleted can be removed even if its holder owns the block.
             let evidence = (!affinity.value.deleted).then(|| not_owned_by_holder(key));
             let cause =
                 if affinity.value.deleted { "it is marked deleted" } else { "its holder has no such block" };

@@ -1,5 +1,5 @@
-//! Settings in which the new pool differs from the old one, if the new pool exists already. They change for pods that
-//! move.
+//! Settings in which the new pool differs from the old one, if the new pool exists already. Pods that move get the new
+//! settings.
 
 use calipam_model::document::Document;
 use serde::Serialize;

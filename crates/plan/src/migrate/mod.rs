@@ -2,8 +2,8 @@
 //! new pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is deleted. The
 //! next phase follows from the datastore alone: nothing about a migration is stored elsewhere.
 //!
-//! Blocks of another size in the new pool are refused before it is created. Nodes with affinities for such blocks would
-//! keep using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
+//! A new pool is refused if its CIDR contains blocks of another size. Nodes with affinities for such blocks would keep
+//! using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
 
 mod capacity;
 mod clean_up;
@@ -65,8 +65,8 @@ impl Migration {
     /// Returns the migration from `old` to the target.
     ///
     /// # Errors
-    /// If the target does not exist or does not suit the old pool, or the migration would not be safe, or could never
-    /// end.
+    /// If the target does not exist or does not suit the old pool, or if the migration would not be safe or could never
+    /// finish.
     pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self, MigrateRefusal> {
         if old.deleting {
             return Err(MigrateRefusal::BeingDeleted(old.name.clone()));
@@ -180,8 +180,8 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
     format!("{}{suffix}", base.get(..room).unwrap_or(base))
 }
 
-/// Refuses a new pool that cannot take the users of the old one: the old one itself, or a pool that is of another
-/// family, unusable, or overlaps something.
+/// Refuses a new pool that cannot take the users of the old one: the old pool itself, a pool of the other family, an
+/// unusable pool, or a pool that overlaps something.
 fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefusal> {
     if new.name == old.name {
         return Err(MigrateRefusal::SamePool(old.name.clone()));

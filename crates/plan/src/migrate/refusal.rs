@@ -78,10 +78,10 @@ pub enum MigrateRefusal {
     /// Without this pool no pod gets an address of its family.
     #[error("without {0}, no pool of its family would be enabled")]
     LastPool(String),
-    /// The migration has no pool to go to.
+    /// No other pool can take the users.
     #[error("there is no other enabled pool of its family to replace {0}")]
     NoOtherPool(String),
-    /// Others have changed pools, blocks or addresses since the plan was shown.
+    /// Another program or person has changed pools, blocks or addresses since the plan was shown.
     #[error("{pool} has changed in the meantime: the next phase is {now}, not {phase}")]
     PhaseHasChanged { pool: String, phase: Phase, now: Phase },
     /// Something uses the pool that was found empty.

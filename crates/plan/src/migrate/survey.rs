@@ -1,4 +1,4 @@
-//! The phase of a migration and the leftovers of the old pool, judged by the datastore alone.
+//! The phase of a migration and the leftovers of the old pool, determined from the datastore alone.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -70,12 +70,12 @@ pub struct Leftovers {
     pub affinities: usize,
     /// Addresses that something uses.
     pub in_use: usize,
-    /// Addresses that something names without certainly owning them.
+    /// Addresses that something names, but does not certainly own.
     pub named: usize,
     /// Addresses that are recorded and leaked.
     pub leaked: usize,
-    /// Recorded addresses that are neither in use nor known to be leaked: young, cooling down, or of an owner that may
-    /// come back.
+    /// Recorded addresses that are neither in use nor known to be leaked: recently allocated, cooling down, or recorded
+    /// for an owner that may come back.
     pub others: usize,
 }
 
@@ -88,9 +88,10 @@ pub struct Survey {
     pub left: Leftovers,
     /// The users of the old pool, ascending.
     pub users: Vec<User>,
-    /// The room for the users without the old pool, by node.
+    /// The addresses available to the users without the old pool, by node.
     pub capacity: Vec<NodeCapacity>,
-    /// The room for the way back from a temporary pool; empty if there is no temporary pool, or the way back has begun.
+    /// The addresses available on the way back from a temporary pool; empty if there is no temporary pool, or the way
+    /// back has begun.
     pub capacity_back: Vec<NodeCapacity>,
     /// Settings in which the new pool differs from the old one, if the new pool exists already.
     pub differences: Vec<Difference>,

@@ -1,6 +1,6 @@
-//! Migrations to another block size in the same CIDR. Blocks of two sizes would overlap, so all users leave for a
+//! Migrations to another block size in the same CIDR. Blocks of two sizes would overlap, so all users move to a
 //! temporary pool before the old one is deleted and created again. An annotation of the temporary pool describes its
-//! successor: the datastore shows the phase even while the old pool does not exist.
+//! successor, so the datastore shows the phase even while the old pool does not exist.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +106,7 @@ impl<'s> Begun<'s> {
         is_named(name, &temporary.name, temporary.cidr) || is_named(name, &successor.name, successor.cidr)
     }
 
-    /// Refuses a stated target that differs from the begun migration.
+    /// Refuses a stated target that differs from that of the migration that has begun.
     fn check_target(&self, target: &Target) -> Result<(), MigrateRefusal> {
         let Self { temporary, successor, .. } = self;
         match target {
@@ -121,13 +121,14 @@ impl<'s> Begun<'s> {
     }
 }
 
-/// Finds the old pool and the target. `from` is the name or CIDR of the old pool, or of either pool of a begun change
-/// of block size. Without `from`, the old pool is the one disabled pool that has blocks, the pool to which a new pool's
-/// name refers, or the pool that users leave in a begun change of block size. Returns `None` if there is no pool
-/// `from`.
+/// Finds the old pool and the target. `from` is the name or CIDR of the old pool or, once a change of block size has
+/// begun, of either of its pools. Without `from`, the old pool is the only disabled pool that has blocks, the pool to
+/// which a new pool's name refers, or the pool that users leave during a change of block size. Returns `None` if there
+/// is no pool `from`.
 ///
 /// # Errors
-/// If `from` is not stated and there is not exactly one such pool, or the target differs from a begun migration.
+/// If `from` is not stated and there is not exactly one such pool, or the target differs from that of a migration that
+/// has begun.
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     from: Option<&str>,
@@ -151,7 +152,7 @@ pub fn find<'s>(
     let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
     let created = pools().filter(|_| follows).filter_map(|new| Some((made_from(snapshot, new)?, new)));
     let created: Vec<(&Pool, &Pool)> = created.collect();
-    // Of several new pools, the operator has to name the one that is meant.
+    // If there are several new pools, the operator has to name the target.
     let only = |old: &Pool| created.iter().filter(|(other, _)| other.name == old.name).count() == 1;
     let target_of =
         |old: &Pool, new: &Pool| if only(old) { Target::Pool(new.name.clone()) } else { target.clone() };
@@ -165,7 +166,7 @@ pub fn find<'s>(
     left.into_values().next().map(Some).ok_or(MigrateRefusal::NoneBegun)
 }
 
-/// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool shows it.
+/// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool refers to it.
 fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
     let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
     let is_usual = |pool: &Pool| pool.temporary_for.is_none();

@@ -57,11 +57,11 @@ enum Decision<'f> {
     Skip(&'f Finding, SkipReason, String),
     /// Leaves the affinity, since its node may be alive.
     SkipOfLiving(&'f Finding),
-    /// Plans nothing: there is nothing to repair, or another part of the plan does it.
+    /// Plans nothing: there is nothing to repair, or another part of the plan repairs it.
     Leave,
 }
 
-/// Decides about an affinity and plans the decision. Returns true if that deletes the affinity.
+/// Decides on the repair of an affinity, and plans it. Returns true if the plan deletes the affinity.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -93,7 +93,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
         }
         Decision::Delete(why) => {
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
-            // An affinity that is marked deleted can go even if its holder owns the block.
+            // An affinity that is marked deleted can be removed even if its holder owns the block.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);

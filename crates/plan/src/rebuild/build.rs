@@ -150,7 +150,7 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     }
 }
 
-/// Keeps addresses in use allocated, without an owner, if their records are lost and no new record is planned.
+/// Keeps used addresses allocated, but without an owner, if their records are lost and no new record is planned.
 fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
     let held = repaired.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
     let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();

@@ -23,8 +23,8 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
     converted.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(value)
 }
 
-/// Returns one file for each host, by file name. Each line is a block of the host after a plan. The scripts that
-/// rebuilt Calico 2.x wrote such files.
+/// Returns one file for each host, by file name. Each line is a block of the host after a plan. The rebuild scripts for
+/// Calico 2.x wrote files in this form.
 pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
     for after in files.iter().filter_map(|file| file.after.as_ref()) {
@@ -84,7 +84,7 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
     Ok(touched.into_iter().map(file).collect())
 }
 
-/// Returns a block in the form in which the datastore has it; a corrupt one as it is.
+/// Returns a block in the form of the datastore, or a corrupt block as it is stored.
 fn json(datastore: DatastoreKind, block: &Versioned<StoredBlock>) -> (IpNet, Value) {
     let value = match &block.value.content {
         BlockContent::Sound(sound) => {

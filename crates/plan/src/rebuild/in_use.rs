@@ -1,4 +1,5 @@
-//! Records of addresses in use that have no record, the record of a gone owner, or one with a wrong node.
+//! Plans correct records for addresses in use that have no record, the record of a gone owner, or a record with a wrong
+//! node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -206,7 +207,7 @@ fn rewrite(
 
     let claim = Claim::of(&allocation.attribute);
     if claim == Claim::WindowsReserved {
-        let detail = "the ordinal is reserved; recreate its user".into();
+        let detail = "the address is reserved by Windows; recreate whatever uses it".into();
         return Err((SkipReason::WindowsReserved, detail));
     }
 

@@ -40,9 +40,9 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 
 /// Plans a rebuild. Broken things in scope that are not repaired are skipped, with the reason.
 ///
-/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), to which `observations` and
-/// `cooldown` belong. If corrupt blocks are repaired, the snapshot is copied once and checked again as if they were
-/// sound: this shows findings that they hid.
+/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), which explains
+/// `observations` and `cooldown`. If corrupt blocks are repaired, the snapshot is copied once and checked again as if
+/// they were sound. The second check shows findings that the corrupt blocks hid.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
     let mut corrupt = CorruptBlocks::new(basis, request);
     let skipped = std::mem::take(&mut corrupt.skipped);

@@ -1,5 +1,5 @@
 //! The network in the handle of a pod, `<network>.<container ID>`. The CNI plugin takes it from its configuration,
-//! which is not in the datastore. Other handles of the node show it.
+//! which is not in the datastore, but other handles of the node contain it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

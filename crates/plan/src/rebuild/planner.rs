@@ -1,4 +1,4 @@
-//! The state of planning a rebuild.
+//! The state while a rebuild is being planned.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::plan::Action;
 use crate::release::Observations;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// A plan in the making.
+/// A rebuild plan under construction.
 pub(super) struct Planner<'p, 's> {
     pub basis: &'p Basis<'s>,
     pub request: &'p Request,

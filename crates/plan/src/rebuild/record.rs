@@ -45,7 +45,7 @@ pub(super) fn wanted(
                 _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
             };
             // A Kubernetes node changes with every heartbeat, so its version says nothing about its tunnel. If the node
-            // has given up the address since, the next check finds it leaked.
+            // has given up the address since, the next check reports the address as leaked.
             let evidence = match snapshot.datastore {
                 DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
                     vec![(Key::Node(name.to_owned()), at(&node.revision))]

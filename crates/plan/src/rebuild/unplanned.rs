@@ -11,8 +11,7 @@ use crate::basis::Basis;
 use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Returns `skipped_so_far`, and with it all other findings in scope that the plan does not repair, except
-/// informational ones.
+/// Returns `skipped_so_far` and all other findings in scope that the plan does not repair, except informational ones.
 pub(super) fn skipped(
     basis: &Basis<'_>,
     request: &Request,
@@ -114,7 +113,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
     Some((reason, advice))
 }
 
-/// Returns what calipam can do about a finding that a rebuild leaves.
+/// Returns an action that helps with a finding that a rebuild does not repair.
 fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
         Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
@@ -150,7 +149,7 @@ fn undecodable(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static st
     if defects.any(|defect| matches!(defect.key, Some(Key::Block(_)))) {
         return (
             SkipReason::CorruptBeyondRepair,
-            "repair the value by hand, or delete it and rebuild what its addresses are used for",
+            "repair the value by hand, or delete it and rebuild the records of its addresses in use",
         );
     }
     (SkipReason::NeedsDecision, "repair or delete it by hand")

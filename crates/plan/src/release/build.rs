@@ -118,8 +118,8 @@ impl<'s> Builder<'_, 's> {
         Action { step: Step { reason, parts }, changes }
     }
 
-    /// Releases the addresses of one handle, or one address without a handle. All objects of the handle count down:
-    /// there may be a second object with a carriage return in its ID.
+    /// Releases the addresses of one handle, or one address without a handle. Lowers the counts of all objects of the
+    /// handle: a second object may have a carriage return in its ID.
     fn part(
         &self,
         block: IpNet,

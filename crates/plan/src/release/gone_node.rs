@@ -23,7 +23,7 @@ pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     }
 }
 
-/// Takes the owner from a block. The block is deleted if it is then empty.
+/// Clears the owner of a block, which is a gone node. The block is deleted if it is then empty.
 pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
@@ -31,7 +31,7 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     whole.edits.push(Edit::Block(block, edit));
     whole.require((Key::Node(node.to_owned()), Precondition::Absent));
     let (subject, repairs) = (Subject::Block(block), [Code::BlockOfMissingNode]);
-    let detail = format!("to none: {node} does not exist; the block is deleted with its last address");
+    let detail = format!("no owner, since {node} does not exist; the block is deleted with its last address");
     action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     whole.edits.push(Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone()));
     whole.require((Key::Node(key.node.clone()), Precondition::Absent));
 
-    // A step that takes the block from its node compares the owner anyway.
+    // A step that removes the owner of the block compares the owner anyway.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
         whole.require(not_owned_by_holder(key));
     }

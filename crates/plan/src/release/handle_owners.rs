@@ -34,8 +34,8 @@ impl<'b, 's> HandleOwners<'b, 's> {
         }
     }
 
-    /// Returns a tunnel whose address no block records. A recorded address, even without a handle, does not need the
-    /// orphan.
+    /// Returns a tunnel whose address no block records. A tunnel with a recorded address does not need the orphan, even
+    /// if the record has no handle.
     fn unrecorded_tunnel(&self, kind: TunnelKind, node: &str) -> Option<String> {
         let found = self.basis.context.index.node(node)?;
         let mut addresses = found.tunnels.iter().filter(|(of, _)| *of == kind).map(|(_, address)| *address);

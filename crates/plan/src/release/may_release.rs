@@ -1,10 +1,10 @@
 //! The rules by which addresses are released, for `release` and `rebuild`.
 //!
-//! The check says which addresses are leaked ([`calipam_check::owner`]). Such an address is released if it was seen
-//! unused twice, or its node or pod is gone for certain ([`too_early`]); if its record names an owner
+//! The check determines which addresses are leaked ([`calipam_check::owner`]). A leaked address is released if it was
+//! seen unused twice, or its node or pod is gone for certain ([`too_early`]); if its record names an owner
 //! ([`unknown_owner`]); and if its handle is released completely ([`keep_whole_handles`]). An address without such a
-//! finding is refused ([`why_not`]), and some even if the operator insists ([`can_be_forced`]). The executor compares
-//! the preconditions of a step again when it writes.
+//! finding is refused ([`why_not`]), and for some reasons even if the operator insists ([`can_be_forced`]). The
+//! executor checks the preconditions of a step again when it writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -69,7 +69,7 @@ pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }
 
-/// Returns false if an address stays even if the operator insists.
+/// Returns true if the operator can force the release of an address that is refused for this reason.
 pub(super) fn can_be_forced(reason: SkipReason) -> bool {
     use SkipReason::{Cooling, NotAllocated, Unchecked, WindowsReserved};
     !matches!(reason, Unchecked | NotAllocated | Cooling | WindowsReserved)

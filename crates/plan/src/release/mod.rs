@@ -20,9 +20,9 @@ pub use self::reports::{ReadReport, ReportError, ReportFile, objections, read_re
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 
-/// A request to release leaked addresses, handles without allocations, or both; without either, the named things. Names
-/// of one kind add up, and each kind narrows the others: a named address is released only if its node is one of the
-/// nodes, it is in one of the pools, and so on.
+/// A request to release leaked addresses, handles without allocations, or both. If neither is requested, the named
+/// things are released. Names of one kind add up, and each kind narrows the others: a named address is released only if
+/// its node is one of the nodes, it is in one of the pools, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub addresses: Vec<IpAddr>,

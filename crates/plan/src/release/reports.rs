@@ -54,7 +54,7 @@ impl ReportError {
     pub fn hint(&self) -> Hint {
         let forced = |text| {
             Hint::new(
-                format!("{text} {{}}: what it lists is released only if it is unused now"),
+                format!("{text} {{}}: its addresses are released only if they are unused now"),
                 [Call::Forced],
             )
         };
@@ -64,8 +64,8 @@ impl ReportError {
                 "{} locks the datastore during the release; {} releases without the lock",
                 [Call::Locked, Call::Forced],
             ),
-            Self::Stale => forced("write a new one; or ignore this with"),
-            Self::OtherVersion { .. } => forced("ignore this with"),
+            Self::Stale => forced("write a new report, or accept this one with"),
+            Self::OtherVersion { .. } => forced("accept the report with"),
         }
     }
 
@@ -79,7 +79,7 @@ impl ReportError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReport {
     pub observations: Observations,
-    /// Reasons not to use it here. One that nothing overrides comes first.
+    /// Reasons not to use the report for this cluster. A reason that nothing overrides comes first.
     pub objections: Vec<ReportError>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Scope {
     addresses: HashSet<IpAddr>,
     /// The clean IDs of the named handles.
     handles: HashSet<String>,
-    /// The part of the cluster, by the rules of a check.
+    /// The part of the cluster, with the same meaning as in a check.
     part: calipam_check::Scope,
 }
 

@@ -78,8 +78,8 @@ struct Selector<'b, 's> {
 }
 
 impl<'s> Selector<'_, 's> {
-    /// Chooses the named addresses; without any, those of the named handles; without names, everything that the nodes
-    /// hold. The operator's word replaces earlier observations.
+    /// Chooses the named addresses. If there are none, chooses those of the named handles, or else everything that the
+    /// named nodes hold. Things that the operator names need no earlier observation.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
             request.scope.nodes.iter().for_each(|node| self.node(node));
@@ -366,7 +366,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Leaves out addresses whose handle keeps another one: most handles are released completely or not at all.
+    /// Leaves out addresses whose handle keeps another address: most handles are released completely or not at all.
     fn whole_handles(&mut self) {
         let Selection { chosen, forced, scope, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();

@@ -176,7 +176,7 @@ mod tests {
         let request = release::Request { leaked: true, orphan_handles: true, ..Default::default() };
         let released = release::plan(&basis, &request, &[], 0);
         let rebuilt = rebuild::plan(&basis, &rebuild::Request::default(), &[], 0);
-        // The same block twice: the second time as the first has left it.
+        // Splits each step in two, so that the second half starts from the blocks that the first half has written.
         let halves = |plan: &Plan| {
             let mut halves = plan.clone();
             for action in &plan.actions {

@@ -62,7 +62,7 @@ pub fn try_plan(
             Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
-                    // Another thread frees the memory while the next step begins: freeing a million objects one by one
+                    // Another thread frees the memory while the caller continues: freeing a million objects one by one
                     // takes time.
                     let thread = std::thread::Builder::new().name("free".into());
                     thread.spawn(move || drop((snapshot, before_trial))).ok();

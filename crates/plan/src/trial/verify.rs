@@ -54,8 +54,8 @@ impl FindingSet {
     /// Compares the report on the data of the trial with these findings, from which the plan was made. Both must be
     /// filtered and rechecked in the same way, or not at all.
     ///
-    /// Findings that a corrupt block hid until the plan repaired it are not new. Nor are those about forced addresses,
-    /// or those that show only because an address in use is at last recorded.
+    /// Findings that a corrupt block hid until the plan repaired it are not new. Neither are findings about forced
+    /// addresses, nor those that appear only because the plan records an address in use.
     pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);

@@ -82,7 +82,7 @@ fn the_first_block_of_a_node_beside_those_of_services_is_not_blamed_for_pods() {
     assert_eq!(kept.actions.len(), made.actions.len(), "{:?}", kept.skipped);
 }
 
-/// Like Calico's allocator: a record without an ordinal is dropped with the next write.
+/// The next write drops a record without an ordinal, as in Calico's allocator.
 #[test]
 fn a_block_with_a_record_that_no_ordinal_refers_to_gives_addresses() {
     let cluster = Cluster::plain(ClusterSpec::new(12), 1, 3);
@@ -266,7 +266,8 @@ fn reservations_and_selectors_are_warned_of_where_an_address_is_named() {
     assert!(selector.text.contains("nodeSelector (!all())") && reservation.text.contains("reserved by r,"));
 }
 
-/// More addresses than the own block has left: it is filled, and two blocks of each family are claimed.
+/// The request exceeds the free addresses in the node's own block: that block is filled, and two more of each family
+/// are claimed.
 #[test]
 fn many_addresses_come_from_several_blocks_and_pass_over_what_is_in_use() {
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);

@@ -1,4 +1,4 @@
-//! Plans, made on generated clusters, simulated, and checked again.
+//! Plans that are made on generated clusters, simulated, and checked again.
 
 mod assign;
 mod migrate;

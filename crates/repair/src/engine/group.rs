@@ -23,7 +23,7 @@ const RESENDS: usize = 3;
 /// The pause before the first resend. It grows with each resend.
 const RESEND_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause before a write that met a conflict is tried again.
+/// The longest pause before a retry after a conflict.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of one write.
@@ -32,7 +32,7 @@ enum WriteResult {
     /// Objects were marked deleted, but could not be deleted after that.
     Marked(String),
     Lost,
-    /// The answer was lost, and others have changed these objects: it is unknown who wrote what.
+    /// The answer was lost, and other clients have changed these objects: the outcome of the write is unknown.
     Unclear(Vec<String>),
     /// The server refuses the write.
     Refused(String),
@@ -60,7 +60,7 @@ struct MadeChange {
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
     let mut made = Made::new();
     for (index, task) in group.tasks.iter().enumerate() {
-        // A step that has begun is finished.
+        // An interrupt does not stop a step that has begun.
         if index == 0 && context.interrupt.is_set() {
             return Ended::Interrupted;
         }
@@ -79,7 +79,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         }
     }
 
-    // Without transactions, a handle may have been counted before its address was omitted.
+    // Without transactions, handles are written before blocks: a handle may count an address that was then omitted.
     let is_stranded = |key: &Key| match key {
         Key::Handle(id) => omitted.has(&Unit::Handle(clean_id(id).to_owned())),
         _ => false,
@@ -96,7 +96,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
 }
 
 /// Takes back handle counts for a block that could not be written, affinities that were created for that block, and
-/// pools of an unfinished split. Returns true if nothing of the step is left.
+/// pools of an unfinished split. Returns true if no write of the step is left.
 async fn revert(context: &Context, group: &Group, made: Made) -> bool {
     let may_go = |made: &MadeChange| match made.key {
         Key::Handle(_) | Key::Pool(_) => true,
@@ -168,7 +168,7 @@ async fn run_task(
     Ok(TaskResult::Conflict(format!("others changed the objects {RETRIES} times in a row")))
 }
 
-/// Returns a pause that grows with the attempts, so that others get their turn at a busy object.
+/// Returns a pause that grows with the attempts, so that other clients can write to a busy object.
 fn pause(attempt: usize) -> Duration {
     Duration::from_millis(attempt as u64 / 2).min(LONGEST_PAUSE)
 }
@@ -248,8 +248,8 @@ async fn write(
     Ok(result)
 }
 
-/// Finishes deletions that failed after their mark: on Kubernetes an object is marked deleted before it is deleted.
-/// Returns the reason if a deletion fails again.
+/// Finishes deletions that stopped after the object was marked deleted. On Kubernetes, a deletion marks the object
+/// first. Returns the reason if a deletion fails again.
 async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
     for change in batch.changes.iter().filter(|change| change.value().is_none()) {
         let mut failure = None;

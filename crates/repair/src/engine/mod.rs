@@ -40,8 +40,8 @@ pub(crate) const REQUESTS: usize = 256;
 /// The number of attempts at a swap while the guards hold, as many as Calico makes.
 pub(crate) const RETRIES: usize = 100;
 
-/// Objects that were just read; `None` for objects that do not exist. Missing keys were not read: the write compares
-/// their objects.
+/// Objects that were just read; `None` for objects that do not exist. Objects whose keys are missing were not read: the
+/// write compares them.
 pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 
 /// The decision of a task about objects that were read.
@@ -52,7 +52,7 @@ pub(crate) enum Decision {
     Already,
     /// Writes nothing: the step is abandoned, for this reason.
     Conflict(String),
-    /// Omits these parts, none of which is omitted yet. The task is then asked again.
+    /// Omits these parts, none of which is omitted yet. [`Task::decide`] is then called again.
     Omit(Vec<Omission>),
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn change(key: Key, value: Option<Bytes>, now: Option<&Stored>) -> Op
 pub(crate) trait Task: Send + Sync {
     /// Returns all objects that the task needs: those of its changes, guards and evidence.
     fn reads(&self) -> Vec<Key>;
-    /// Returns the objects that the task needs at its first attempt. The write compares the other objects. They are
-    /// read only after a lost swap, to tell what has changed.
+    /// Returns the objects that the task needs at its first attempt. The write compares the other objects, which are
+    /// read only after a conflict, to find out what has changed.
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
     }
@@ -93,7 +93,7 @@ pub(crate) struct Group {
     pub tasks: Vec<Arc<dyn Task>>,
 }
 
-/// An event of a run, for progress.
+/// An event of a run, for progress messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The journal is on disk; nothing has been written yet.
@@ -159,11 +159,11 @@ pub(crate) enum Ended {
     Partly(String),
     /// Everything was as it should be.
     Already,
-    /// Nothing stays written, for this reason.
+    /// The step was abandoned for this reason, and none of its writes is left.
     Conflict(String),
     /// A stop was requested before anything was written.
     Interrupted,
-    /// The journal or the datastore failed. True if something of the step stays written.
+    /// The journal or the datastore failed. True if a write of the step is left.
     Broken(RepairError, bool),
 }
 
@@ -186,7 +186,7 @@ pub struct Execution {
     pub not_started: usize,
     /// Steps of which only a part was written, because of a conflict or a failure.
     pub partly: usize,
-    /// Steps that a conflict ended before or while they were written, and addresses that were left out of steps.
+    /// Steps that a conflict stopped before or during their writes, and addresses that were left out of steps.
     pub conflicts: Vec<Conflict>,
     /// True if a stop was requested.
     pub interrupted: bool,
@@ -202,7 +202,7 @@ pub struct Execution {
     /// Intents in the journal without an outcome: they may have been written.
     #[serde(skip)]
     pub open_intents: u64,
-    /// The journal, if the run will write more.
+    /// The journal, if the run will write more to it.
     #[serde(skip)]
     pub journal: Option<Arc<Journal>>,
     /// Journals of killed runs whose open intents could not be resolved, with the reasons.

@@ -18,7 +18,7 @@ pub(crate) struct Omission {
     pub reason: String,
 }
 
-/// Handles whose addresses a step of the run keeps, with the reasons.
+/// The handles whose addresses stay allocated because a step of the run omitted them, with the reasons.
 pub(crate) type KeptHandles = Arc<Mutex<HashMap<String, String>>>;
 
 /// The omitted parts of a group's step, and the handles that the run keeps.

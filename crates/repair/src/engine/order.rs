@@ -60,7 +60,7 @@ impl Order {
         self.ready.pop_first()
     }
 
-    /// Notes that a group has ended. Groups that waited for it alone may run now.
+    /// Records that a group has ended. Groups that waited only for this group may now run.
     pub(super) fn ended(&mut self, index: usize) {
         for follower in std::mem::take(&mut self.followers[index]) {
             self.waits[follower] -= 1;

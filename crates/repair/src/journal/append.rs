@@ -15,7 +15,7 @@ use super::read::{JournalError, header};
 
 /// The beginning of a header.
 const BEGIN: &[u8] = b"{\"header\":";
-/// The beginning of the last line of a run that ended by itself.
+/// The beginning of the last line of a run that ended normally.
 const END: &[u8] = b"{\"end\":{}";
 
 /// Appends lines. An incomplete last line of a killed run is dropped: nothing relies on it.
@@ -45,7 +45,7 @@ fn damaged() -> io::Error {
     io::Error::other("it is damaged")
 }
 
-/// Returns the journals in a folder, by name. A path that is not a folder has none.
+/// Returns the journals in a folder, sorted by name. A path that is not a folder has none.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let failed = |e: io::Error| JournalError::Read { path: folder.to_owned(), reason: e.to_string() };
     let entries = match std::fs::read_dir(folder) {

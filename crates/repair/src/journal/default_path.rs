@@ -1,4 +1,4 @@
-//! The default paths of journals, and a check whether one can be created.
+//! The default paths of journals, and a check that a journal can be created.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use super::read::JournalError;
 
 /// The environment variable for the user's state directory.
 const STATE: &str = "XDG_STATE_HOME";
-/// The variable for a directory above the state directory, and the path from there; used if [`STATE`] is not set.
+/// The fallback if [`STATE`] is not set: the variable for a parent directory, and the path from there to the state
+/// directory.
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
 /// The environment variables that [`default_directory`] reads.
@@ -24,8 +25,8 @@ pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathB
     Some(state.join("calipam"))
 }
 
-/// Returns a path in `directory` for the journal of one run. It has the time, cluster and process, so runs never share
-/// a path.
+/// Returns a path in `directory` for the journal of one run. The name contains the time, cluster and process ID, so
+/// runs never share a path.
 pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf {
     let cluster: String = cluster.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let time = now.strftime("%Y%m%dT%H%M%S%.3fZ");
@@ -54,14 +55,15 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
         folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
     let folder = existing.next().unwrap_or(Path::new("/"));
 
-    // Checked before access rights: for a file in the path, those give "Permission denied" to everyone but root.
+    // This check comes before the access check: if the path goes through a file, the access check reports "Permission
+    // denied" to everyone but root.
     if folder.metadata().is_ok_and(|found| !found.is_dir()) {
         return Err(failed(Errno::NOTDIR));
     }
     access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)
 }
 
-/// Checks that there is no file at `path`. Missing rights only show when the file is created.
+/// Checks that there is no file at `path`. Missing access rights show only when the file is created.
 ///
 /// # Errors
 /// If the file exists already.

@@ -17,7 +17,7 @@ pub enum Entry {
     Intent(Intent),
     Outcome(Outcome),
     Lock(LockMark),
-    /// The run ended by itself.
+    /// The run ended normally.
     End {},
 }
 
@@ -45,7 +45,7 @@ pub struct Header {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
-    /// The number of the intent, from 0. Intents of the same moment may be in another order in the file.
+    /// The number of the intent, from 0. Concurrent intents may be out of order in the file.
     pub id: u64,
     /// The index of the step in the plan.
     pub step: usize,
@@ -53,7 +53,7 @@ pub struct Intent {
     pub reason: String,
     /// The changes, in order.
     pub changes: Vec<ChangeRecord>,
-    /// Other objects that had to have a certain revision, or not to exist.
+    /// Other objects that must have a certain revision, or must not exist.
     pub guards: Vec<GuardRecord>,
 }
 
@@ -77,14 +77,14 @@ pub struct Version {
     pub value: Value,
 }
 
-/// The state that an object had to have for the change of another one.
+/// The required state of an object that the intent does not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuardRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// Its revision; `None` if it had to be absent. For the CIDR of a deleted pool, the revision after which no block
-    /// may have come into the pool.
+    /// The required revision; `None` if the object must be absent. For the CIDR of a deleted pool, the revision since
+    /// which no block may have been created in the pool.
     pub revision: Option<String>,
 }
 

@@ -24,7 +24,7 @@ const MOST_TOGETHER: usize = 1024;
 /// The longest time that a line waits for others to be written with it. A frame of many lines is smaller than many
 /// frames, and needs one `fsync`. The wait does not slow down many concurrent writes.
 const GATHERING: Duration = Duration::from_millis(20);
-/// The longest time that waiting lines wait for the next line.
+/// The longest wait for one more line before the waiting lines are written.
 const NEXT_LINE: Duration = Duration::from_millis(4);
 /// The approximate length of a line without values.
 const SHORT: usize = 256;
@@ -42,13 +42,13 @@ pub struct Journal {
 #[derive(Debug)]
 enum LineWriter {
     Thread(Option<(Sender<Line>, JoinHandle<()>)>),
-    /// Writes each line at once.
+    /// Writes each line immediately.
     OnDisk(Arc<dyn Disk>, Mutex<Pen>),
 }
 
 /// A disk for tests that can be full, or let other tasks run first.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Returns how many bytes of the next line fit. The rest is cut off.
+    /// Returns the number of bytes of the next line that fit on the disk. The rest is cut off.
     fn admit(&self, bytes: usize) -> Pending<'_, usize>;
 }
 
@@ -61,7 +61,7 @@ struct Pen {
     failure: Option<Arc<io::Error>>,
 }
 
-/// Reports that a line is durable, or the error.
+/// The channel that reports that a line is durable, or why it is not.
 type Durable = oneshot::Sender<Result<(), Arc<io::Error>>>;
 
 struct Line {
@@ -104,10 +104,11 @@ impl Journal {
         self.next_intent.load(Ordering::Relaxed).saturating_sub(concluded)
     }
 
-    /// Numbers an intent and waits until it is on disk. Only after that may it be written to the datastore.
+    /// Numbers an intent, writes it, and waits until it is on disk. Its batch may be written to the datastore only
+    /// after that.
     ///
     /// # Errors
-    /// If it could not be made durable. In that case nothing may be written to the datastore.
+    /// If the intent could not be made durable. In that case, its batch must not be written.
     pub async fn intend(&self, intent: &mut Intent) -> Result<(), JournalError> {
         /// [`Entry::Intent`], borrowed.
         #[derive(serde::Serialize)]
@@ -120,7 +121,7 @@ impl Journal {
     }
 
     /// Writes the outcome of an intent, without waiting until it is on disk. If it is lost, the objects show the
-    /// outcome. A failure shows at the next intent, or at the end.
+    /// outcome. A write error is reported with the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)?;
         self.concluded.fetch_add(1, Ordering::Release);
@@ -195,7 +196,8 @@ impl Drop for Journal {
     }
 }
 
-/// Encodes a line of about `length` bytes. Growing it step by step would copy it again and again.
+/// Encodes a line of about `length` bytes. The capacity is reserved, because a growing buffer would be copied
+/// repeatedly.
 fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(length);
     serde_json::to_writer(&mut line, entry)?;
@@ -220,7 +222,7 @@ impl Pen {
         let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
         let begun = file.write_all(first).and_then(|()| file.sync_all());
 
-        // The name of a new file is durable when its folder is. Windows opens no folder.
+        // The name of a new file is durable only after its folder is synced. Windows cannot open folders.
         let named = || if cfg!(windows) { Ok(()) } else { File::open(folder)?.sync_all() };
         begun.and_then(|()| named()).map_err(failed)?;
         Ok(Self { file, sum, frames, failure: None })
@@ -237,7 +239,7 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // If the run was interrupted, no caller waits for it.
+                // If the run was interrupted, no caller waits for the line.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }

@@ -1,8 +1,8 @@
 //! The file of a journal: its lines in compressed frames. Lines that are made durable together share frames.
 //!
-//! Each frame is a zstd frame after a head, which zstd skips, so `zstdcat` prints the lines. A frame ends at the end of
-//! a line. Only a line that is longer than a frame takes several, which hold nothing else. An incomplete last frame of
-//! a killed run is ignored.
+//! Each frame is a head, which zstd skips, and a zstd frame, so `zstdcat` prints the lines. A frame ends at the end of
+//! a line. A line that is longer than a frame is split into several frames, which hold nothing else. An incomplete last
+//! frame of a killed run is ignored.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 

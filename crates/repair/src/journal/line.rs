@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 
 use super::frames::Text;
 
-/// The text before the eight digits of a checksum, and after them.
+/// The text before and after the eight digits of a checksum.
 const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
 const DIGITS: usize = 8;
 /// The length of the checksum field, including the end of the object and of the line.
@@ -51,7 +51,7 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// The checksum of the last line.
     pub sum: Sum,
-    /// The end of the last complete line in the file; `None` if the frame goes on after the line.
+    /// The end of the last complete line in the file; `None` if the frame continues after the line.
     pub end: Option<u64>,
     /// The number of the last line, from 1.
     pub number: usize,
@@ -95,7 +95,7 @@ mod tests {
         writer.frames([text], |text, out| out.extend_from_slice(text)).unwrap().to_vec()
     }
 
-    /// True if all lines of a text are sound.
+    /// Returns true if all lines of a text are sound.
     fn sound(text: &[u8]) -> bool {
         let file = framed(text);
         let mut lines = Lines::new(&file[..]);

@@ -17,7 +17,7 @@ use super::read::{JournalError, Recorded, header};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalState {
-    /// The run ended by itself.
+    /// The run ended normally.
     Ended,
     /// The run was killed, or a failure ended it.
     Interrupted,
@@ -28,7 +28,7 @@ pub enum JournalState {
     Damaged,
 }
 
-/// A journal in a list, described without its intents, which are not decoded.
+/// A journal in a list. Its intents are not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,

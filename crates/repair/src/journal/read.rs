@@ -102,7 +102,7 @@ pub struct Recorded {
     pub outcomes: BTreeMap<u64, Outcome>,
     /// The last lock mark.
     pub lock: Option<LockMark>,
-    /// True if the run ended by itself.
+    /// True if the run ended normally.
     pub ended: bool,
     /// Intents of an interrupted run that were not written when their objects were read. Their writes may still arrive.
     /// Empty before [`resolve`](super::resolve()).
@@ -196,13 +196,13 @@ impl Recorded {
         }
     }
 
-    /// Returns the intents without an outcome: the run ended before it recorded one, or could not find it out.
+    /// Returns the intents without an outcome: the run ended before it recorded one, or could not determine it.
     pub fn open_intents(&self) -> impl Iterator<Item = &Intent> {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
     /// Returns the intents whose objects have to be read to resolve them: intents without an outcome and, if the run
-    /// did not end by itself, unwritten intents whose objects have no later intent.
+    /// did not end normally, unwritten intents whose objects have no later intent.
     pub(crate) fn open(&self) -> Vec<&Intent> {
         let mut later: BTreeSet<&str> = BTreeSet::new();
         let mut open = Vec::new();

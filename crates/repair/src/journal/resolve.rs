@@ -19,7 +19,7 @@ pub enum IntentOutcome {
     Written(Outcome),
     /// All objects are as they were before the intent.
     NotWritten,
-    /// Others have changed the objects with these keys.
+    /// Other clients have changed the objects with these keys.
     Changed(Vec<String>),
 }
 
@@ -60,8 +60,8 @@ pub struct Resolved {
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
-/// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in these journals, so that
-/// they stay known after others have written to the same objects.
+/// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in these journals, because
+/// they cannot be found once other clients have written to the same objects.
 pub async fn resolve_killed(
     datastore: &Datastore,
     folder: &Path,
@@ -80,7 +80,7 @@ pub async fn resolve_killed(
     Ok(all)
 }
 
-/// Resolves one journal. Returns false if it is of another cluster, or has no open intents.
+/// Resolves one journal. Returns false if it belongs to another cluster, or has no open intents.
 async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool, RepairError> {
     let recorded = Recorded::read_own(path)?;
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
@@ -95,7 +95,8 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     Ok(true)
 }
 
-/// Parses a path in a journal. Calipam changes only blocks, handles, affinities, pools and the allocator configuration.
+/// Parses the path of an object in a journal. Calipam changes only blocks, handles, affinities, pools and the allocator
+/// configuration.
 pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     let is_ours = |key: &Key| {
         matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
@@ -136,7 +137,7 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
-        // On Kubernetes, the first of the two steps of a deletion was made.
+        // On Kubernetes, a deletion has two steps, of which the first was made.
         (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
         (Some(after), Some(now)) => after.is(&now.raw) && !is_before(change, Some(now)),
         _ => false,

@@ -6,7 +6,7 @@ use calipam_datastore::write::Limits;
 use calipam_model::edit::{BlockEdit, Edit, Part, Step};
 use calipam_model::key::Key;
 
-/// Edits of one part that are written at once.
+/// Edits of one part that are written together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// The index of the part.
@@ -56,9 +56,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     objects.into_iter().map(write).collect()
 }
 
-/// Packs a block that is created or replaced into one write, with all of its addresses. Between two writes, an address
-/// in use would be free. If not everything can be compared at once, the block is written alone, and the other objects
-/// in as few writes as possible.
+/// Packs a block that is created or replaced into one write, with all of its addresses. With several writes of the
+/// block, an address in use would be free between them. If one write cannot compare all objects, the block is written
+/// alone, and the other objects in as few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
     if all.len() <= most {

@@ -17,15 +17,15 @@ use super::PartOf;
 use super::pack::Piece;
 use crate::engine::{Decision, Objects, Omission, Omitted, Task, change};
 
-/// Edits of a step that are written at once. If guards of some parts fail, the other parts are written.
+/// Edits of a step that are written together. If guards of some parts fail, the other parts are written.
 pub(super) struct WriteTask {
     step: Arc<Step>,
     pieces: Vec<Piece>,
     /// Parts of later steps that free addresses of the same handles. A handle is released completely or not at all, so
     /// these parts are compared before the handle's first address is freed.
     later: Vec<PartOf>,
-    /// True if this write has only handle counts, without their block. They need no evidence: the counts have to follow
-    /// the blocks in any case.
+    /// True if this write changes only handle counts, not their block. The counts need no evidence, because they must
+    /// follow the blocks in any case.
     counts_only: bool,
     /// The largest number of objects that one write can change or compare.
     conditions: usize,
@@ -42,7 +42,7 @@ impl Task for WriteTask {
     }
 
     fn reads_first(&self) -> Vec<Key> {
-        // Evidence that has no room in the write, and evidence of later steps, is compared only here.
+        // Evidence that does not fit into the write, and evidence of later steps, must be read and compared here.
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
@@ -121,7 +121,7 @@ impl WriteTask {
         if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
     }
 
-    /// Returns true if a block would be created although none of its addresses is left.
+    /// Returns true if a block would be created, although all of its addresses are omitted.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
         let is_created =
             |piece: &&Piece| piece.edits(&self.step).any(|e| matches!(e, Edit::Create(Key::Block(_), _)));
@@ -141,7 +141,7 @@ impl WriteTask {
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Returns a reason not to write a part, apart from failures of its own edits.
+    /// Returns the reason not to write a part, if there is one. Does not check whether the part's own edits fail.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
@@ -168,7 +168,7 @@ impl WriteTask {
         })
     }
 
-    /// Omits parts. The part that needs all others is omitted with them.
+    /// Omits parts. The part for the whole step needs all other parts, and is omitted with them.
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
         if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
             return Decision::Conflict(only.reason.clone());
@@ -201,7 +201,7 @@ impl WriteTask {
         let mut seen = BTreeSet::new();
         let mut pieces = pieces.to_vec();
 
-        // If room is short, the evidence of freed addresses comes first.
+        // The evidence of freed addresses comes first, in case not all evidence fits into the write.
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
         let evidence = self.evidence_of_whole().iter().chain(evidence).filter(|(key, _)| seen.insert(key));
@@ -230,8 +230,8 @@ fn is_compared_as_it_is(expect: &Precondition) -> bool {
     matches!(expect, Precondition::Absent | Precondition::At(_) | Precondition::NoBlockSince(_))
 }
 
-/// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
-/// write.
+/// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is compared by
+/// the write.
 fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
     evidence.iter().find_map(|(key, expect)| {
         let stored = match objects.get(key) {
@@ -239,7 +239,7 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
             None if is_compared_as_it_is(expect) => return None,
             None => return Some((key, "was not read")),
         };
-        // The object is read only after a lost swap.
+        // The object is read only after a conflict.
         if let Precondition::NoBlockSince(_) = expect {
             return Some((key, "may have new blocks"));
         }

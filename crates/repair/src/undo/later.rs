@@ -1,5 +1,5 @@
-//! Versions that later runs left or brought back. Runs that changed the same object are undone one after the other,
-//! newest first.
+//! Versions of objects that later runs left or restored. Runs that changed the same object are undone one after the
+//! other, newest first.
 
 use std::collections::BTreeMap;
 

@@ -43,7 +43,7 @@ pub struct UndoStep {
     /// Objects that must not have changed: those that the undo relies on, and one of each write of the killed run that
     /// may still arrive. A step is undone completely or not at all.
     pub awaited: Vec<UndoObject>,
-    /// Blocks that had to be absent for the repair.
+    /// Blocks whose absence the repair required.
     pub absent: BTreeSet<Key>,
 }
 
@@ -108,7 +108,7 @@ pub struct NotUndone {
 /// The sum of all changes that a run made to one object.
 struct NetChange {
     object: UndoObject,
-    /// True if others changed the object between two writes of the run.
+    /// True if another client changed the object between two writes of the run.
     broken: bool,
 }
 
@@ -224,7 +224,7 @@ fn as_before(intent: &Intent) -> Result<Vec<UndoObject>, RepairError> {
     intent.changes.iter().map(object).collect()
 }
 
-/// Returns the blocks that had to be absent for an intent.
+/// Returns the blocks whose absence an intent required.
 fn absent(intent: &Intent) -> BTreeSet<Key> {
     let guards = intent.guards.iter().filter(|guard| guard.revision.is_none());
     let keys = guards.filter_map(|guard| key_of(&guard.key).ok());
@@ -240,8 +240,8 @@ struct ObjectWrite {
     left: Option<LeftVersion>,
 }
 
-/// Returns the writes of an intent that was written. On Kubernetes (`is_marked`), a deletion has a revision only if it
-/// stopped at the mark. In etcd a deletion also has a revision, but leaves nothing.
+/// Returns the object writes of an intent that was carried out. On Kubernetes (`is_marked`), a deletion has a revision
+/// only if it stopped at the mark. In etcd a deletion also has a revision, but leaves nothing.
 fn object_writes(
     intent: &Intent,
     revisions: &[Option<String>],
@@ -306,7 +306,7 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
         let of_keys = unit.keys.iter().filter_map(|key| set_of.get(key));
         let of_steps = unit.steps.iter().filter_map(|step| set_of_step.get(step));
         let joined: BTreeSet<usize> = of_keys.chain(of_steps).copied().collect();
-        // The smaller units are merged into the largest, so that many intents of one step do not take forever.
+        // The smaller units are merged into the largest, so that joining many intents of one step stays fast.
         let largest =
             joined.iter().copied().max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
         let index = largest.unwrap_or(sets.len());
@@ -358,7 +358,7 @@ pub async fn undo(
     };
     let writer = writer(datastore, consent, &purpose).await?;
 
-    // Checked again, since others may have created something between plan and consent.
+    // Checked again, because other clients may have created objects between plan and consent.
     let refusals = refusals(datastore, &plan.steps, plan.began).await?;
     let groups = groups(plan.steps.clone(), refusals, &writer);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await

@@ -25,9 +25,9 @@ use crate::session::check_guid;
 pub(super) enum State {
     /// The object is as the run left it.
     AsLeft,
-    /// The object is as it was before the run, as after a killed undo.
+    /// The object is as it was before the run, for example after a killed undo.
     Undone,
-    /// Others have changed the object.
+    /// Other clients have changed the object.
     Changed,
 }
 
@@ -43,8 +43,9 @@ impl State {
     }
 }
 
-/// Refuses objects that are undone together if one of them has changed. If an object that the run created is gone, a
-/// killed undo may have deleted it; but if an object of an earlier phase is not undone yet, others have deleted it.
+/// Returns the reason to refuse objects that are undone together, if one of them has changed. If an object that the run
+/// created is gone, a killed undo may have deleted it; but if an object of an earlier phase is not undone yet, another
+/// client has deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -61,7 +62,8 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
-/// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or others wrote to it.
+/// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or another client
+/// wrote to it.
 pub(super) fn changed_since_plan(object: &UndoObject) -> String {
     format!("{} has changed since this undo was planned: undo the run again", object.key)
 }
@@ -121,7 +123,7 @@ impl UndoPlan {
             }
         }
 
-        // An object that a refused step would have deleted can stand in the way of other steps.
+        // An object that a refused step would have deleted can conflict with other steps.
         loop {
             let refusals = refusals(datastore, &self.steps, self.began).await?;
             if refusals.iter().all(Option::is_none) {
@@ -347,7 +349,7 @@ mod tests {
     use super::*;
     use crate::undo::is_same_version;
 
-    /// An object that has this many addresses of a handle in 10.0.0.0/30 now, and had as many before the run.
+    /// A handle that counts `left` addresses in 10.0.0.0/30 after the run, and counted `before` addresses before it.
     fn handle(left: Option<u8>, before: Option<u8>) -> UndoObject {
         let value = |count| format!(r#"{{"handleID":"h","block":{{"10.0.0.0/30":{count}}}}}"#).into();
         let left = LeftVersion { revision: "7".into(), value: left.map(value) };

@@ -1,4 +1,4 @@
-//! A cluster in etcd, and a repair by hand that writes like a run without a plan.
+//! A cluster in etcd, and a hand-made repair that writes the datastore and a journal like a real run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(crate) async fn dump(etcd: &Etcd) -> Entries {
     etcd.entries().unwrap()
 }
 
-/// The values alone, without the sequence numbers of blocks, which only rise.
+/// The values of the entries, without the sequence numbers of blocks, which only rise.
 pub(crate) fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
     let value = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).unwrap();
@@ -91,7 +91,7 @@ pub(crate) fn journal_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.journal"))
 }
 
-/// Blocks, each with an address of a pod to release and its handle.
+/// Returns `count` blocks, each with the ordinal of a pod address to release, and the handle of the address.
 pub(crate) async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key)> {
     let snapshot = observe(store).await;
     let single: BTreeSet<String> = snapshot
@@ -110,7 +110,7 @@ pub(crate) async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key
     found
 }
 
-/// The end of one write of a repair by hand.
+/// The point at which the last write of a hand-made repair stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     Intent,
@@ -118,7 +118,7 @@ pub(crate) enum Until {
     Outcome,
 }
 
-/// Releases addresses and their handles like a run, the last one up to `until`.
+/// Releases addresses and their handles like a run. The last release stops at `until`.
 pub(crate) async fn repair_by_hand(
     store: &Datastore,
     path: &Path,

@@ -37,7 +37,7 @@ fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
     sound.filter(|b| b.owner().is_some()).map(|b| (b, of_pod(b))).filter(|(_, o)| o.len() >= 2).collect()
 }
 
-/// The release of addresses of a block with their handles, as a planner makes it.
+/// Returns a step that releases addresses of a block with their handles, like a step of the planner.
 pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Precondition)>) -> Step {
     let mut handles: BTreeMap<String, Vec<AllocationGuard>> = BTreeMap::new();
     for held in ordinals.iter().map(|ordinal| held(block, *ordinal)) {
@@ -95,16 +95,16 @@ async fn a_block_and_its_handles_change_and_nothing_else() {
             value["unallocated"].as_array().unwrap().iter().map(|o| o.as_u64().unwrap()).collect();
         assert!(free.ends_with(&[u64::from(pods[0]), u64::from(pods[1])]), "freed ones are at the tail");
     }
-    // The same plan again meets addresses that are free already.
+    // A second run of the same plan finds addresses that are free already.
     let execution = run(&store, steps).await;
-    // One for each address: each has a handle of its own.
+    // There is one conflict for each address, because each has its own handle.
     assert_eq!((execution.written, execution.conflicts.len()), (0, 2 * count));
     assert!(execution.conflicts[0].reason.contains("is already free"), "{:?}", execution.conflicts[0]);
     assert_eq!(dump(&etcd).await, after);
 }
 
-/// A change between plan and execution, and whether it breaks the guards of the release. Other changes are in
-/// `meanwhile`, on every datastore.
+/// A change between plan and execution, and whether it breaks the guards of the release. The module `meanwhile` tests
+/// more changes, on every datastore.
 struct Meanwhile {
     what: &'static str,
     breaks: bool,
@@ -295,7 +295,7 @@ async fn a_handle_with_addresses_in_two_blocks_goes_as_a_whole_or_not_at_all() {
         let snapshot = observe(&store).await;
         let blocks = pod_blocks(&snapshot);
         let [(a, of_a), (b, of_b)] = &blocks[..2] else { panic!() };
-        // The first address of both blocks gets the handle of the one in the first block.
+        // The first addresses of both blocks get the same handle, which is that of the address in the first block.
         let record = held(a, of_a[0]).record.as_ref().to_attribute();
         let mut second = (*b).clone();
         second.update(|edit| edit.set_attribute(of_b[0], &record)).unwrap();

@@ -1,4 +1,5 @@
-//! Files of journals: refused ones, and those after a crash. A full disk is tested in `tests/cli/repair/journal.rs`.
+//! Journal files that are refused, and journal files after a crash. A full disk is tested in
+//! `tests/cli/repair/journal.rs`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use calipam_repair::{Options, RepairError, UndoPlan, undo};
 
 use crate::cluster::{Until, consent, dump, guid, header, journal_path, leaks, repair_by_hand, start};
 
-/// The lines of a journal in frames, as any tool reads them.
+/// The lines of a journal in frames, as any zstd tool reads them.
 fn lines_of(file: &[u8]) -> Vec<u8> {
     zstd::stream::decode_all(file).unwrap()
 }
@@ -73,7 +74,8 @@ async fn an_outcome_without_its_intent_leaves_none_open() {
 /// The numbers of intents and outcomes in a journal of two intents, and whether it ended.
 type Seen = std::collections::BTreeSet<(usize, usize, bool)>;
 
-/// Cuts a journal at many places; before `header` ends there is none.
+/// Cuts a journal at many places and reads it. Reading fails if less than the header is left, which is `header` bytes
+/// long.
 fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
     let folder = tempfile::tempdir().unwrap();
     let cut = journal_path(folder.path(), "cut");
@@ -104,7 +106,7 @@ async fn cut_at_any_byte_it_reads_as_what_was_durable() {
     let states = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
     let expected: Seen = states.into_iter().chain([(2, 2, true)]).collect();
     assert_eq!(seen_when_cut(&each.concat(), each[0].len()), expected, "a frame for each line");
-    // An outcome does not wait, and can share a frame with later lines.
+    // An outcome is not written immediately, so it can share a frame with later lines.
     let seen = seen_when_cut(&whole, frames_of(&whole)[0].len());
     assert!(seen.is_subset(&expected), "{seen:?}");
     for state in [(0, 0, false), (1, 0, false), (2, 2, true)] {
@@ -162,7 +164,7 @@ fn intent(key: &str, before: Option<Value>) -> Intent {
     Intent { id: 0, step: 0, reason: "a test".into(), changes: vec![change], guards: Vec::new() }
 }
 
-/// Reads a journal of one intent and its outcome, which is sound as a file.
+/// Writes a journal of one intent and its outcome with sound checksums, and reads it.
 async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recorded, JournalError> {
     let folder = tempfile::tempdir().unwrap();
     let path = journal_path(folder.path(), "run");
@@ -225,7 +227,7 @@ async fn a_journal_whose_run_lives_is_not_read() {
     assert!(Recorded::read(&path).unwrap().ended);
 }
 
-/// A child process shares all files of its parent, and their locks, until it begins its own program.
+/// A child process shares all files of its parent, and their locks, until it executes its own program.
 #[test]
 fn a_run_that_is_over_is_over_while_children_are_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +266,7 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
     let left = journal_path(elsewhere.path(), "left");
     let touched = repair_by_hand(&store, &left, &leaks(&store, 1).await, Until::Write).await;
     std::os::unix::fs::symlink(&left, journal("link")).unwrap();
-    // An unknown key of another version.
+    // An intent with a key that calipam never writes.
     let strange = journal("strange");
     let open = Journal::create(&strange, &header(&cluster)).unwrap();
     open.intend(&mut intent("/calico/ipam/v2/handle/a/b", None)).await.unwrap();
@@ -276,7 +278,7 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
     assert!(*path == strange && reason.contains("handle/a/b"), "{reason}");
     assert_eq!(Recorded::read(&left).unwrap().open_intents().count(), 1);
     assert!(matches!(Recorded::read(&journal("pipe")).unwrap_err(), JournalError::Read { .. }));
-    // A run goes on nevertheless, with a warning.
+    // The next run succeeds all the same, and reports the journal that it could not resolve.
     let plan = UndoPlan::new(&resolve(Recorded::read(&left).unwrap(), &store).await.unwrap().0).unwrap();
     let options = Options::new("undo", journal("next"));
     let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
@@ -284,8 +286,8 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
     assert_eq!(touched.len(), 2);
 }
 
-/// A journal that was cut, with flipped bytes or with exchanged lines: an error, or an undo of the writes before that
-/// place, and never another effect.
+/// A journal that was cut, or that has flipped bits or moved lines, leads to an error or to an undo of the writes
+/// before the damage, and never to another effect.
 #[tokio::test]
 async fn a_damaged_journal_has_no_other_effect() {
     let (_etcd, store) = start(300).await;
@@ -303,7 +305,7 @@ async fn a_damaged_journal_has_no_other_effect() {
     };
     let (mut errors, mut undone) = (0, 0);
     for round in 0..1200 {
-        // Changed lines that are packed again are found only by their sums.
+        // Changed lines that are packed again are detected only by their checksums.
         let to_frames = round % 2 == 0;
         let whole = if to_frames { &file } else { &lines };
         let mut text = whole.clone();
@@ -360,7 +362,7 @@ async fn open_intents_are_resolved_by_reading() {
             }
             other => panic!("{other:?}"),
         }
-        // Somebody else changes the block: nothing is certain any more.
+        // Another client changes the block, so the outcome is no longer certain.
         let mut client = etcd.client().await.unwrap();
         client.put(touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#, None).await.unwrap();
         let (resolved, fates) = resolve(recorded, &store).await.unwrap();

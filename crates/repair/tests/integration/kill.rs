@@ -1,4 +1,4 @@
-//! Processes that repair and are killed by SIGKILL at every kind of moment.
+//! Repairs whose process is killed by SIGKILL before or after a write.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ use crate::cluster::{
 };
 use crate::execute::release;
 
-/// Set in the copy of this program that repairs and is killed.
+/// The environment variable that is set in the copy of this program that is killed.
 const DYING: &str = "CALIPAM_TEST_DYING";
 
 /// Kills this process at the n-th event of a kind.
@@ -37,8 +37,8 @@ fn deadly(moment: String, number: usize) -> EventFn {
     })
 }
 
-/// Waits until etcd has carried out the requests of the killed process. On a busy machine some of them are written
-/// after its end.
+/// Waits until etcd has carried out the requests of the killed process. On a busy machine, some of these requests are
+/// carried out after the end of the process.
 async fn quiet(etcd: &Etcd) {
     let mut before = values(&dump(etcd).await);
     loop {
@@ -51,7 +51,7 @@ async fn quiet(etcd: &Etcd) {
     }
 }
 
-/// Undoes a run, which has to be complete.
+/// Undoes a run, and asserts that the undo is complete.
 async fn undo_all(store: &Datastore, journal: &Path, own: &Path) -> Execution {
     let plan = UndoPlan::new(&Recorded::read(journal).unwrap()).unwrap();
     assert!(plan.skipped().is_empty(), "{}: {:?}", journal.display(), plan.skipped());
@@ -61,7 +61,7 @@ async fn undo_all(store: &Datastore, journal: &Path, own: &Path) -> Execution {
     execution
 }
 
-/// Releases the first addresses, which has to be complete.
+/// Carries out the steps of [`firsts`], and asserts that they are complete. Returns the number of steps.
 async fn release_firsts(store: &Datastore, journal: &Path) -> usize {
     let (cluster, plan) = (guid(store).await, firsts(store).await);
     let (steps, options) = (plan.len(), Options::new("release", journal));
@@ -70,7 +70,7 @@ async fn release_firsts(store: &Datastore, journal: &Path) -> usize {
     steps
 }
 
-/// Runs a copy of this program that carries out the deadly part of `test`, and is killed.
+/// Runs `test` in a copy of this program, which kills itself at an event.
 fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usize) {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
@@ -81,8 +81,7 @@ fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usi
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
 }
 
-/// In the copy: undoes the first run, which writes as every repair does, or releases addresses by the executor, and
-/// kills itself at the n-th event of a kind.
+/// Undoes the first run or releases addresses, and kills this process at the n-th event of a kind. Runs in the copy.
 async fn die(what: &str, undoes: bool) {
     let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
     let folder = Path::new(folder);
@@ -123,17 +122,17 @@ async fn killed_at(moment: &str, number: usize) {
     let torn = dump(&etcd).await;
     assert_ne!(torn, base, "{moment}: nothing was locked or written");
 
-    // The lock that it left is found, and restored.
+    // The lock that the killed run left is found and restored.
     let left = stale_locks(folder.path(), &cluster).unwrap();
     assert_eq!(left.iter().map(|l| (&l.journal, l.before)).collect::<Vec<_>>(), [(&killed, Some(true))]);
     left[0].restore(&store, consent(&cluster)).await.unwrap();
     assert!(stale_locks(folder.path(), &cluster).unwrap().is_empty());
 
-    // After it was resolved, its journal has exactly the writes of the run; an undo restores everything.
+    // The resolved journal has exactly the writes of the killed run, and an undo restores everything.
     let (resolved, _) = resolve(Recorded::read(&killed).unwrap(), &store).await.unwrap();
     assert_eq!(resolved.open_intents().count(), 0, "{moment}");
     let written = resolved.outcomes.values().filter(|o| o.written.is_some()).count();
-    // All may have been intended before the first was written.
+    // All intents may be on disk before the first write.
     assert!((1..=40).contains(&written) || moment == "before a write", "{moment}: {written}");
     let back = UndoPlan::new(&resolved).unwrap();
     assert_eq!(back.steps().len(), written);
@@ -162,7 +161,7 @@ async fn a_killed_undo_is_finished_by_another() {
     assert_eq!(values(&dump(&etcd).await), values(&base));
 }
 
-/// The release of the first address of each pod's block with an even ordinal, planned again each time.
+/// Plans the release of the pod addresses with even ordinals: one step for each block.
 async fn firsts(store: &Datastore) -> Vec<Step> {
     let snapshot = observe(store).await;
     let step = |block: &Block| {

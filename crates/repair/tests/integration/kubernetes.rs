@@ -127,7 +127,7 @@ async fn releases_are_made_in_order_and_undone() {
         let undone = observe(&store).await;
         assert_eq!(values(&undone), values(&original));
         assert!(undone.defects.is_empty(), "{:?}", undone.defects);
-        // The plan of the first run meets addresses that have been assigned again since.
+        // The plan of the first run finds addresses that were assigned again after it.
         let execution = run(&store, steps(&original, &[0]), &third, false).await;
         assert_eq!(execution.conflicts.len(), 2, "{execution:?}");
         assert_eq!(values(&observe(&store).await), values(&original));
@@ -170,7 +170,8 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
     assert_eq!((taken, block.free()), (vec![1, 2], [3, 0].as_slice()));
 }
 
-/// A handle is counted before its block is written. If the address is omitted meanwhile, it is counted back.
+/// The count of a handle is raised before its block is written. If the address is then omitted, the count is lowered
+/// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_is_counted_back_where_its_address_is_omitted() {
     let flavour = Flavour::Classic;

@@ -1,4 +1,4 @@
-//! Repeated repairs beside allocators that assign and release at full speed, on both datastores.
+//! Repeated repairs alongside allocators that assign and release at full speed, on both datastores.
 //!
 //! Each test takes 14 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000
 //! operations.
@@ -30,8 +30,8 @@ use jiff::SignedDuration;
 use crate::cluster::{consent, journal_path, observe, open};
 use crate::kubernetes::open as open_kubernetes;
 
-/// Longer than most operations of a worker. Slower ones are waited for, so that a half-done operation is not mistaken
-/// for a leak.
+/// A pause that is longer than most operations of a worker. Slower operations are awaited separately, so that a
+/// half-done operation is not mistaken for a leak.
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// The datastore of a cluster without pods.
@@ -67,7 +67,7 @@ impl Scene {
         self.at(|target| churn.run_on(target, &self.spec, &self.nodes).unwrap())
     }
 
-    /// No live pod has lost its address.
+    /// Asserts that no live pod has lost its address.
     fn assert_sound(&self, ledger: &Ledger) {
         let violations = self.at(|target| ledger.verify(target).unwrap());
         assert!(violations.is_empty(), "{violations:?}");
@@ -101,11 +101,11 @@ fn extent() -> (Duration, u64, Duration) {
 struct Course {
     activity: Activity,
     repairs: Mutex<[Done; REPAIRS.len()]>,
-    /// No allocator works any more.
+    /// True once all allocators have ended.
     over: AtomicBool,
 }
 
-/// Two of a kind get in each other's way, and must notice.
+/// The repairs that run at the same time. Two of the same kind conflict with each other, and must detect that.
 const REPAIRS: [Repair; 3] = [Repair::Release, Repair::Release, Repair::Rebuild];
 
 impl Course {
@@ -113,14 +113,14 @@ impl Course {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was repaired, and every repairer has run at least twice.
+    /// Returns true if something was repaired, and every repairer has run at least twice.
     fn is_enough_repaired(&self) -> bool {
         let repairs = self.repairs();
         repairs.iter().any(|done| done.written > 0) && repairs.iter().all(|done| done.runs > 1)
     }
 }
 
-/// Works until duration and number suffice, for the repairers as well, with new pods in each round.
+/// Runs allocators in rounds, each with new pods, until there are enough operations and repairs.
 fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
     let ((enough, least, limit), begin) = (extent(), Instant::now());
     let mut rounds: Vec<ChurnLog> = Vec::new();
@@ -143,7 +143,7 @@ fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
     rounds
 }
 
-/// Ends the repairers when the allocators end, even if these fail.
+/// Ends the repairers when the allocators end, even after a panic of an allocator.
 struct SetAtEnd(Arc<Course>);
 
 impl Drop for SetAtEnd {
@@ -166,7 +166,7 @@ struct Done {
     conflicts: usize,
 }
 
-/// Reads, reads again the objects that could be half done, and plans without a grace period.
+/// Reads a snapshot, reads objects again that could be half written, and plans without a grace period.
 async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan {
     let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
     let snapshot = observe(store).await;
@@ -193,7 +193,7 @@ async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan
     }
 }
 
-/// Repeats one of [`REPAIRS`].
+/// Repeats one of [`REPAIRS`] until the allocators have ended.
 async fn repair_until_over(scene: Arc<Scene>, course: Arc<Course>, number: usize) {
     let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
     let repair = REPAIRS[number];
@@ -226,7 +226,7 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     let rounds = working.join().unwrap();
     assert!(course.is_enough_repaired(), "{:?} beside {rounds:?}", course.repairs());
 
-    // After the end of all, the last leaked addresses are released, and nothing is left to do.
+    // After all allocators and repairers have ended, the last leaked addresses are released, and nothing is left to do.
     let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
     let plan = planned(&store, Repair::Release, &course.activity).await;
     let options = Options::new("a test", journal_path(folder.path(), "last"));
@@ -280,7 +280,7 @@ async fn lose_records(store: &Datastore, tenants: &[&Tenant]) {
     }
 }
 
-/// Blocks with room for more, and their versions.
+/// The blocks with at least 10 free addresses, and their revisions.
 fn roomy(snapshot: &Snapshot) -> BTreeMap<IpNet, String> {
     let is_roomy = |block: &&Versioned<StoredBlock>| {
         block.value.content.sound().is_some_and(|sound| sound.free().len() >= 10)
@@ -289,8 +289,8 @@ fn roomy(snapshot: &Snapshot) -> BTreeMap<IpNet, String> {
     blocks.map(|block| (block.value.key, block.revision.to_string())).collect()
 }
 
-/// The allocator writes the block between a rebuild and its undo. The block stays then, with the handles of its live
-/// pods.
+/// The allocator writes the block between a rebuild and its undo. In that case, the undo leaves the block and the
+/// handles of its live pods as they are.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
     for scene in [Scene::on_etcd(), Scene::on_kubernetes(Flavour::Classic)] {
@@ -334,7 +334,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
             later.push(churn(later.len() as u64 + 3));
         }
 
-        // The plan refuses this, and so does a run that does not read first.
+        // Reading the plan skips all steps, and an undo of the unread plan abandons them.
         let plan = UndoPlan::new(&Recorded::read(&run).unwrap()).unwrap();
         let looked = plan.clone().read(&store).await.unwrap();
         assert!(looked.steps().is_empty() && !looked.skipped().is_empty(), "{looked:?}");

@@ -1,4 +1,4 @@
-//! The datastore lock beside other writers. Restoring it is tested in `tests/cli/repair/lock.rs`.
+//! The datastore lock while other clients write. Restoring it is tested in `tests/cli/repair/lock.rs`.
 
 use std::sync::Arc;
 

@@ -19,7 +19,8 @@ use crate::kubernetes::open as open_kubernetes;
 
 const GUID: &str = "0f0e1d2c";
 
-/// The changes. Each has its own block with two leaked addresses, and concerns the first of them.
+/// The changes, and the ordinals that are free after the run. Each change has its own block with two leaked addresses,
+/// and affects the first of them.
 const CASES: [(Meanwhile, &[u64]); 9] = [
     (Meanwhile::Nothing, &[0, 1]),
     (Meanwhile::GivenOutAnew, &[1]),
@@ -47,7 +48,7 @@ enum Meanwhile {
     HandleGone,
     /// The endpoint or pod in the record of the first address exists.
     WorkloadThere,
-    /// The gone node exists again.
+    /// The deleted node exists again.
     NodeThere,
 }
 
@@ -90,7 +91,7 @@ impl World {
         }
     }
 
-    /// Changes a block or handle; deletes it if nothing is left of it.
+    /// Changes a block or handle, or deletes it if `edit` sets it to null.
     async fn change(&self, key: &Key, edit: impl Fn(&mut Value)) {
         match self {
             Self::Etcd(etcd) => {
@@ -145,7 +146,7 @@ impl World {
         }
     }
 
-    /// The blocks of all cases, on gone nodes.
+    /// Creates the blocks of all cases, whose addresses belong to deleted nodes.
     async fn seed(&self) {
         let spec = json!({"clusterGUID": GUID, "calicoVersion": "v3.32.1", "datastoreReady": true});
         let information = json!({
@@ -238,7 +239,7 @@ fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
     (flavour.path(plural), name, kind)
 }
 
-/// The objects that have to be absent for the release of the first address.
+/// The `wanted` object that must be absent for the release of the first address.
 fn absent(step: &Step, wanted: fn(&Key) -> bool) -> Key {
     let evidence = &step.parts[0].evidence;
     let found = evidence.iter().find(|(key, expect)| *expect == Precondition::Absent && wanted(key));

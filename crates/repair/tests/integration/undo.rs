@@ -19,7 +19,7 @@ async fn values_come_back_and_the_rest_is_untouched() {
     let [first, second, third] = ["1", "2", "3"].map(|name| journal_path(folder.path(), name));
     let original = dump(&etcd).await;
     let mut touched = Vec::new();
-    // Two rounds over the same blocks, in one journal: only the value from before the first counts.
+    // A first run with its own journal is not undone: the undo of the second run restores the state between the two.
     let mut all = leaks(&store, 20).await;
     touched.extend(repair_by_hand(&store, &folder.path().join("0"), &all[..1], Until::Outcome).await);
     let base = dump(&etcd).await;
@@ -66,12 +66,12 @@ async fn what_changed_since_is_refused_and_the_rest_undone() {
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &all, Until::Outcome).await;
     let mut client = etcd.client().await.unwrap();
-    // The block of the first is rewritten with the same value, and the handle of the second exists again.
+    // The block of the first leak is rewritten with the same value, and the handle of the second exists again.
     let block = all[0].0.to_string();
     let value = dump(&etcd).await[&block].0.clone();
     client.put(block.as_str(), value, None).await.unwrap();
     client.put(all[1].2.to_string(), r#"{"block":{"10.9.9.0/26":1}}"#, None).await.unwrap();
-    // The block of the third is gone.
+    // The block of the third leak is gone.
     client.delete(all[2].0.to_string(), None).await.unwrap();
     let changed = dump(&etcd).await;
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
@@ -179,7 +179,7 @@ async fn a_step_of_many_writes_is_undone_as_a_whole() {
     assert_eq!((undone.written, undone.partly, undone.conflicts.len()), (0, 0, 1), "{undone:?}");
     assert_eq!(dump(&etcd).await, before);
 
-    // The outcome of one of its writes is not known: none of them is undone.
+    // If the outcome of one write of the step is unknown, none of its writes is undone.
     let mut unknown = recorded.clone();
     unknown.outcomes.pop_last();
     let plan = UndoPlan::new(&unknown).unwrap();

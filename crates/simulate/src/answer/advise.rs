@@ -15,14 +15,14 @@ use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// A block size is slow if its mean ADD time, in thousandths of that of the fastest size, exceeds this.
+/// The longest mean ADD time of a block size that is not slow, in thousandths of the fastest size's mean.
 const SLOWER: u64 = 1_250;
-/// A block size is slow if the 99th percentile of its ADD times exceeds this.
+/// The longest 99th percentile of the ADD times of a block size that is not slow.
 const LONGEST: Micros = Micros::from_secs(1);
 /// The number of wasted addresses that cost as much as a route, which takes memory and time on every node.
 const ROUTE: u64 = 8;
-/// A pool has one fourth more addresses than nodes need, for added nodes and for replacing the pods of failed nodes
-/// while these still hold their addresses.
+/// The divisor for spare addresses: a pool has one fourth more addresses than nodes need. They are for added nodes, and
+/// for the replaced pods of failed nodes, whose old addresses are still allocated.
 const SPARE: u128 = 4;
 
 /// A block size with its results.
@@ -58,7 +58,7 @@ pub struct Tipping {
     pub second: u8,
     /// The additional cost of the second-best size in wasted addresses and routes, in percent.
     pub costs_more_percent: f64,
-    /// A number of pods per node at which another size was the best in a run: the one nearest to the scenario's.
+    /// The number of pods per node, nearest to the scenario's, at which another size was the best in a run.
     pub pods_per_node: Option<u32>,
     /// The best size in that run.
     pub block_size: Option<u8>,
@@ -71,8 +71,8 @@ pub struct Advice {
     pub nodes: u32,
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
-    /// The prefix length of blocks. If every candidate has drawbacks, the best one in a larger pool; `None` if every
-    /// candidate has drawbacks there, too.
+    /// The advised prefix length of blocks. If every candidate has drawbacks, this is the best size in a larger pool;
+    /// `None` if every candidate has drawbacks in the larger pool as well.
     pub block_size: Option<u8>,
     /// The number of runs with each size.
     pub runs: u64,
@@ -214,7 +214,7 @@ fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> 
     scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
 }
 
-/// The sizes, converted to IPv6 if that is the family, without blocks larger than the family's largest pool.
+/// The sizes without those larger than the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
 fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
     let largest = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
     let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };

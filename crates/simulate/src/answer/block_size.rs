@@ -1,11 +1,11 @@
-//! Compares block sizes: runs a scenario with each.
+//! Compares block sizes: runs a scenario with each of them.
 
 use super::several::run_all;
 use super::{BlockSizeRow, BlockSizes, Run};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each block size, given as prefix lengths. An existing cluster begins without blocks, and as
-/// many pods arrive as it has.
+/// Runs a scenario with each block size, given as prefix lengths. A simulated copy of an existing cluster begins
+/// without blocks, and as many pods arrive as the cluster has.
 pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<BlockSizes, ScenarioError> {
     let rows = with_each_size(&scenario.afresh(), sizes, runs)?;
     let row = |(block_size, shown): (u8, Vec<Run>)| BlockSizeRow { block_size, run: Run::of_several(&shown) };

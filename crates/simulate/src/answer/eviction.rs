@@ -33,7 +33,7 @@ pub struct Evicted {
     pub took: Micros,
 }
 
-/// The interval at which the result is looked for.
+/// The interval between checks for the result.
 const STEP: Micros = Micros::from_mins(10);
 
 /// Evicts pods from the cluster with which a scenario begins.

@@ -48,7 +48,7 @@ pub struct Failure {
     pub removed_after: Option<Micros>,
     pub with_collector: Course,
     pub without_collector: Course,
-    /// Set for several runs.
+    /// Set if there were several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<Range<Failure>>>,
 }

@@ -58,7 +58,7 @@ pub struct Adds {
     pub too_long: u64,
     /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
-    /// The times from the call of the plugin until it gave addresses.
+    /// The times from the call of the plugin until it returned addresses.
     pub time: Times,
     /// The times of ADDs that found a free address in one of their node's blocks.
     pub time_in_own_block: Times,
@@ -130,9 +130,9 @@ pub struct Run {
     /// All requests to the datastore, including those of kube-controllers.
     pub datastore_requests: u64,
     pub blocks: BlockUse,
-    /// Times that a pod began to use an address that another pod was using.
+    /// The number of times that a pod began to use an address that another pod was using.
     pub clashes: u64,
-    /// Set for several runs.
+    /// Set if there were several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<Range<Run>>>,
 }

@@ -10,9 +10,9 @@ use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times}
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The variation of pods in repeated runs, in percent. The average number of pods per node deviates from the scenario's
-/// by up to this, since it is not known in advance. The pods of a node deviate from the average by up to this, or more
-/// if the scenario says so, since schedulers do not place pods evenly.
+/// The maximum variation of pod counts in repeated runs, in percent. The average number of pods per node varies by up
+/// to this percentage, since it is not known in advance. The pods of each node vary around the average by up to this
+/// percentage or the scenario's spread, whichever is larger, since schedulers do not place pods evenly.
 pub const SPREAD: u32 = 12;
 
 /// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before anything runs.
@@ -40,8 +40,9 @@ pub(super) fn side_by_side<J: Sync, T: Send>(
     results.into_iter().collect()
 }
 
-/// A scenario and variants of it. Each variant has its own seed, nodes with more and with fewer pods, and another
-/// average of pods. A scenario with an event keeps the average, so that the cluster is full at the same time.
+/// Returns a scenario and variants of it. Each variant has its own seed, another average number of pods per node, and
+/// an uneven distribution of pods. Variants of a scenario with an event keep the average, so that the cluster is full
+/// at the same time.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
     let steps = (count.max(1) - 1).div_ceil(2);
     let variant = |number: u64| {

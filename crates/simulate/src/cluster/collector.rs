@@ -78,7 +78,7 @@ async fn run(mut state: State) {
     let engine = state.world.engine.clone();
     let mut next = interval(state.grace);
     loop {
-        // Looks for signals only at intervals, so that one run serves several.
+        // Looks for signals only at intervals, so that one run handles several signals.
         while engine.now() < next && !state.world.is_collecting.replace(false) {
             engine.sleep(POLL).await;
         }
@@ -93,7 +93,7 @@ async fn run(mut state: State) {
 }
 
 impl State {
-    /// Releases garbage; false if it has to be tried again.
+    /// Releases garbage. Returns false if that has to be tried again.
     async fn collect(&mut self) -> bool {
         let found = self.find();
         let world = &self.world;
@@ -133,7 +133,8 @@ impl State {
         confirmed
     }
 
-    /// Writes a block without the addresses whose cooldown is over. If another client wrote first, it has done this.
+    /// Writes a block without the addresses whose cooldown is over. If another client wrote the block first, that
+    /// client has also freed these addresses.
     async fn free_cooled(&self, block: IpNet) {
         let store = self.allocator.store();
         let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else { return };

@@ -1,4 +1,4 @@
-//! Makes the event of a scenario happen.
+//! Triggers the event of a scenario.
 
 use std::rc::Rc;
 
@@ -74,8 +74,8 @@ impl World {
         (0..count).map(|_| pick()).collect()
     }
 
-    /// Starts StatefulSet pods and moves each to another node. The first node stops the old pod only afterwards. This
-    /// releases the handle, which the new pod also has.
+    /// Starts StatefulSet pods and moves each to another node. The first node stops the old pod only afterwards, which
+    /// releases the handle that the new pod shares.
     fn share_handles(self: &Rc<Self>) {
         for number in 0..PODS {
             let handle: Rc<str> = format!("default.web-{number}").into();

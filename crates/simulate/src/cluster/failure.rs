@@ -48,7 +48,7 @@ impl World {
         let data = self.server.data();
         let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
             let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
-            // A cooling address is not held: it becomes free.
+            // An address that is cooling down does not count: it becomes free.
             found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
         };
         let has_owner =

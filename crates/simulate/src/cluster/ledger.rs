@@ -1,4 +1,4 @@
-//! The actual users of addresses, whatever the datastore says.
+//! The actual users of addresses, regardless of the records in the datastore.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Notes that a pod begins to use an address.
+    /// Records that a pod begins to use an address, and whether another pod was using it.
     pub(crate) fn take(&mut self, address: IpAddr, pod: u32, at: Micros) {
         if let Some(first) = self.users.insert(address, pod)
             && first != pod
@@ -29,7 +29,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a pod stops using an address.
+    /// Records that a pod stops using an address.
     pub(crate) fn leave(&mut self, address: IpAddr, pod: u32) {
         if self.users.get(&address) == Some(&pod) {
             self.users.remove(&address);

@@ -26,7 +26,7 @@ pub(crate) struct Measured {
     pub checks: Vec<(Micros, BTreeSet<&'static str>)>,
 }
 
-/// The times of an ADD that gave addresses, in little memory.
+/// The times of an ADD that gave addresses. The fields are small, because there are many ADDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
     /// The time from the call of the plugin to its answer, in microseconds, at most 71 minutes.

@@ -32,7 +32,7 @@ use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// Waiting pods count as stuck if no pod has started for this time.
+/// The time without a started pod after which waiting pods count as stuck.
 const QUIET: Micros = Micros::from_mins(2);
 /// The longest extension of a run after its usual end.
 const EXTENSION: Micros = Micros::from_mins(60);

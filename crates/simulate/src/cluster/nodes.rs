@@ -1,4 +1,4 @@
-//! Nodes, and choosing one for the next pod.
+//! Nodes, and the choice of a node for the next pod.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,7 +122,7 @@ impl Nodes {
         std::mem::take(&mut state.tasks).into_values().collect()
     }
 
-    /// Makes a node take no more pods.
+    /// Closes a node for new pods.
     pub(crate) fn close(&mut self, node: u32) {
         self.closed[node as usize] = true;
         self.reconsider(node);

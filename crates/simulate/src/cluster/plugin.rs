@@ -36,7 +36,7 @@ struct Call<'w> {
 }
 
 impl<'w> Call<'w> {
-    /// Starts the process and connects.
+    /// Simulates the start of the process and its connection to the datastore.
     async fn begin(world: &'w World, id: u32) -> Self {
         let started = world.engine.now();
         let costs = &world.server.costs;
@@ -125,7 +125,7 @@ impl plugin::Host for Call<'_> {
     }
 }
 
-/// ADD: gives a pod addresses, and measures that; `None` if it got none.
+/// Carries out an ADD, which gives a pod addresses, and measures it. Returns `None` if the pod got none.
 pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     let call = Call::begin(world, id).await;
     let add = plugin::Add {
@@ -157,7 +157,7 @@ pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     None
 }
 
-/// DEL: releases a pod's addresses; false if that failed.
+/// Carries out a DEL, which releases a pod's addresses. Returns false if it failed.
 pub(super) async fn del(world: &World, id: u32) -> bool {
     let call = Call::begin(world, id).await;
     let del = plugin::Del {

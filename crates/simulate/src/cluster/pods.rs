@@ -16,7 +16,7 @@ const NAME: &str = "pod-";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pod {
     pub node: u32,
-    /// The number of times that the pod's sandbox was created again. Each has its own container ID.
+    /// The number of times that the pod's sandbox was created again. Each sandbox has its own container ID.
     pub attempt: u32,
     /// The time at which the pod was placed on its node.
     pub created: Micros,
@@ -109,12 +109,12 @@ impl Pods {
         self.all.len() as u32 - 1
     }
 
-    /// Notes that a pod existed at the start.
+    /// Records that a pod existed at the start.
     pub(super) fn adopt(&mut self, id: u32, handle: Rc<str>) {
         self.adopted.insert(handle, id);
     }
 
-    /// Notes that a pod got its addresses.
+    /// Records that a pod got its addresses.
     pub(super) fn set_started(&mut self, id: u32, addresses: Vec<IpAddr>, now: Micros) {
         self.waiting -= 1;
         let pod = &mut self.all[id as usize];
@@ -124,7 +124,7 @@ impl Pods {
         pod.addresses = addresses.into();
     }
 
-    /// Notes that the API server has deleted a pod.
+    /// Records that the API server has deleted a pod.
     pub(super) fn forget(&mut self, id: u32, now: Micros) {
         let pod = &mut self.all[id as usize];
         if !pod.is_in_api {
@@ -148,7 +148,7 @@ impl Pods {
         self.waiting + self.lost
     }
 
-    /// Notes that a pod's node failed.
+    /// Records that a pod's node failed.
     pub(crate) fn lose(&mut self, id: u32, failure: Failure) {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = true;
@@ -158,7 +158,7 @@ impl Pods {
         }
     }
 
-    /// Notes that another pod replaces this one; false if it was already replaced.
+    /// Records that another pod replaces this one. Returns false if it was already replaced.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
         if std::mem::replace(&mut pod.is_replaced, true) {
@@ -179,7 +179,7 @@ impl Pod {
         Self { node, created: now, is_in_api: true, ..Self::default() }
     }
 
-    /// The microseconds from the pod's creation until it had addresses.
+    /// The time from the pod's creation until it had addresses, in microseconds.
     pub(crate) fn time_to_address(&self) -> Option<u32> {
         self.started.map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
     }

@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Adds a pod on some node. If no node takes it, it waits for one.
+    /// Adds a pod on a node. If all nodes are full or closed, tries again later.
     pub(super) fn arrive(self: &Rc<Self>) {
         let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
         match node {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// Adds a pod on a node, which starts the pod if the node is alive.
+    /// Adds a pod on a given node. The node starts the pod if it is alive.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.make(node, handle);
         if self.nodes.borrow().get(node).is_alive {
@@ -69,7 +69,7 @@ impl World {
         self.pods.borrow_mut().set_started(id, addresses, now);
     }
 
-    /// Plans the end of a pod's life, when another pod replaces it.
+    /// Plans the end of a pod's life, after which another pod replaces it.
     fn plan_leaving(self: &Rc<Self>, id: u32) {
         let Some(lifetime) = self.scenario.lifetime else { return };
         let age = self.random.borrow_mut().around(lifetime, 900);
@@ -81,7 +81,8 @@ impl World {
         });
     }
 
-    /// Deletes a pod: its node stops it and releases its addresses. False if it is not running or its node is down.
+    /// Deletes a pod: its node stops it and releases its addresses. Returns false if it is not running or its node is
+    /// down.
     pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
         let (node, runs) = {
             let pods = self.pods.borrow();

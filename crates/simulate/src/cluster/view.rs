@@ -38,7 +38,8 @@ impl World {
         snapshot
     }
 
-    /// Takes a snapshot of all that decides whether a node can get an address, such as blocks, affinities and pools.
+    /// Takes a snapshot of the objects that decide whether a node can get an address, such as blocks, affinities and
+    /// pools.
     pub(crate) fn snapshot_of_blocks(&self) -> Snapshot {
         let data = self.server.data();
         let mut snapshot = Snapshot {

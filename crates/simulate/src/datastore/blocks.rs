@@ -31,7 +31,7 @@ impl Blocks {
         self.all.values()
     }
 
-    /// The blocks of any size that have addresses of a CIDR.
+    /// The blocks of any size that overlap a CIDR.
     pub(super) fn overlapping(&self, cidr: IpNet) -> Vec<&Stored> {
         let larger = calipam_assign::blocks_holding(cidr).filter_map(|holding| self.get(holding));
         let from_here = self.all.range(cidr..).skip_while(|(found, _)| **found == cidr);

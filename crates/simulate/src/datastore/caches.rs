@@ -2,7 +2,7 @@
 //!
 //! For each list, the server asks etcd for the newest write to any kind. If that write was to the listed kind, the
 //! cache already has it. Otherwise the server must ask etcd for the cache's progress, at most once per period (100 ms),
-//! and lists wait for the answer. Since others write meanwhile, a call that lists twice can wait twice.
+//! and lists wait for the answer. Since other clients write in the meantime, a call that lists twice can wait twice.
 
 use calipam_assign::{Query, Record};
 
@@ -58,8 +58,8 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// The time at which a list with the newest write can be answered, if the server asks at most once per `period` and
-    /// etcd answers after `trip`.
+    /// The time at which a list that includes the newest write can be answered, if the server asks at most once per
+    /// `period` and etcd answers after `trip`.
     pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
         let Some((written, written_kind)) = self.newest else { return now };
         if written_kind == kind || period.is_zero() {
@@ -67,7 +67,7 @@ impl Caches {
         }
         let asked = &mut self.asked[kind as usize];
         let next = match *asked {
-            // The answer to this earlier question includes the write.
+            // The answer to this earlier request includes the write.
             Some(asked) if written < asked => asked,
             Some(asked) => now.max(asked + period),
             None => now,

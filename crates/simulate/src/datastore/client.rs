@@ -19,7 +19,7 @@ use crate::time::Micros;
 /// The largest number of ranges in one etcd transaction, as in `calipam-datastore`.
 const RANGES: usize = 128;
 
-/// From this number on, blocks on Kubernetes are read in pages of a list, as in `calipam-datastore`.
+/// The number of blocks from which they are read in pages of a list on Kubernetes, as in `calipam-datastore`.
 const MANY: usize = 64;
 /// The number of blocks in a page.
 const PAGE: usize = 128;

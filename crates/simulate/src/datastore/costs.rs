@@ -92,8 +92,8 @@ impl Costs {
     }
 
     /// The time of a request without waiting, with the latency that `draw` returns. The latency includes the server's
-    /// work for any request. Work that would take longer is done after the answer, so that an idle server answers in
-    /// the measured time. The time for a list is added.
+    /// work for any request. If the work takes longer than the latency, the rest is done after the answer, so that an
+    /// idle server answers in the measured time. The time for a list is added to that.
     pub(super) fn request(
         &self,
         work: Work,

@@ -123,7 +123,7 @@ impl Data {
         }
     }
 
-    /// The size of the list that a server reads for a query. Single objects and short lists count as nothing.
+    /// The size of the list that a server reads for a query. Single objects and short lists have size 0.
     pub(crate) fn measure(&self, query: &Query) -> Listing {
         match query {
             Query::HostAffinities => self.all_affinities(),

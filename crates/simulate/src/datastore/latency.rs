@@ -1,4 +1,4 @@
-//! Latency: around a given time, or as measured.
+//! Latencies, distributed around a given time or as measured.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +11,13 @@ const RANKS: [u64; 5] = [0, 500, 900, 990, 1_000];
 /// The number of steps within a thousandth that a draw distinguishes.
 const FINE: u64 = 1_000;
 
-/// The time that something takes, which varies.
+/// The varying time that an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
     /// Evenly distributed around a time, within the jitter of the costs.
     Around(Micros),
-    /// The shortest time, median, 90th and 99th percentile, and longest time; evenly distributed from each to the next.
+    /// The shortest time, median, 90th and 99th percentile, and longest time. Between neighboring values, times are
+    /// evenly distributed.
     Measured([Micros; 5]),
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::time::Micros;
 
-/// A token bucket, with requests counted in microseconds.
+/// A token bucket that counts requests by their time at the limit.
 #[derive(Debug)]
 pub(super) struct Limiter {
     /// The time that one request takes at the limit.

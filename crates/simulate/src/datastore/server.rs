@@ -169,7 +169,7 @@ impl Server {
 }
 
 impl Job {
-    /// Answers, and returns the remaining work.
+    /// Sends the answer, and returns the remaining work.
     fn answered(self) -> Option<Self> {
         (self.finish)();
         let rest = Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None };
@@ -256,7 +256,7 @@ mod tests {
         }
         engine.run_until(Micros::from_secs(60));
         let answered = answered.take();
-        // 1,000 requests at 100 in a second, without the work after the last answers.
+        // 1,000 requests at 100 per second, without the work after the last answers.
         assert_eq!((answered.len(), answered[0]), (1_000, 1_000));
         assert!((9_000_000..=10_000_000).contains(&answered[999]), "{answered:?}");
     }

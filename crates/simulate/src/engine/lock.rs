@@ -1,4 +1,4 @@
-//! A lock that tasks get in the order in which they ask for it.
+//! A lock that tasks acquire in the order in which they request it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ impl Lock {
         Self { engine: engine.clone(), state: Rc::default() }
     }
 
-    /// Waits for the lock, without limit.
+    /// Waits for the lock, without a time limit.
     pub(crate) async fn take(&self) -> LockGuard {
         let slot = {
             let mut state = self.state.borrow_mut();

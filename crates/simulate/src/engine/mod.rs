@@ -25,9 +25,9 @@ pub(crate) struct Engine(Rc<Core>);
 #[derive(Default)]
 struct Core {
     now: Cell<Micros>,
-    /// The events to come, by time and number.
+    /// The queued events, by time and number.
     events: RefCell<BTreeMap<(Micros, u64), Action>>,
-    /// Number of events that were queued.
+    /// The number of events that were ever queued.
     queued: Cell<u64>,
     /// The tasks that have not ended; `None` for a task that is running.
     tasks: RefCell<HashMap<TaskId, Option<Task>, foldhash::fast::FixedState>>,
@@ -51,12 +51,12 @@ impl Engine {
         self.0.now.get()
     }
 
-    /// Does something at a time, or now if that time has passed.
+    /// Runs `action` at `time`, or at the current time if that has passed.
     pub(crate) fn at(&self, time: Micros, action: impl FnOnce() + 'static) {
         self.push(time, Action::Call(Box::new(action)));
     }
 
-    /// Starts a task, which makes its first step on its turn.
+    /// Starts a task. Its first step is queued as an event at the current time.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> TaskId {
         let id = TaskId(self.0.queued.get());
         self.0.tasks.borrow_mut().insert(id, Some(Box::pin(task)));

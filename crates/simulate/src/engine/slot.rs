@@ -42,7 +42,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// True if no task is waiting: the other clone was dropped.
+    /// True if no task is waiting: the clone of the waiting task was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }

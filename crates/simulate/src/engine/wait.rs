@@ -1,4 +1,4 @@
-//! Waiting for a time, and time limits.
+//! Sleeps and time limits for tasks.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -12,7 +12,7 @@ impl Engine {
     }
 }
 
-/// Does some work; `None` if it is not done when `limit` is over.
+/// Runs `work`. Returns `None` if it is not done within `limit`.
 pub(crate) async fn within<T>(engine: &Engine, limit: Micros, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let until = engine.now() + limit;

@@ -22,8 +22,8 @@ pub enum Event {
     PartitionNode(String),
     /// etcd is restored from a backup.
     RestoreBackup,
-    /// Pods move to another node. They come from a Calico 2 plugin, so their handle is the pod's name. Their old node
-    /// is slow: its DEL comes after the new pod's ADD.
+    /// Pods move to another node. As with a plugin of Calico 2, their handle is the pod's name. Their old node is slow:
+    /// its DEL comes after the new pod's ADD.
     ShareHandles,
     /// Someone releases addresses of running pods by hand.
     FreeAddresses,

@@ -180,7 +180,7 @@ impl Scenario {
         existing.chain(self.pools.iter().enumerate().map(|(index, spec)| spec.pool(index))).collect()
     }
 
-    /// The pools from which pods get addresses without naming one.
+    /// The pools from which pods get addresses without requesting a pool.
     pub fn pools_for_pods(&self) -> impl Iterator<Item = Pool> {
         let families = self.families.unwrap_or(Families::Dual);
         let is_wanted = move |cidr: IpNet| match families {
@@ -208,8 +208,9 @@ impl Scenario {
         (existing.is_some() || config != IpamConfig::default()).then_some(config)
     }
 
-    /// The scenario with the same nodes, pools, reservations and configuration, but without blocks and event. Besides
-    /// its own pods, as many arrive as the cluster had. A scenario without a cluster does not change.
+    /// The scenario with the same nodes, pools, reservations and configuration, but without blocks and event. In
+    /// addition to the scenario's own pods, as many pods arrive as the cluster had. A scenario without a cluster does
+    /// not change.
     pub fn afresh(&self) -> Self {
         let Some(start) = &self.start else { return self.clone() };
         let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(self.node_count().max(1));
@@ -223,7 +224,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario with another block size in all pools of the family that can have such blocks; in all if none can.
+    /// The scenario with another block size in all pools of the family that can have such blocks; in all pools of the
+    /// family if none can.
     pub fn with_block_size(&self, size: u8) -> Self {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;

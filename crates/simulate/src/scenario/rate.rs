@@ -11,7 +11,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
-    /// The length in seconds.
+    /// The length of the period, in seconds.
     period: u64,
 }
 
@@ -63,7 +63,7 @@ impl FromStr for Rate {
         if count.trim_start().starts_with('-') {
             return Err(NotARate::Negative(text.to_owned()));
         }
-        // `0.5` is one every two seconds.
+        // `0.5` means one every two seconds.
         let (whole, fraction) = count.trim().split_once('.').unwrap_or((count.trim(), ""));
         if fraction.len() > 6 {
             return Err(refused());

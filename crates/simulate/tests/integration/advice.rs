@@ -1,4 +1,4 @@
-//! Advice, against clusters that can be worked out by hand. Pods spread evenly: each node has as many as it takes.
+//! Advice on clusters that can be worked out by hand. Pods are spread evenly: each node has its maximum number of pods.
 
 use calipam_simulate::answer::{Advice, Drawback, advise};
 use calipam_simulate::{PoolSpec, Scenario};
@@ -36,7 +36,7 @@ fn many_pods_take_several_blocks_if_that_wastes_less() {
     assert_eq!(found.block_size, Some(27), "{found:?}");
     // 250 pods need 8 blocks of 32 on each node.
     assert_eq!((found.block_limit, found.pool_addresses.unwrap().0), (Some(9), 6 * 256 * 5 / 4));
-    // They need 32 blocks of 8, but a node may hold only 20.
+    // With blocks of 8, they need 32, but a node may hold only 20.
     assert_eq!(drawbacks(&found, 29), [Drawback::BlockLimit]);
 }
 
@@ -49,7 +49,7 @@ fn each_node_still_has_a_block_in_a_small_pool() {
     for size in [24, 25, 26, 27] {
         assert_eq!(drawbacks(&found, size), [Drawback::Borrows], "/{size}");
     }
-    // Strict nodes do not borrow: they are stranded, and their pods wait.
+    // With strict affinity, nodes do not borrow: they are stranded, and their pods wait.
     let found = advice(&Scenario { strict_affinity: true, ..scarce });
     assert_eq!(found.block_size, Some(28), "{found:?}");
     for size in [24, 25, 26, 27] {
@@ -59,7 +59,7 @@ fn each_node_still_has_a_block_in_a_small_pool() {
 
 #[test]
 fn a_larger_pool_is_advised_if_no_size_fits_the_pool() {
-    // 20 nodes: 16 blocks of 16 are too few, and 32 of 8, of which each node needs two.
+    // For 20 nodes, 16 blocks of 16 are too few. So are 32 blocks of 8, of which each node needs two.
     let found = advice(&full(20, 12, vec![pool("10.0.0.0/24", 26)]));
     assert!(found.candidates.iter().all(|candidate| candidate.drawbacks == [Drawback::Borrows]), "{found:?}");
     assert_eq!((found.block_size, found.pools_suffice), (Some(28), Some(false)), "{found:?}");
@@ -69,7 +69,7 @@ fn a_larger_pool_is_advised_if_no_size_fits_the_pool() {
 
 #[test]
 fn a_pool_of_the_other_family_does_not_make_up_for_a_small_one() {
-    // 14 blocks of 16, and a fourth to spare, are more than the 256 of IPv4.
+    // 14 blocks of 16, and a fourth to spare, are more than the 256 addresses of the IPv4 pool.
     let pools = vec![pool("10.0.0.0/24", 26), pool("fd00::/64", 122)];
     let found = advice(&full(14, 12, pools));
     assert_eq!((found.block_size, found.pools_suffice), (Some(28), Some(false)), "{found:?}");

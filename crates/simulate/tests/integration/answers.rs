@@ -34,7 +34,7 @@ fn only_the_collector_frees_the_addresses_of_a_removed_node() {
     assert_eq!(shown.node, "node-1");
     assert!(shown.held >= 5, "{shown:?}");
     let free = shown.with_collector.addresses_free_after.unwrap();
-    // Not before the node is removed and its pods are gone, and soon after that.
+    // The addresses are freed soon after the node is removed and its pods are gone, but not before.
     assert!((Micros::from_secs(640)..Micros::from_mins(13)).contains(&free), "{free}");
     assert!(shown.with_collector.blocks_free_after.is_some());
     assert_eq!(shown.without_collector.addresses_free_after, None);

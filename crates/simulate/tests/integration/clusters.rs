@@ -46,7 +46,7 @@ fn an_option_changes_one_setting_of_the_cluster() {
 
     let cooling = Scenario { cooldown: Micros::from_secs(30), ..scenario.clone() };
     assert_eq!(cooling.config(), Some(IpamConfig { cooldown_seconds: 30, ..existing }));
-    // The limit of blocks is allowed, since the cluster is strict.
+    // The block limit is allowed, since the cluster has strict affinity.
     let limited = Scenario { max_blocks_per_host: 1, ..scenario };
     assert_eq!(limited.config(), Some(IpamConfig { max_blocks_per_host: 1, ..existing }));
     assert_eq!(limited.check(), Ok(()));
@@ -113,10 +113,10 @@ fn evicted_to(new: Pool) -> Evicted {
 fn an_eviction_takes_as_long_as_its_batches_and_the_pauses_between_them() {
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/24", 28));
     assert_eq!((pods, moved), (8, 8));
-    // Three batches of 20 seconds, two pauses, and the time for the addresses.
+    // Three batches of 20 seconds, two pauses, and the time to get addresses.
     assert!((Micros::from_secs(70)..Micros::from_secs(75)).contains(&took), "{took}");
 
-    // There are four addresses: the second batch waits until it is given up.
+    // The new pool has only four addresses: the second batch waits until the eviction stops.
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/30", 30));
     assert_eq!((pods, moved), (8, 4));
     let given_up = Micros::from_secs(20 + 5 + 180);

@@ -1,4 +1,4 @@
-//! Single runs. A seed gives the same run, and no address has two owners.
+//! Single runs. A seed always gives the same run, and no address has two owners.
 
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Run, run};
@@ -38,10 +38,11 @@ fn every_pod_of_a_cluster_with_room_starts() {
 
 #[test]
 fn an_add_sends_the_requests_of_the_plugin() {
-    // The inputs; the block; the handle; the block again.
+    // The requests for the inputs, the block, the handle, and the block again.
     let shown = run(&small()).unwrap();
     assert_eq!(shown.adds.requests_in_own_block.median, 4);
-    // Instead of the block: the inputs again, some keys, the pending affinity twice, the block, the confirmed affinity.
+    // Instead of the first request for the block: the inputs again, some block keys, the pending affinity twice, the
+    // block, and the confirmed affinity.
     assert_eq!(shown.adds.requests_with_list.median, 9);
 }
 
@@ -107,13 +108,14 @@ fn a_run_is_the_same_on_any_machine() {
     assert_eq!((shown.pods, shown.datastore_requests, times), RECORDED);
 }
 
-/// The result on one machine. Others must have the same until the model changes.
+/// The result on one machine. Other machines must have the same result until the model changes.
 const RECORDED: (u64, u64, (Micros, Micros, Micros)) =
     (96, 6_030, (Micros(29_825), Micros(63_434), Micros(99_041)));
 
 #[test]
 fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
-    // The five pods of a node wait for each other, each for two writes, and the first for the four of a claim.
+    // The five pods of a node start one after the other. Each needs two writes, and the first also needs the four
+    // writes of a claim.
     let scenario = Scenario {
         pods_per_node: 5,
         max_pods_per_node: 5,
@@ -176,7 +178,7 @@ fn a_pod_gets_addresses_of_the_requested_families() {
 
 #[test]
 fn the_time_to_an_address_includes_calls_that_failed() {
-    // A pod whose first ADD finds the pool exhausted gets the address of one that leaves.
+    // A pod whose first ADD finds the pool exhausted gets the address of a pod that leaves.
     let scenario = Scenario {
         nodes: 1,
         pods_per_node: 9,

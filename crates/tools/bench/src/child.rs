@@ -11,13 +11,13 @@ use calipam_testkit::servers::processor_seconds;
 use crate::Failed;
 use crate::measured::Measured;
 
-/// Pause between two reads of the memory of a long run.
+/// Pause between two memory readings of a long run.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A check, as one look without settling.
+/// The arguments of a check that looks once and does not wait for findings to settle.
 pub(crate) const CHECK: &[&str] = &["check", "--settle", "0"];
 
-/// Runs a command of the program that has to succeed, on the datastore of the connection options.
+/// Runs a command of calipam, which must succeed, on the datastore of the connection options.
 pub(crate) fn run(
     program: &str,
     command: &[&str],
@@ -27,7 +27,7 @@ pub(crate) fn run(
     measure(child.args(command).args(["--output", "json"]).args(connection), &[0])
 }
 
-/// Measures a command, which has to end with one of the expected exit codes. Discards its output.
+/// Measures a command, which must end with one of the expected exit codes. Discards its output.
 pub(crate) fn measure(command: &mut Command, expected: &[i32]) -> Result<Measured, Failed> {
     let start = Instant::now();
     let spawned = command.stdout(Stdio::null()).spawn();
@@ -40,12 +40,12 @@ pub(crate) fn measure(command: &mut Command, expected: &[i32]) -> Result<Measure
     }
 }
 
-/// Reads the memory of a process until it ends, with a pause between two reads. Returns the peak in MiB.
+/// Polls the memory of a process until it ends. Returns the peak in MiB.
 pub(crate) fn watch(child: &mut Child, pause: Duration) -> io::Result<f64> {
     let mut peak_mib = 0.0;
     while child.try_wait()?.is_none() {
-        // Linux keeps the peak, so only the last read counts. The first one may come before `exec`, while the process
-        // still shares the memory of this one.
+        // Linux records the peak, so only the last reading counts. The first one may come before `exec`, while the
+        // process still shares the memory of this one.
         peak_mib = memory(child.id(), "VmHWM:").unwrap_or(peak_mib);
         thread::sleep(pause);
     }
@@ -68,7 +68,7 @@ fn memory(process: u32, field: &str) -> Option<f64> {
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// Starts a program and waits for a line on stderr for which `is_ready`; returns the line, too.
+    /// Starts a program and waits for a line on stderr that satisfies `is_ready`. Also returns that line.
     pub(crate) fn start(
         command: &mut Command,
         is_ready: impl Fn(&str) -> bool,

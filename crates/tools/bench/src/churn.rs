@@ -1,5 +1,5 @@
-//! A cluster whose pods come and go, with the writes of Calico's agents. On Kubernetes they go to the API server's etcd,
-//! which it watches. So it reports them like its own, and uses less of the machine.
+//! A cluster whose pods come and go, with the writes of Calico's agents. On Kubernetes, they are written to the API
+//! server's etcd. The API server watches it and reports the changes like its own, which uses less of the machine.
 
 use std::net::IpAddr;
 
@@ -19,16 +19,16 @@ use crate::form::Form;
 const NETWORK: &str = "k8s-pod-network.";
 /// Length of the random suffix in the name of a Deployment's pod.
 const SUFFIX: usize = 5;
-/// Number of keys that are written for a pod that goes, and for one that comes.
+/// Number of keys that are written when a pod goes, and when one comes.
 const KEYS: u64 = 3;
-/// A number without common divisors with numbers of objects, to choose one that is far from the last.
+/// A stride that has no common divisor with numbers of objects, so that successive objects are far apart.
 const STEP: usize = 7_919;
 
-/// The pods of a cluster.
+/// The pods of a cluster that are replaced.
 pub(crate) struct Churn {
     client: Client,
     form: &'static Form,
-    /// The keys of endpoints or pods.
+    /// The keys of workload endpoints or pods.
     pods: Vec<String>,
     /// Number of replaced pods.
     pub replaced: u64,
@@ -109,7 +109,7 @@ impl Churn {
         Ok(())
     }
 
-    /// The value with a block.
+    /// The serialized value with a new block.
     fn with_block(&self, around: &mut Value, block: &Block) -> Result<Vec<u8>, Failed> {
         if !self.form.has_specs {
             return Ok(serde_json::to_vec(block)?);
@@ -124,7 +124,7 @@ impl Churn {
     }
 }
 
-/// Handles that are removed and restored, those of tunnels, which stay while pods come and go.
+/// Handles of tunnels, which are removed and restored. They stay while pods come and go.
 pub(crate) struct Handles {
     client: Client,
     keys: Vec<String>,
@@ -153,7 +153,7 @@ impl Handles {
         Ok(id)
     }
 
-    /// Restores the handle.
+    /// Restores the removed handle.
     pub(crate) async fn end_finding(&mut self) -> Result<(), Failed> {
         if let Some((key, value)) = self.missing.take() {
             self.client.put(key, value, None).await?;
@@ -176,7 +176,7 @@ async fn keys_below(client: &Client, prefix: &str) -> Result<Vec<String>, Failed
     all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned())).collect()
 }
 
-/// A text of [`SUFFIX`] letters, different for each number. The first pods have digits instead.
+/// A string of [`SUFFIX`] letters, different for each number. The first pods have digits instead.
 fn letters(mut number: u64) -> String {
     let mut letter = || {
         let letter = char::from(b'a' + (number % 26) as u8);

@@ -19,8 +19,8 @@ use crate::{Failed, kubernetes};
 pub(crate) const POOL: &str = "10.7.0.0/16";
 pub(crate) const BLOCK_SIZE: u8 = 26;
 
-/// Time after which an API server has caught up with a write. It answers a list from its cache, but only when the cache
-/// has the newest write to anything, for which it waits up to a tenth of a second. No caller can change that.
+/// Time after which an API server has caught up with a write. It serves a list from its cache only when the cache
+/// contains the newest write to anything, for which it waits up to a tenth of a second. Callers cannot change that.
 pub(crate) const CAUGHT_UP: Duration = Duration::from_millis(250);
 
 /// A real server with a cluster.
@@ -37,7 +37,8 @@ pub(crate) fn seeded_etcd(allocations: u64) -> Result<Etcd, Failed> {
 }
 
 impl Cluster {
-    /// Starts a server with a healthy cluster: `etcd` with a number of allocations, or `kubernetes` with one of pods.
+    /// Starts a server with a healthy cluster. `size` is the number of allocations for `etcd`, and of pods for
+    /// `kubernetes`.
     pub(crate) fn seeded(datastore: &str, size: u64) -> Result<Self, Failed> {
         match datastore {
             "etcd" => Ok(Self::Etcd(Box::new(seeded_etcd(size)?))),
@@ -95,7 +96,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes blocks of other nodes with a number of taken addresses.
+    /// Writes blocks of other nodes, each with a number of taken addresses.
     pub(crate) fn put_blocks(
         &self,
         places: impl IntoIterator<Item = IpNet>,
@@ -160,7 +161,7 @@ impl Cluster {
         }
     }
 
-    /// The configuration on stdin for the plugin of a node.
+    /// The configuration that the plugin of a node reads from stdin.
     pub(crate) fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
         let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
             "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});

@@ -1,18 +1,18 @@
-//! The keys and values of Calico's data in both datastores. That of Kubernetes is in the API server's etcd.
+//! The keys and values of Calico's data in both datastores. The data of Kubernetes is in the API server's etcd.
 
 use calipam_model::IpNet;
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, Key};
 
-/// The form of a datastore.
+/// The keys and values of one datastore.
 pub(crate) struct Form {
     /// The prefix of the keys of endpoints or pods.
     pub pods: &'static str,
-    /// Pointers to the name of a pod, its container and its address in the value of an endpoint or pod.
+    /// JSON pointers to the pod's name, its container and its address in the value of an endpoint or pod.
     pub fields: [&'static str; 3],
     /// The prefix of the keys of handles.
     pub handles: &'static str,
     pub block_key: fn(IpNet) -> String,
-    /// True if a block is the `spec` of its value.
+    /// True if a value contains the block as its `spec`.
     pub has_specs: bool,
 }
 

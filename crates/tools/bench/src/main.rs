@@ -15,7 +15,6 @@ mod table;
 
 use std::process::ExitCode;
 
-/// An error of a benchmark.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::Failed;
 
-/// Answers to one request differ by fewer bytes than this unless one is cut off.
+/// The largest difference in bytes between complete responses to the same request.
 const CUT: u64 = 1_000;
 
 /// The measurements of one run; 0 if not measured.
@@ -13,17 +13,17 @@ const CUT: u64 = 1_000;
 pub(crate) struct Measured {
     /// Seconds from start to end.
     pub seconds: f64,
-    /// Seconds of processor time: of the process, or of the API server that it asked.
+    /// Seconds of processor time: of the process, or of the API server that it used.
     pub processor: f64,
     pub peak_mib: f64,
-    /// Bytes that a floor has read.
+    /// Bytes that a floor read.
     pub bytes: u64,
-    /// Number of ranges in which a floor has read etcd.
+    /// Number of ranges in which a floor read etcd.
     pub ranges: usize,
 }
 
 impl Measured {
-    /// Times work.
+    /// Measures the time of `work`.
     pub(crate) fn of<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<Self, Failed> {
         let start = Instant::now();
         let done = work()?;
@@ -32,7 +32,7 @@ impl Measured {
         Ok(Self { seconds, ..Self::default() })
     }
 
-    /// The fastest run, with the highest peak of all.
+    /// The fastest run, with the highest memory peak of all runs.
     pub(crate) fn best(runs: Vec<Self>) -> Result<Self, Failed> {
         let peak_mib = runs.iter().map(|run| run.peak_mib).fold(0.0, f64::max);
         let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -51,8 +51,9 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Runs a floor and a command a number of times. They take turns, so that a disturbance of the machine affects both,
-    /// and the best of each counts, since disturbances only ever make a run slower.
+    /// Measures a floor and a command `runs` times each, and keeps the best of each.
+    ///
+    /// They take turns, so that a disturbance of the machine affects both. Disturbances only ever make a run slower.
     pub(crate) fn best_of(
         runs: usize,
         floor: impl FnMut() -> Result<Measured, Failed>,
@@ -70,7 +71,7 @@ impl Compared {
         self.command.seconds / self.floor.seconds
     }
 
-    /// The cells with the times of both, their ratio, and the command's memory.
+    /// The table cells: the times of floor and command, their ratio, and the command's memory.
     pub(crate) fn cells(&self) -> String {
         let (floor, Measured { seconds, peak_mib, .. }) = (self.floor.seconds, self.command);
         format!("{floor:.2} s | {seconds:.2} s | {:.2} | {peak_mib:.0} MiB", self.ratio())
@@ -91,7 +92,7 @@ pub(crate) fn in_turns(
     Ok(all)
 }
 
-/// The median; 0 of nothing.
+/// The median; 0 if there are no values.
 pub(crate) fn median<T: Copy + Default + PartialOrd>(values: impl IntoIterator<Item = T>) -> T {
     let values = sorted(values);
     values.get(values.len() / 2).copied().unwrap_or_default()

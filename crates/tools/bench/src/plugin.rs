@@ -36,13 +36,13 @@ pub(crate) fn start(
     }
 }
 
-/// Waits for a call; returns true if it succeeded, and its output.
+/// Waits for a call. Returns whether it succeeded, and its output.
 pub(crate) fn ended(child: Child) -> Result<(bool, String), Failed> {
     let output = child.wait_with_output()?;
     Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Waits for a call that has to succeed.
+/// Waits for a call that must succeed.
 pub(crate) fn succeeded(child: Child) -> Result<(), Failed> {
     let (is_done, said) = ended(child)?;
     if is_done { Ok(()) } else { Err(format!("a call failed: {said}").into()) }

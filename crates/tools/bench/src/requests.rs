@@ -1,4 +1,4 @@
-//! The numbers of requests from plugins or checks, without watches, as the servers count them.
+//! Counts requests of plugins or checks, without watches, by the metrics of the servers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,12 +7,11 @@ use crate::Failed;
 use crate::cluster::Cluster;
 use crate::kubernetes::OF_ALLOCATION;
 
-/// Numbers of requests.
 pub(crate) struct Requests {
     pub done: u64,
-    /// Writes among them.
+    /// The number of writes in `done`.
     pub writes: u64,
-    /// Writes among them that lost to another's; `None` for etcd, which has no metric for it.
+    /// The number of writes that failed because of a concurrent write; `None` for etcd, which has no metric for it.
     pub lost: Option<u64>,
 }
 
@@ -32,7 +31,7 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
                 line.starts_with("grpc_server_handled_total{")
                     && line.contains("grpc_service=\"etcdserverpb.KV\"")
             };
-            // Reads are not proposed to the other members.
+            // Only writes are Raft proposals.
             let is_write = |line: &str| line.starts_with("etcd_server_proposals_applied_total ");
             let (_, text) = get(&format!("127.0.0.1:{}", etcd.port()), "/metrics")?;
             Ok(Requests { done: sum(&text, of_keys), writes: sum(&text, is_write), lost: None })
@@ -52,7 +51,8 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
     }
 }
 
-/// True for a line of the API server's metrics about requests from plugins or checks. It lists namespaces for itself.
+/// True for a line of the API server's metrics about requests of plugins or checks. The API server itself lists
+/// namespaces, so only reads of single ones count.
 fn is_of_clients(line: &str) -> bool {
     let resource = |name: &&str| line.contains(&format!("resource=\"{name}\""));
     line.starts_with("apiserver_request_total{")
@@ -61,13 +61,13 @@ fn is_of_clients(line: &str) -> bool {
             || (resource(&"namespaces") && line.contains("verb=\"GET\"")))
 }
 
-/// The sum of some lines of metrics.
+/// The sum of the selected lines of metrics.
 fn sum(text: &str, is_counted: impl Fn(&str) -> bool) -> u64 {
     let counts = text.lines().filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));
     counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64
 }
 
-/// Requests a path of a server; returns status and body.
+/// Requests a path of a server. Returns the status and the body.
 pub(crate) fn get(address: &str, path: &str) -> Result<(u16, String), Failed> {
     let mut stream = TcpStream::connect(address)?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;

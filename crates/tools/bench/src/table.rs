@@ -12,12 +12,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table. `titles` has a bar between columns. Columns have numbers; those with texts begin with `<`.
+    /// Creates an empty table. `titles` separates columns with `|`. Columns contain numbers; the titles of text columns
+    /// begin with `<`.
     pub(crate) fn new(titles: impl Into<String>) -> Self {
         Self { titles: titles.into(), rows: Vec::new() }
     }
 
-    /// Adds a row, with a bar between cells.
+    /// Adds a row, with `|` between the cells.
     pub(crate) fn row(&mut self, cells: String) {
         assert_eq!(cells.matches('|').count(), self.titles.matches('|').count(), "{cells}");
         self.rows.push(cells);
@@ -31,7 +32,7 @@ impl Table {
     }
 }
 
-/// Measures each size, for which `measure` adds rows to tables with these titles, and prints the tables.
+/// Calls `measure` for each size, which adds rows to tables with these titles. Then prints the tables.
 pub(crate) fn of_sizes<S: FromStr<Err: Error + Send + Sync + 'static>, const N: usize>(
     sizes: &[String],
     titles: [&str; N],

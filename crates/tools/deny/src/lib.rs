@@ -1,7 +1,7 @@
-//! Checks the dependencies against `deny.toml`: licences, sources, banned crates, and crates of several versions.
+//! Checks the dependencies against `deny.toml`: licenses, sources, banned crates, and duplicate versions of crates.
 //!
-//! The file is cargo-deny's. Its program is not used: it would be another 140 packages to build on a bare machine, and
-//! nothing here could verify a prebuilt one. Only packages that this platform builds are checked.
+//! The file has cargo-deny's format. The program itself is not used: on a bare machine it would be another 140 packages
+//! to build, and nothing here could verify a prebuilt one. Only packages that this platform builds are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -32,7 +32,7 @@ struct Bans {
     skip: Vec<CrateSpec>,
 }
 
-/// A crate as `name` or `name@version`. The version may be the beginning of one.
+/// A crate as `name` or `name@version`. The version may be abbreviated, such as `1.2`.
 #[derive(Deserialize)]
 struct CrateSpec {
     #[serde(rename = "crate")]
@@ -105,13 +105,13 @@ fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
     problems
 }
 
-/// True if the allowed licences satisfy an SPDX expression. Older crates write `/` for `OR`.
+/// True if the allowed licenses satisfy an SPDX expression. Older crates write `/` for `OR`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else { return false };
     expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
 }
 
-/// Lists crates of several versions, and exceptions that are not needed.
+/// Lists crates with several versions, and exceptions that are not needed.
 fn versions(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let is_skipped = |package: &Package| rules.bans.skip.iter().any(|skip| skip.is(package));

@@ -44,7 +44,7 @@ pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
     Ok(archive.into_inner()?)
 }
 
-/// The folders above all files. A folder comes before those in it.
+/// The folders that contain the files. A folder comes before its subfolders.
 fn folders(entries: &[Entry]) -> BTreeSet<String> {
     let mut folders = BTreeSet::new();
     for entry in entries {

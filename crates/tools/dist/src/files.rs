@@ -12,9 +12,9 @@ use crate::{Result, cannot};
 /// A file of a package.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Its place in the archive, below the folder of the archive.
+    /// The path in the archive, below the archive's folder.
     pub name: String,
-    /// Its place in a distribution, without the leading slash.
+    /// The path in an installed system, without the leading slash.
     pub place: String,
     pub content: Content,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Content {
     Link(&'static str),
 }
 
-/// The names of a target's machines.
+/// The names of a target's platform in the package formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     /// The names in Go, which krew uses too.
@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Returns the machines of a target triple; `None` if nothing is packaged for it.
+    /// Returns the platform of a target triple; `None` if nothing is packaged for it.
     pub(crate) fn of(target: &str) -> Option<Self> {
         let (arch, deb, rpm) = match target.split('-').next()? {
             "x86_64" => ("amd64", "amd64", "x86_64"),
@@ -75,7 +75,7 @@ pub(crate) fn folder(path: &Path, wanted: fn(&str) -> bool) -> Result<Vec<(Strin
     Ok(files)
 }
 
-/// The place in which a shell looks for a script, and the script's permissions; `None` for shells that look nowhere.
+/// The path where a shell looks for a completion script, and its permissions; `None` for shells without such a path.
 pub(crate) fn completion_place(name: &str) -> Option<(String, u32)> {
     if name.starts_with("kubectl_complete-") {
         return Some((format!("usr/bin/{name}"), 0o755));
@@ -95,7 +95,7 @@ pub(crate) fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
     if entry.place.ends_with(".gz") { gzip(content) } else { Ok(content.to_vec()) }
 }
 
-/// Compresses to the same bytes each time.
+/// Compresses with gzip. The same input gives the same bytes.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;

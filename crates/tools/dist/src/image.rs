@@ -14,7 +14,7 @@ use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, cannot, sums};
 
 /// The user of calipam in its image, and in the manifests of docs/kubernetes.
 const NOBODY: &str = "65532:65532";
-/// The epoch instead of the time of the build: the same programs give the same image.
+/// The creation time in images: the epoch, so that the same programs give the same image.
 const TIME: &str = "1970-01-01T00:00:00Z";
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -25,7 +25,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 struct Image {
     name: &'static str,
     title: &'static str,
-    /// The name of the built program, and its place in the image.
+    /// The name of the built program, and its path in the image.
     program: (&'static str, &'static str),
     arguments: &'static [&'static str],
     user: &'static str,
@@ -41,7 +41,7 @@ const IMAGES: [Image; 2] = [
     },
     Image {
         name: "calipam-cni-installer",
-        title: "Keeps the CNI plugin calico-ipam of calipam in the place of Calico's",
+        title: "Keeps calipam's CNI plugin calico-ipam in place of Calico's",
         program: ("calico-ipam", "usr/bin/calipam-cni"),
         arguments: &["install", "--watch"],
         // It writes into a folder that root owns.
@@ -49,7 +49,7 @@ const IMAGES: [Image; 2] = [
     },
 ];
 
-/// Writes both images for the machines of a target. The layouts keep images for other machines.
+/// Writes both images for a target. The layouts keep images for other platforms.
 pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> Result<Vec<PathBuf>> {
     let licence = request.root.join("LICENSE");
     let licence = fs::read(&licence).map_err(cannot("read", &licence))?;
@@ -63,7 +63,7 @@ pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> R
     Ok(written)
 }
 
-/// The only layer: the program, its licence, and names for its user.
+/// The only layer: the program, its license, and names for its user.
 fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for folder in ["etc", "usr", "usr/bin", "usr/share", "usr/share/licenses"] {
@@ -83,7 +83,7 @@ pub(crate) struct Unpacked {
     pub entry: Vec<String>,
 }
 
-/// Unpacks the image for these machines from a layout into a folder.
+/// Unpacks the image for a platform from a layout into a folder.
 pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<Unpacked> {
     let layout = Layout { folder: layout.to_owned() };
     let manifests = layout.manifests();
@@ -145,7 +145,6 @@ impl Layout {
         let mut manifest = self.blob(MANIFEST, manifest.to_string().as_bytes())?;
         manifest["platform"] = json!({"architecture": machine.arch, "os": machine.os});
 
-        // An earlier call may have written images for other machines.
         let mut manifests = self.manifests();
         manifests.retain(|found| found["platform"]["architecture"] != machine.arch);
         manifests.push(manifest);
@@ -158,7 +157,7 @@ impl Layout {
         self.remove_unused()
     }
 
-    /// The descriptors of the images, one for each kind of machine.
+    /// The descriptors of the images, one per platform.
     fn manifests(&self) -> Vec<Value> {
         let index = self.read(&self.folder.join("index.json"));
         let index = self.read(&self.path_of(&index["manifests"][0]));

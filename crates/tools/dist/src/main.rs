@@ -1,7 +1,7 @@
-//! Packages calipam and its CNI plugin, for `cargo xtask dist`: archives, .deb, .rpm, SBOMs, sums, and the manifest
-//! with which krew installs the kubectl plugin. Also makes images of both, for `cargo xtask image`.
+//! Packages calipam and its CNI plugin for `cargo xtask dist`: archives, .deb, .rpm, SBOMs, checksums, and the manifest
+//! with which krew installs the kubectl plugin. Also makes images of both for `cargo xtask image`.
 //!
-//! It builds no program: the caller names the folder with them.
+//! It builds no programs: the caller names the folder that contains them.
 
 mod archive;
 mod deb;
@@ -92,7 +92,7 @@ fn run(words: &[&str]) -> Option<Result<Vec<PathBuf>>> {
     }
 }
 
-/// Writes the packages for one target, and the sums and the manifest of all packages in the output folder.
+/// Writes the packages for one target, and the checksums and the manifest of all packages in the output folder.
 fn packages(request: &Request, krew: &Krew) -> Result<Vec<PathBuf>> {
     let Request { root, target, output, .. } = request;
     let machine = machine(target)?;

@@ -1,4 +1,4 @@
-//! The packages: the program for people, and the plugin.
+//! The two packages: calipam, and its CNI plugin.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(crate) fn program(os: &str) -> &'static str {
 const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
 
 impl Package {
-    /// Collects the packages for the machines of a target. The plugin is for Linux alone.
+    /// Collects the packages for a target. The plugin is for Linux only.
     pub(crate) fn all(request: &Request, machine: &Machine) -> Result<Vec<Self>> {
         let mut all = vec![Self::calipam(request, machine)?];
         if machine.os == "linux" {
@@ -43,7 +43,7 @@ impl Package {
         Ok(all)
     }
 
-    /// The program for people, with completions, man pages and units of systemd.
+    /// The package of calipam, with completions, man pages and systemd units.
     fn calipam(request: &Request, machine: &Machine) -> Result<Self> {
         let root = &request.root;
         let name = program(machine.os);
@@ -60,7 +60,7 @@ impl Package {
         }
         for (name, content) in folder(&root.join("docs/man"), |_| true)? {
             let place = format!("usr/share/man/man1/{name}.gz");
-            // Packages have man pages compressed, archives do not.
+            // Packages contain compressed man pages, archives plain ones.
             entries.push(file(&format!("man/{name}"), &place, content, 0o644));
         }
         for (path, place) in [
@@ -77,7 +77,7 @@ impl Package {
         Ok(Self { name: "calipam", summary: SUMMARY, description: DESCRIPTION, entries })
     }
 
-    /// The plugin, which installs itself on a node. The package only puts it into PATH.
+    /// The package of the plugin. It only puts the plugin on PATH; the plugin installs itself on a node.
     fn cni(request: &Request) -> Result<Self> {
         let root = &request.root;
         let mut entries =
@@ -94,27 +94,27 @@ impl Package {
             summary: "The CNI plugin calico-ipam of calipam, and its installer",
             description: "\
 A drop-in for Calico's CNI plugin calico-ipam, on the same data.
-`calipam-cni install` puts it in the place of Calico's, `calipam-cni uninstall` brings Calico's back.
+`calipam-cni install` puts it in place of Calico's, `calipam-cni uninstall` restores Calico's.
 ",
             entries,
         })
     }
 
-    /// The name of its archive, without the extension.
+    /// The file name of the archive, without the extension.
     pub(crate) fn stem(&self, target: &str) -> String {
         format!("{}-{VERSION}-{target}", self.name)
     }
 }
 
 impl Request {
-    /// Reads a program that was built.
+    /// Reads a built program.
     pub(crate) fn program(&self, name: &str) -> Result<Vec<u8>> {
         let path = self.programs.join(name);
         fs::read(&path).map_err(cannot("read", &path))
     }
 }
 
-/// A file of the project. Archives have those of `docs` at the top.
+/// A file of the project. Archives drop `docs/` from its path.
 fn project_file(root: &Path, path: &str, place: &str) -> Result<Entry> {
     let (name, path) = (path.trim_start_matches("docs/"), root.join(path));
     Ok(file(name, place, fs::read(&path).map_err(cannot("read", &path))?, 0o644))

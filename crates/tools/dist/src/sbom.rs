@@ -1,5 +1,5 @@
-//! SBOMs: CycloneDX documents of the packages that cargo builds a program of, with licences, sums and dependencies.
-//! They are made of cargo's own data, since cargo-cyclonedx would be another hundred packages to build.
+//! SBOMs: CycloneDX documents that list the packages in a program, with licenses, checksums and dependencies. They are
+//! made from cargo's own metadata, since cargo-cyclonedx would add another hundred packages to the build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -84,7 +84,7 @@ pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Va
     let is_root = |package: &&Package| package.name == name && package.source.is_none();
     let root = metadata.packages.iter().find(is_root).ok_or_else(|| format!("no crate {name}"))?;
 
-    // Everything that is built for it, without what only its tests need.
+    // The packages that are built into the program, without dev-dependencies.
     let (mut found, mut open) = (BTreeSet::from([root.id.as_str()]), vec![root.id.as_str()]);
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while let Some(id) = open.pop() {
@@ -118,7 +118,7 @@ pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Va
     }))
 }
 
-/// The package URL. Crates of the workspace come from no registry.
+/// The package URL. Crates of the workspace are in no registry.
 fn reference(package: &Package) -> String {
     let kind = if package.source.is_some() { "cargo" } else { "generic" };
     // A version may have a `+`, which is encoded in URLs.

@@ -11,7 +11,7 @@ const NAME: &str = "SHA256SUMS";
 /// The extensions of packages.
 const PACKAGES: [&str; 4] = [".tar.gz", ".deb", ".rpm", ".cdx.json"];
 
-/// The sum of some bytes.
+/// The SHA-256 sum of some bytes, in hexadecimal.
 pub(crate) fn of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Packages of a script, read by the tools of distributions.
+//! Builds packages from a script, and reads them with the tools of distributions.
 
 mod sbom;
 
@@ -45,7 +45,7 @@ fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
     packages(&request(folder, target), &krew).unwrap()
 }
 
-/// Finds the file with this ending.
+/// Finds the file whose path ends like this.
 fn ending<'a>(written: &'a [PathBuf], end: &str) -> &'a str {
     let found = written.iter().filter_map(|path| path.to_str()).find(|path| path.ends_with(end));
     found.unwrap_or_else(|| panic!("{end}: {written:?}"))
@@ -124,7 +124,7 @@ fn dpkg_installs_and_removes_both_packages() {
     }
     let dpkg = |order: &str, arguments: &[&str]| {
         let system = format!("--root={}", system.display());
-        // Without root and without the folders of a whole system.
+        // The test needs no root, and the folder is not a complete system.
         said(
             "dpkg",
             &[&[&*system, "--force-not-root", "--force-bad-path", "--log=/dev/null", order], arguments]
@@ -190,7 +190,7 @@ fn rpm_installs_and_removes_both_packages() {
     };
     rpm(&["--initdb"]);
     for name in ["calipam", "calipam-cni"] {
-        // Debian's rpm knows no package of its own system, on which these would depend.
+        // Debian's rpm has no records of the installed packages, so it cannot check dependencies.
         rpm(&["--install", "--nodeps", ending(&written, &format!("/{name}-{VERSION}-1.x86_64.rpm"))]);
     }
     assert_installed(&system);
@@ -258,7 +258,7 @@ fn images_are_unpacked_and_run_in_nothing_else() {
         let system = folder.path().join(format!("system of {user}"));
         fs::create_dir(&system).unwrap();
         said("tar", &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()]);
-        // As root of a namespace of one's own, if the user is none.
+        // In a new user namespace, any user can be root.
         let words = ["--map-root-user", "--root", system.to_str().unwrap(), program];
         assert_eq!(said("unshare", &words), "a static program\n");
     }

@@ -1,4 +1,4 @@
-//! Tries programs in an empty folder, and images in a root of their own.
+//! Tries out programs in an empty folder, and images in a root of their own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::image::{self, Unpacked};
 use crate::{Request, Result, VERSION, cannot};
 
-/// Calico's plugin, in place before the installer comes.
+/// Calico's plugin, which is present before the installer runs.
 const CALICO_PLUGIN: &[u8] = b"#!/bin/sh\necho v3.32.0\n";
 /// The folder of the plugins as the DaemonSet mounts it.
 const PLUGINS: &str = "host/opt/cni/bin";
@@ -22,12 +22,12 @@ const WITH_PROC: &str =
 /// The time that an installer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder in which a program runs as in a root.
+/// A folder that becomes the root of the programs that run in it.
 struct Root {
     folder: TempDir,
     /// The program's user and group.
     user: String,
-    /// True if it has /proc, as a container.
+    /// True if `/proc` is mounted, as in a container.
     has_proc: bool,
 }
 
@@ -48,7 +48,7 @@ impl Root {
         done.map_err(cannot("write", &path))
     }
 
-    /// A call in the folder. It needs root, or user namespaces.
+    /// Returns a command that runs in the folder. Needs root or user namespaces.
     fn call(&self, words: &[&str]) -> Command {
         let (user, group) = self.user.split_once(':').unwrap_or((&self.user, &self.user));
         let as_user = [format!("--map-user={user}"), format!("--map-group={group}")];
@@ -94,7 +94,7 @@ pub(crate) fn programs(request: &Request) -> Result<()> {
     root.put("etc/resolv.conf", b"nameserver 127.0.0.1\n", 0o644)?;
     root.expect(&["/calipam", "version"], 0, &format!("calipam {VERSION}"))?;
     root.expect(&["/calico-ipam", "-v"], 0, &format!("calipam {VERSION}"))?;
-    // Nothing listens there. A refused connection means that the name has led to an address.
+    // Nothing listens there. A refused connection means that the name was resolved.
     root.expect(&["/calipam", "check", "--etcd-endpoints", "http://etcd.of.the.check:1"], 3, "refused")
 }
 
@@ -135,7 +135,7 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
     root.expect(&[program, "uninstall", &folder], 0, "")?;
     holds(&plugin, CALICO_PLUGIN)?;
 
-    // Started as in the image, it stays until it is told to go.
+    // Started as in the image, the installer runs until it receives a signal.
     let words: Vec<&str> = entry.iter().map(String::as_str).chain(["--no-check", &folder]).collect();
     let mut staying = root.call(&words).spawn().map_err(|error| format!("cannot run `unshare`: {error}"))?;
     let end = Instant::now() + PATIENCE;

@@ -1,8 +1,8 @@
 //! Explores calipam's own code in small worlds: every order of requests, lost answers, late writes and kills.
 //!
 //! Actors run the code of the plugin and the allocator on a datastore ([`world`]). Each request waits until the
-//! explorer decides on it. A [`run`] is one execution. [`search`] goes through all of them, or through many by seeds,
-//! and checks the invariants at each step. `docs/safety.md` has the promises and the extent of the exploration.
+//! explorer decides on it. A [`run`] is one execution. [`search`] follows all executions, or many random ones, and
+//! checks the invariants at each step. `docs/safety.md` describes the promises and the extent of the exploration.
 
 pub mod actor;
 mod calico;

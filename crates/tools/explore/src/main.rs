@@ -61,11 +61,11 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
 }
 
 /// Explores in rounds, first without faults, then with more and more. Each round follows every schedule of each
-/// scenario that fits in its part of the time, and random schedules of the others. It ends at the first violation, or
-/// continues without the violated scenario.
+/// scenario that fits into its share of the time, and random schedules of the others. Stops at the first violation;
+/// with `goes_on`, continues without the violated scenario.
 fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool {
     let (mut seeds, mut violated) = (0.., BTreeSet::new());
-    // The time that small scenarios leave is there for the others.
+    // Small scenarios run first, so that the others get the time that is left.
     scenarios.sort_by_key(|scenario| !scenario.is_small);
     let everything = scenarios.clone();
     let round = time / (FAULTS as u32 + 1);
@@ -101,7 +101,7 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool 
     violated.is_empty()
 }
 
-/// Returns true if the time was sufficient.
+/// Follows all schedules of a scenario. Returns true if the time was sufficient.
 fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     let begin = Instant::now();
     let explored = exhaustive(scenario, Some(until)).map_err(|found| tell(scenario, found))?;
@@ -120,7 +120,7 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-/// Tries random schedules; returns the violated scenarios, the first one or all.
+/// Tries random schedules. Returns the violated scenarios: only the first one, or all with `goes_on`.
 fn try_seeds(
     mut scenarios: Vec<Scenario>,
     seeds: &mut RangeFrom<u64>,

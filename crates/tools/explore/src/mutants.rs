@@ -1,4 +1,4 @@
-//! Mutants: guards are removed from the code one by one, and the explorer has to find each.
+//! Mutants: removes guards from the code one by one. The explorer must find each mutant.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,11 @@ use serde::Deserialize;
 const LIST: &str = "crates/tools/explore/mutants.toml";
 /// The files that a build of the explorer needs.
 const COPIED: &[&str] = &["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
-/// A placeholder in texts: true if the mutant is the one that is tried.
+/// A placeholder in `mutants.toml`: true if the mutant is the one to try.
 const SWITCH: &str = "MUTANT";
 /// Time limit, in minutes, for finding a mutant.
 const MINUTES: &str = "10";
-/// Time limit for finding it in the named scenario.
+/// Time limit, in minutes, for finding a mutant in its named scenario.
 const FIRST: &str = "2";
 
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ struct List {
     mutant: Vec<Mutant>,
 }
 
-/// A replaced text of a file.
+/// A replacement of text in a file.
 #[derive(Deserialize)]
 struct Mutant {
     name: String,
@@ -32,7 +32,7 @@ struct Mutant {
     file: PathBuf,
     old: String,
     new: String,
-    /// Another replaced text of the file.
+    /// Another replacement in the same file.
     also: Option<Replacement>,
 }
 
@@ -44,18 +44,18 @@ struct Replacement {
 
 /// The result for a mutant.
 enum Outcome {
-    /// Found by this scenario.
+    /// The scenario that found the mutant.
     Found(String),
     Lives,
-    /// One step takes too long: it never ends.
+    /// The mutant caused an endless loop: a step took too long.
     DoesNotEnd,
 }
 
-/// Tries mutants in a copy of the checkout, which is the working directory: all of them, or those whose names begin
-/// with one of these, separated by commas.
+/// Tries mutants in a copy of the checkout, which is the working directory. `wanted` selects those whose names begin
+/// with one of its comma-separated prefixes; `None` selects all.
 ///
 /// # Errors
-/// If the list does not fit the code any more.
+/// Returns an error if the list does not fit the code any more.
 pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let list: List = toml::from_str(&list).map_err(|error| format!("{LIST}: {error}"))?;
@@ -73,7 +73,7 @@ pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     Ok(found == all && found > 0)
 }
 
-/// Splits mutants into those that can be built together and those whose text the first ones have replaced.
+/// Splits mutants into those that can be built together, and those whose text another mutant replaces.
 fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
     let (mut together, mut left, mut made) = (Vec::new(), Vec::new(), ChangedFiles::default());
     for mutant in mutants {
@@ -91,7 +91,7 @@ fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
 struct ChangedFiles(BTreeMap<PathBuf, String>);
 
 impl ChangedFiles {
-    /// Adds a mutant; false if the file does not have its text exactly once.
+    /// Adds a mutant. Returns false if the file does not contain its text exactly once.
     fn add(&mut self, mutant: &Mutant) -> Result<bool, String> {
         let Mutant { name, file, old, new, also, .. } = mutant;
         let mut text = match self.0.get(file) {
@@ -110,7 +110,7 @@ impl ChangedFiles {
     }
 }
 
-/// Builds mutants together and tries each; if they do not build, tries halves. Returns the number of those found.
+/// Builds mutants together and tries each. If the build fails, tries each half. Returns the number of mutants found.
 fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
     let told = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
     let mut made = ChangedFiles::default();
@@ -182,13 +182,13 @@ fn make_copy(copy: &Path) -> std::io::Result<()> {
     if !status.success() {
         return Err(std::io::Error::other("cp failed"));
     }
-    // Damaged code may not use the results of its calls.
+    // A mutant may ignore the results of calls.
     let manifest = copy.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)?;
     fs::write(&manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))
 }
 
-/// Explores these scenarios, or all, and returns the result.
+/// Explores the named scenarios, or all, and returns the result.
 fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
     let mut explore = Command::new("timeout");
     explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
@@ -210,7 +210,7 @@ fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Res
 mod tests {
     use super::*;
 
-    /// A mutant without its text is never tried.
+    /// Checks the list, since a mutant whose text is missing is never tried.
     #[test]
     fn every_mutant_has_its_text_once() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");

@@ -21,26 +21,26 @@ pub enum Choice {
     Go(RequestId),
     /// A request has no answer; a write may still take effect.
     Fail(RequestId),
-    /// The API server defers a request, which has no effect.
+    /// The API server puts off a request, which has no effect.
     PutOff(RequestId),
     /// A list cannot continue, since its revision is compacted.
     Expire(RequestId),
-    /// A write whose sender does not wait any more takes effect.
+    /// A write takes effect whose sender does not wait any more.
     Land(RequestId),
     /// An actor is killed. Its requests may still take effect.
     Kill(usize),
-    /// A power failure kills an actor and truncates its journal, except for the durable part.
+    /// A power failure kills an actor and truncates the part of its journal that is not durable.
     Crash(usize),
     /// The clock jumps by seconds, ahead or back.
     Jump(i64),
-    /// The notes of a node are torn.
+    /// The notes file of a node is torn.
     TearNotes(usize),
-    /// The notes of a node are the previous ones, after a power failure.
+    /// The notes of a node revert to the previous ones, as after a power failure.
     OldNotes(usize),
 }
 
 impl Choice {
-    /// The request of the choice.
+    /// The request that the choice decides on.
     pub(crate) fn request(self) -> Option<RequestId> {
         match self {
             Self::Go(id) | Self::Fail(id) | Self::PutOff(id) | Self::Expire(id) | Self::Land(id) => Some(id),
@@ -48,13 +48,13 @@ impl Choice {
         }
     }
 
-    /// True for a choice that is limited in number.
+    /// True for a fault. The number of faults is limited.
     pub fn is_fault(self) -> bool {
         !matches!(self, Self::Go(_) | Self::Land(_))
     }
 }
 
-/// A possible choice.
+/// A possible choice, with its effects.
 #[derive(Clone, Debug)]
 pub struct Possible {
     pub choice: Choice,
@@ -75,11 +75,11 @@ struct RunningActor {
     actor: Actor,
     /// The work; `None` after its end.
     task: Option<Task>,
-    /// Number of its kills.
+    /// Number of times that the actor was killed.
     kills: usize,
 }
 
-/// All faults use up the same limit, so the order of two matters.
+/// A path that all faults write: they share one limit, so the order of two faults matters.
 const FAULTS: &str = "faults";
 
 fn of_actor(actor: usize) -> Footprint {
@@ -95,7 +95,7 @@ impl<'s> Run<'s> {
     /// Starts a scenario; each actor continues to its first request.
     ///
     /// # Errors
-    /// If an invariant does not hold.
+    /// Returns an error if an invariant does not hold.
     pub fn new(scenario: &'s Scenario) -> Result<Self, String> {
         let (world, actors) = scenario.begin();
         let mut run = Self { world, scenario, actors: Vec::new(), faults_left: scenario.faults };
@@ -112,7 +112,7 @@ impl<'s> Run<'s> {
         Ok(run)
     }
 
-    /// The possible next choices, in a stable order. Empty at the end.
+    /// Returns the possible next choices, in a stable order. Empty at the end.
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
         let mut add = |choice, what, footprint| options.push(Possible { choice, what, footprint });
@@ -134,7 +134,7 @@ impl<'s> Run<'s> {
         for request in asked.iter().filter(|request| request.can_fail() && faults.answers) {
             let (id, what) =
                 (request.id, format!("{}: no answer to: {}", name(request.id.actor), request.what));
-            // A late write can take effect from now on.
+            // The write may take effect late, from now on.
             add(Choice::Fail(id), what, fault(id.actor).write(format!("late/{id:?}")));
         }
         for request in asked.iter().filter(|_| faults.answers) {
@@ -173,8 +173,8 @@ impl<'s> Run<'s> {
         options
     }
 
-    /// Keeps the first read of each process on Kubernetes: it lists a dozen kinds at once, whose answers would have
-    /// millions of orders.
+    /// Keeps only the first pending read of each process on Kubernetes. A process lists a dozen kinds at once, and
+    /// their answers could come in millions of orders.
     fn in_order(&self, asked: Vec<PendingRequest>) -> Vec<PendingRequest> {
         if !self.world.is_kubernetes() {
             return asked;
@@ -183,17 +183,17 @@ impl<'s> Run<'s> {
         asked.into_iter().filter(|request| !request.is_read || waits.insert(request.id.actor)).collect()
     }
 
-    /// The footprint of a kill: everything that the actor holds and has under way.
+    /// The footprint of a kill: everything that the actor holds, and its pending requests.
     fn killed(&self, actor: usize) -> Footprint {
         let late = self.world.waiting().into_iter().filter(|request| request.id.actor == actor);
         let footprint = Footprint::default().write_range("lock/").write_range("pods/");
         late.fold(footprint, |all, request| all.write(format!("late/{:?}", request.id)))
     }
 
-    /// Executes a choice, which has to be one of the options; returns what it touched besides.
+    /// Executes a choice, which must be one of the options. Returns what it touched in addition to its footprint.
     ///
     /// # Errors
-    /// If an invariant does not hold any more.
+    /// Returns an error if an invariant is violated.
     pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
         if choice.is_fault() {
             self.faults_left -= 1;
@@ -241,7 +241,7 @@ impl<'s> Run<'s> {
     fn poll(&mut self, number: usize) -> Result<(), String> {
         let acting = &mut self.actors[number];
         let Some(task) = &mut acting.task else { return Ok(()) };
-        // Commands use the clock of the machine.
+        // Commands read the clock of the machine, which must show the jumps.
         clock::set_ahead(self.world.jumped());
         let polled = catch_unwind(AssertUnwindSafe(|| task.go_on()));
         self.world.files.end_step(number);
@@ -262,7 +262,7 @@ impl<'s> Run<'s> {
         self.actors.iter().all(|acting| acting.task.is_none())
     }
 
-    /// True if an actor waits and nothing can happen: for a lock that is never released.
+    /// True if an actor waits but nothing can happen, since a lock is never released.
     pub fn is_stuck(&self) -> bool {
         !self.is_over() && self.world.waiting().is_empty()
     }
@@ -270,12 +270,12 @@ impl<'s> Run<'s> {
     /// Checks the end, with all actors stopped.
     ///
     /// # Errors
-    /// If an invariant does not hold.
+    /// Returns an error if an invariant does not hold.
     pub fn examine_end(&self) -> Result<(), String> {
         (self.scenario.end)(&self.world)
     }
 
-    /// A hash of the state: two runs of a scenario with the same hash can continue in the same ways.
+    /// A hash of the state. Two runs of a scenario with the same hash can continue in the same ways.
     pub fn hash(&self) -> (u64, u64) {
         let of = |seed: u64| {
             let mut hasher = DefaultHasher::new();

@@ -42,7 +42,7 @@ fn line(choice: Choice) -> String {
 /// Parses a schedule.
 ///
 /// # Errors
-/// If a line is not understood.
+/// Returns an error if a line cannot be parsed.
 pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
     let (mut scenario, mut schedule) = (None, Vec::new());
     for (index, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! The addresses that pods really use, to compare the datastore with.
+//! The addresses that pods really use. The datastore is compared with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use calipam_model::parallel::lock;
 
-/// A pod, known by the handle of its addresses.
+/// A pod, identified by the handle of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pod {
     pub node: String,
@@ -18,7 +18,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// True for a pod with addresses. Others wait for them, or DEL releases what they had.
+    /// True for a pod with addresses. Other pods wait for addresses, or DEL releases those that they had.
     pub(crate) fn is_served(&self) -> bool {
         self.exists && !self.addresses.is_empty()
     }
@@ -31,11 +31,11 @@ pub struct Truth(Mutex<State>);
 #[derive(Default)]
 struct State {
     pods: BTreeMap<String, Pod>,
-    /// The user of an address, from its assignment to the start of its release.
+    /// The users of addresses, from the assignment to the start of the release.
     users: BTreeMap<IpAddr, String>,
-    /// Handles that begin with incomplete records.
+    /// Handles whose records are incomplete from the start.
     damaged: BTreeSet<String>,
-    /// Handles of pods with Calico's plugin.
+    /// Handles of pods that Calico's plugin serves.
     of_calico: BTreeSet<String>,
     violations: Vec<String>,
 }
@@ -61,14 +61,14 @@ impl Truth {
         }
     }
 
-    /// Revives a pod that was believed to be gone.
+    /// Marks a pod as existing again that was believed to be gone.
     pub fn come_back(&self, handle: &str) {
         if let Some(pod) = lock(&self.0).pods.get_mut(handle) {
             pod.exists = true;
         }
     }
 
-    /// Removes a pod, whose addresses are about to be released.
+    /// Removes a pod and returns its addresses, which are about to be released.
     pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
         let mut state = lock(&self.0);
         let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
@@ -111,7 +111,7 @@ impl Truth {
         lock(&self.0).damaged.contains(handle)
     }
 
-    /// Notes a violation.
+    /// Records a violation.
     pub fn violated(&self, what: String) {
         lock(&self.0).violations.push(what);
     }

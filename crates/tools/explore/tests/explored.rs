@@ -1,4 +1,4 @@
-//! A minute of exploration, the schedules that once found a bug, and the promises of the explorer itself.
+//! Explores for a minute, replays the schedules that once found a bug, and tests the explorer itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn large_worlds_hold_under_random_schedules() {
     assert!(steps > 1_000, "{steps} steps");
 }
 
-/// Each file of the folder is a schedule that once ended with a violation.
+/// Each file of the folder contains a schedule that once ended with a violation.
 #[test]
 fn known_violations_are_fixed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedules");

@@ -1,4 +1,4 @@
-//! The explorer's servers answer as the real ones do.
+//! Checks that the explorer's servers answer like real ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::memory::MemoryStore;
 use calipam_testkit::servers::Etcd;
 
-/// True for a batch that took place, and the handle after it.
+/// The answer to a batch: whether it was applied, and the handle after it.
 type Answer = (bool, Option<Object>);
 
-/// The answers to writes at right and wrong versions of a handle.
+/// The answers to writes of a handle at current and outdated versions.
 async fn answers(store: &Datastore) -> Vec<Answer> {
     let question = Question { handles: usize::MAX / 8, ..Question::default() };
     let writer = store.writer(Consent::from_option(question, true).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Compares results with what a trace says, field by field.
+//! Compares results with those in a trace, field by field.
 
 use std::collections::BTreeSet;
 

@@ -16,10 +16,10 @@ struct List {
     difference: Vec<KnownDifference>,
 }
 
-/// The project's list of them.
+/// Returns the project's list of known differences.
 ///
 /// # Panics
-/// If the built-in list is broken; a test reads it.
+/// Panics if the built-in list is malformed. A test reads it.
 pub fn known() -> Vec<KnownDifference> {
     let list: List =
         toml::from_str(include_str!("../differences.toml")).expect("the built-in list is well formed");

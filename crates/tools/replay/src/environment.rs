@@ -1,4 +1,4 @@
-//! Environments of replays: a datastore that can be filled, watched and read, and programs on it.
+//! Environments of replays: a datastore that can be filled, watched and read, and the programs that run on it.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct Output {
     pub stdout: String,
 }
 
-/// A datastore on which traces are replayed, and programs on it. A value that is no JSON is given as `null`.
+/// A datastore on which traces are replayed, and programs that run on it. Returns a value that is not JSON as `null`.
 #[allow(async_fn_in_trait, reason = "a replay stays on one thread")]
 pub trait Environment {
     /// The datastore as an allocator sees it.
@@ -76,7 +76,7 @@ pub trait Environment {
 pub struct MemoryEnvironment(MemoryStore);
 
 impl MemoryEnvironment {
-    /// An empty one, with its clock at `now`.
+    /// Creates an empty datastore whose clock is at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self(MemoryStore::new(now))
     }

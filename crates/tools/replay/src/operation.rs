@@ -72,7 +72,7 @@ impl Input<'_> {
     }
 }
 
-/// Reads an address. Like Go, it takes an IPv4-mapped IPv6 address for IPv4.
+/// Reads an address. Like Go, it treats an IPv4-mapped IPv6 address as IPv4.
 fn address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
@@ -214,7 +214,7 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Value
     }
 }
 
-/// The result of a release. Calico repeats addresses as the request spells them: `texts` has these.
+/// The result of a release. Calico repeats addresses as the request spells them; `texts` contains these spellings.
 fn released(done: &Released, error: Option<String>, texts: &BTreeMap<IpAddr, &str>) -> Value {
     let request = |request: &Release| {
         json!({"Address": texts.get(&request.address), "Handle": request.handle.as_deref().unwrap_or_default(),

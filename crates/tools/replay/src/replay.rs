@@ -178,7 +178,7 @@ impl<G: Environment> Replay<'_, G> {
         input
     }
 
-    /// Makes the recorded writes of a step that calipam has no part in.
+    /// Applies the recorded writes of a step that calipam does not run.
     async fn apply_writes(&mut self, step: &Step) -> Result<(), String> {
         let now = self.environment.store().now();
         for write in &step.writes {
@@ -218,7 +218,7 @@ impl<G: Environment> Replay<'_, G> {
             found = sorted_lists(&found);
         }
         if step.op == "ips-of-handle" {
-            // Calico goes through a map of blocks, whose order varies.
+            // Calico iterates over a map of blocks, whose order varies.
             (expected, found) = (sorted_lists(&expected), sorted_lists(&found));
         }
         let is_other_refusal =
@@ -256,7 +256,7 @@ fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> 
     step.writes.iter().filter(|write| !changes_nothing(write)).cloned().map(Value::Object).collect()
 }
 
-/// True if a release of several addresses was refused because of one of them. Calico names one or another from run to
+/// True if a release of several addresses was refused because of one of them. Calico names a different one from run to
 /// run.
 fn refuses_one_of(step: &Step, result: &Value) -> bool {
     let ips = step.input.get("ips").and_then(Value::as_array);
@@ -308,8 +308,8 @@ fn path_of(write: &Map<String, Value>) -> Result<&str, String> {
     path.ok_or_else(|| "a write of the trace names no key".to_owned())
 }
 
-/// True if a step with another choice did as much: the same error and messages, as many addresses, and the same kinds
-/// of writes on the same kinds of objects in the same order.
+/// True if a step with another choice had an equivalent effect: the same error and messages, as many addresses, and the
+/// same kinds of writes on the same kinds of objects in the same order.
 fn has_same_shape(step: &Step, done: &StepResult) -> bool {
     let shape = |result: &Value| {
         let of = |family: &str| {

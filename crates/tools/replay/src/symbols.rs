@@ -12,7 +12,7 @@ enum Symbol {
     Sequence(u32, u64),
     /// `T4`: a time in whole seconds.
     Time(u32),
-    /// `N1`: a time in the form of Go.
+    /// `N1`: a time in Go's format.
     GoTime(u32),
     /// `U1`: a UID.
     Uid(u32),
@@ -37,7 +37,7 @@ impl Symbol {
     }
 }
 
-/// The difference that two times may have and be the same: times are stored in whole seconds.
+/// The largest difference between times that count as equal, since times are stored in whole seconds.
 const SECOND_CROSSED: SignedDuration = SignedDuration::from_secs(1);
 
 /// The values of symbols in this run.
@@ -89,7 +89,7 @@ impl Symbols {
         }
     }
 
-    /// Compares a found value with a text of a trace; `None` if the text is no symbol. A symbol without a value gets
+    /// Compares a found value with a text of a trace; `None` if the text is no symbol. A symbol without a value takes
     /// the found one.
     pub(crate) fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
         let symbol = Symbol::parse(expected)?;
@@ -134,7 +134,7 @@ impl Symbols {
     }
 }
 
-/// True if a time is the one of a symbol. One second of the recording may be two in the replay.
+/// True if a time is that of a symbol. Times in one second of the recording may be a second apart in the replay.
 fn is_same_time(bound: &str, time: Timestamp) -> bool {
     let apart = bound.parse::<Timestamp>().map(|bound| bound.duration_since(time).abs());
     apart.is_ok_and(|apart| apart <= SECOND_CROSSED)

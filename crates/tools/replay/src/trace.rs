@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The only form of the files.
+/// The supported version of the file format.
 const FORMAT: u64 = 1;
 
 /// A recorded run.
@@ -15,7 +15,7 @@ const FORMAT: u64 = 1;
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
     format: u64,
-    /// Its name.
+    /// The name of the recorded scenario.
     pub scenario: String,
     /// The whole datastore under `/calico` at the beginning.
     pub initial: BTreeMap<String, Value>,
@@ -29,7 +29,7 @@ pub struct Step {
     /// The kind of operation, such as `auto`.
     pub op: String,
     pub input: Map<String, Value>,
-    /// Calico was free to choose: another choice is right too.
+    /// True if Calico was free to choose, so that another choice is also right.
     #[serde(default)]
     pub choice: bool,
     /// `any` if the order of the writes varies from run to run.

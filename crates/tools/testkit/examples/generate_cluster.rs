@@ -1,5 +1,5 @@
-//! Writes a generated cluster to a file, in calipam's export format or as `kubectl get -o json` prints it, and next to
-//! it a file with the expected findings.
+//! Writes a generated cluster to a file, in calipam's export format or as `kubectl get -o json` prints it. Writes the
+//! expected findings to a second file next to it.
 //!
 //! ```text
 //! generate_cluster example FILE               the cluster of the documentation, without a file of findings

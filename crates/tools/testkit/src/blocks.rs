@@ -1,4 +1,4 @@
-//! Many blocks of other nodes, as Calico writes them: 13 KB with 50 addresses.
+//! Writes many blocks of other nodes, of the same size as Calico's: 13 KB with 50 addresses.
 
 use etcd_client::TxnOp;
 use ipnet::IpNet;

@@ -21,7 +21,7 @@ pub struct Calico2 {
     etcd: Etcd,
 }
 
-/// A value that was read, and the index of its last change.
+/// A stored value, and the index of its last change.
 type Stored = (String, u64);
 
 impl Calico2 {
@@ -124,7 +124,7 @@ impl Client2 {
         self.set(&format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr"), &block.to_string())
     }
 
-    /// Claims a block: writes the affinity first.
+    /// Claims a block. Writes the affinity first.
     pub fn add_block(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
         self.set(&format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"), "{}")?;
         let net = Ipv4Net::new_assert(block, 26).into();
@@ -145,7 +145,7 @@ impl Client2 {
         Ok(address)
     }
 
-    /// Assigns an address without an endpoint: counts the handle, then writes the block.
+    /// Assigns an address without an endpoint. Increments the handle first, then writes the block.
     pub fn assign(&self, host: &str, handle: &str) -> io::Result<Ipv4Addr> {
         for block in self.blocks(host)? {
             self.count(handle, block, 1)?;
@@ -189,7 +189,7 @@ impl Client2 {
         Ok(())
     }
 
-    /// Changes the count of a handle for a block, and retries lost swaps.
+    /// Changes the count of a handle for a block, and retries if a compare-and-swap fails.
     fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> io::Result<()> {
         let key = handle_key(handle);
         let change = |before: Option<&str>| {
@@ -207,7 +207,7 @@ impl Client2 {
         self.swap(&key, change)
     }
 
-    /// Changes a block, and retries lost swaps. Writes nothing if the change returns `None`.
+    /// Changes a block, and retries if a compare-and-swap fails. Writes nothing if the change returns `None`.
     fn change_block<T>(
         &self,
         block: Ipv4Addr,
@@ -222,7 +222,8 @@ impl Client2 {
         Ok(result)
     }
 
-    /// Replaces, creates or deletes (inner `None`) a key if it is unchanged since it was read.
+    /// Changes a key with a compare-and-swap. `change` returns the new value, an inner `None` to delete the key, or an
+    /// outer `None` to leave it.
     fn swap(
         &self,
         key: &str,
@@ -247,7 +248,7 @@ impl Client2 {
         Err(io::Error::other(format!("{key}: {ATTEMPTS} swaps were lost")))
     }
 
-    /// Turns authentication on, for the user `root` with this password only.
+    /// Turns authentication on, so that only `root` with this password has access.
     pub fn require_login(&self, password: &str) -> io::Result<()> {
         let login = format!("Authorization: Basic {}", STANDARD.encode(format!("root:{password}")));
         let user = json!({"user": "root", "password": password}).to_string();
@@ -309,7 +310,7 @@ fn free(block: &mut Block, handle: &str) -> i64 {
     addresses.len() as i64
 }
 
-/// Escapes all but letters and digits.
+/// Escapes all characters but letters, digits and `-._`.
 fn encode(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! calipam's test tools. No published crate depends on them.
+//! Tools for calipam's tests. No published crate depends on them.
 
 pub mod allocator;
 pub mod blocks;

@@ -1,4 +1,4 @@
-//! A datastore in memory with its own clock, for tests. It keeps values as etcd would.
+//! An in-memory datastore with its own clock, for tests. It stores values in the same form as etcd.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 pub struct Change {
     /// The path of the key.
     pub path: String,
-    /// The key had a value before the write.
+    /// True if the key had a value before the write.
     pub existed: bool,
     /// The value after the write; `None` if it was deleted.
     pub value: Option<Vec<u8>>,
@@ -34,7 +34,7 @@ pub enum Fault {
     AnswerLost,
 }
 
-/// A datastore in memory.
+/// An in-memory datastore.
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -54,13 +54,13 @@ struct State {
 }
 
 impl MemoryStore {
-    /// An empty datastore whose clock is at `now`.
+    /// Creates an empty datastore whose clock is at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self { state: Mutex::new(State { now, ..State::default() }) }
     }
 
-    /// Lets other tasks go first at every request, as requests to a server do. This lets a scheduler decide which
-    /// operation makes the next step.
+    /// Makes every request let other tasks run first, like a request to a server. A scheduler can then decide which
+    /// operation takes the next step.
     pub fn interleaved(self) -> Self {
         self.state().is_interleaved = true;
         self
@@ -82,7 +82,7 @@ impl MemoryStore {
         self.state().change(path, Some(value.into()));
     }
 
-    /// Deletes a value; false if there is none.
+    /// Deletes a value. Returns false if there is none.
     pub fn remove(&self, path: &str) -> bool {
         let mut state = self.state();
         let is_there = state.values.contains_key(path);
@@ -92,7 +92,7 @@ impl MemoryStore {
         is_there
     }
 
-    /// Stores and deletes values in one transaction, and returns the revision of all of them.
+    /// Stores and deletes values in one transaction. Returns the revision that all of them get.
     pub fn change_together(&self, changes: &[(String, Option<Vec<u8>>)]) -> i64 {
         let mut state = self.state();
         let last =
@@ -116,7 +116,7 @@ impl MemoryStore {
         self.state().values.get(path).cloned()
     }
 
-    /// All values whose path begins with `prefix`, by path, with their revisions.
+    /// All values whose path begins with `prefix`, sorted by path, with their revisions.
     pub fn values(&self, prefix: &str) -> Vec<(String, Vec<u8>, i64)> {
         let state = self.state();
         let found = state.values.range(prefix.to_owned()..).take_while(|(path, _)| path.starts_with(prefix));
@@ -132,7 +132,7 @@ impl MemoryStore {
         lock(&self.state)
     }
 
-    /// Lets other tasks go first if requests are interleaved.
+    /// Lets other tasks run first if requests are interleaved.
     async fn turn(&self) {
         if self.state().is_interleaved {
             Turn(false).await;

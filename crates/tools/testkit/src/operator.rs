@@ -1,5 +1,5 @@
-//! Operations of Calico's allocator that operators start: no program of calipam needs them, but tests prepare clusters
-//! with them, and recorded runs of Calico contain them.
+//! Operations of Calico's allocator that human operators start. No program of calipam needs them, but tests use them to
+//! prepare clusters, and recorded runs of Calico contain them.
 
 use calipam_assign::{Allocator, Entry, Error, InUse, Partly, Query, Record, Store, StoreError};
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -7,10 +7,10 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use ipnet::IpNet;
 
-/// The number of attempts if other clients keep writing first, as in Calico.
+/// The number of attempts while other clients keep writing first, the same as Calico's.
 const RETRIES: usize = 100;
 
-/// The blocks that were claimed, and those that belong to others.
+/// The blocks that were claimed, and those that belong to other holders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     pub claimed: Vec<IpNet>,
@@ -20,7 +20,7 @@ pub struct Claimed {
 /// The reason that the configuration was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The settings would allow addresses neither from new blocks nor from blocks of others.
+    /// The settings would allow addresses neither from new blocks nor from blocks of other nodes.
     #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeitherStrictNorAutomatic,
     #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
@@ -29,14 +29,14 @@ pub enum SettingsError {
     Allocator(#[from] Error),
 }
 
-/// Changes of an operator to blocks, hosts and settings.
+/// Operations that change blocks, hosts and settings.
 #[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
 pub trait Operator {
     /// Claims all blocks of a CIDR for a holder.
     ///
     /// # Errors
-    /// If the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks claimed before the
-    /// error stay claimed.
+    /// Returns an error if the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks that
+    /// were claimed before the error stay claimed.
     async fn claim_affinity(
         &self,
         cidr: IpNet,
@@ -44,16 +44,17 @@ pub trait Operator {
         holder: &str,
     ) -> Result<Claimed, Box<Partly<Claimed>>>;
 
-    /// Gives up the blocks of all nodes in a pool.
+    /// Releases the affinities of all nodes for the blocks of a pool.
     async fn release_pool_affinities(&self, pool: IpNet) -> Result<(), Error>;
 
-    /// Gives up all blocks of a host, and deletes its etcd entry. Its addresses stay allocated.
+    /// Releases all blocks of a host, and deletes its etcd entry. Its addresses stay allocated.
     async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<(), Error>;
 
-    /// Changes the configuration. Like Calico, writes even an unchanged one if it has a setting for virtual machines.
+    /// Changes the configuration. Like Calico, writes even an unchanged configuration if it has a setting for virtual
+    /// machines.
     ///
     /// # Errors
-    /// If the settings exclude each other, or another client changes them meanwhile.
+    /// Returns an error if the settings exclude each other, or another client changes them at the same time.
     async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<(), SettingsError>;
 }
 
@@ -81,7 +82,7 @@ impl<S: Store> Operator for Allocator<S> {
         let mut keys: Vec<AffinityKey> = found.into_iter().flatten().filter_map(key).collect();
         keys.retain(|key| pool.contains(&key.cidr.addr()));
         keys.sort_by_cached_key(|key| Key::Affinity(key.clone()).to_string());
-        // If a block has two affinities, Calico gives up the one that is listed last.
+        // If a block has two affinities, Calico releases the one that is listed last.
         for key in keys.iter().rev() {
             self.give_up(key, &config, InUse::Release).await?;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Forwards connections to a server unread, and counts connections and bytes.
+/// A relay that forwards connections to a server, and counts connections and bytes.
 #[derive(Debug)]
 pub struct Relay {
     /// The port on 127.0.0.1 at which the relay listens.
@@ -19,7 +19,7 @@ impl Relay {
     /// Starts a relay to a port on this machine. Its threads end with the process.
     ///
     /// # Panics
-    /// If no port is free.
+    /// Panics if no port is free.
     pub fn to(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a port").port();
@@ -55,7 +55,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
     while let Ok(read) = from.read(&mut buffer)
         && read > 0
     {
-        // Bytes are counted before they are sent on, so that a client that has its answer finds them counted.
+        // Bytes are counted before they are forwarded, so that they are counted when a client has its answer.
         count.fetch_add(read, Ordering::SeqCst);
         if to.write_all(&buffer[..read]).is_err() {
             break;

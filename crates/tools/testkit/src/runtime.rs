@@ -12,7 +12,7 @@ pub(crate) fn runtime() -> Result<Runtime, ServerError> {
     built.map_err(ServerError::io("cannot start an async runtime"))
 }
 
-/// Runs async work in a thread of its own, since a runtime cannot be entered from inside another one.
+/// Runs async work in a separate thread, since a runtime cannot be entered from inside another one.
 pub(crate) fn on_own_runtime<T: Send>(
     work: impl AsyncFnOnce() -> Result<T, ServerError> + Send,
 ) -> Result<T, ServerError> {

@@ -1,4 +1,4 @@
-//! The size of random tests and large matrices.
+//! The size of random tests and of large matrices.
 
 use std::ops::Mul;
 

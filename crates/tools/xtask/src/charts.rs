@@ -1,4 +1,4 @@
-//! The Helm charts, made of the manifests of `docs/kubernetes`, with settings where clusters differ.
+//! Generates the Helm charts from the manifests in `docs/kubernetes`, with settings where clusters differ.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ struct Chart {
     /// The folder of the manifests.
     manifests: &'static str,
     templates: &'static [Template],
-    /// Texts of manifests, and what replaces them in every template.
+    /// Texts in the manifests, with their replacements in all templates.
     settings: &'static [(&'static str, &'static str)],
 }
 
@@ -101,7 +101,7 @@ fn templates() -> Result<Vec<(String, String)>, Failure> {
         for Template { manifest, when } in *templates {
             let path = workspace::root().join(manifests).join(manifest);
             let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
-            // Alerts have templates of Prometheus.
+            // Alerts contain Prometheus templates, which Helm must not evaluate.
             let text = text.replace("{{", "{{ \"{{\" }}");
             let text = text.replace(&image, "image: registry.example.com/");
             let text = settings.iter().fold(text, |text, (from, to)| text.replace(from, to));

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::task::{self, Task};
 use crate::{protoc, step, tools, workspace};
 
-/// The example cluster, from the root of the checkout.
+/// The path of the example cluster, relative to the root of the checkout.
 const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 
 /// The exit code of `calipam check` if it found something.
@@ -34,7 +34,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
     let mut build = workspace::cargo();
     build.args(["build", "--package", "calipam"]).envs(protoc::variables()?);
-    // What would make a second build faster takes time in the first.
+    // Incremental compilation speeds up only later builds, and slows down this one.
     build.env("CARGO_INCREMENTAL", "0");
     step::run("Building calipam (the first time takes a minute or two)", &mut build)?;
 

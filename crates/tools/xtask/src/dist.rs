@@ -81,11 +81,11 @@ Needs what `cargo xtask dist` needs.
     run: run_image,
 };
 
-/// Tests of the program that a packaged one passes too: checks of exports, of an etcd and its snapshot, views, and
-/// releases that are undone.
+/// Tests that also run with the packaged program: checks of exports, of an etcd and of its snapshot, views, and undone
+/// releases.
 const TESTS: [&str; 4] = ["cli::check::", "cli::etcd::", "cli::show::", "cli::repair::undo::"];
 
-/// The options of a call.
+/// The options of `dist` and `image`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     target: Option<String>,
@@ -129,7 +129,8 @@ fn run_image(arguments: &[String]) -> Result<(), Failure> {
     step::run("Running the images", &mut Machine::of(&target, &programs)?.on(trial))
 }
 
-/// A call of the packager. It is a program apart, so that building the tasks does not build its crates.
+/// Returns a command that runs the packager. The packager is a separate program, so that building xtask does not build
+/// its dependencies.
 fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result<Command, Failure> {
     let mut packager = workspace::cargo();
     packager.args(["run", "--package", "calipam-dist", "--", order]);
@@ -138,7 +139,7 @@ fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result
     Ok(packager)
 }
 
-/// Returns the target, and the folder with its programs. Builds them unless the call names that folder.
+/// Returns the target and the folder with its programs. Builds the programs unless the command line names a folder.
 fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
     let target = match &request.target {
         Some(target) => target.clone(),
@@ -163,7 +164,7 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     if target.contains("-linux-") {
         build.args(["--package", "calipam-cni", "--bin", "calico-ipam"]);
     }
-    // Without paths of this machine, another one builds the same bytes.
+    // Without the paths of this machine, other machines build the same bytes.
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
     let map = |from: &Path, to: &str| format!("\"--remap-path-prefix={}={to}\"", from.display());
@@ -171,7 +172,7 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
     build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
     build.envs(zig::variables(target)?).envs(zig::linker(target)?);
-    // The C code of mimalloc holds the time of its compilation, which the C compiler takes from here.
+    // The C code of mimalloc embeds the time of its compilation. The C compiler takes it from this variable.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
     Ok(folder.join(target).join("dist"))
@@ -205,7 +206,7 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     fs::remove_dir_all(&copy).map_err(|error| Failure::io("remove", &copy, &error))
 }
 
-/// Runs the tests of the plugin, and some of the program, with the packaged ones.
+/// Runs the tests of the plugin, and some of calipam's, with the packaged programs.
 fn test(programs: &Path, machine: &Machine) -> Result<(), Failure> {
     let variables = servers::prepare()?.build()?;
     let programs = programs.canonicalize().map_err(|error| Failure::io("find", programs, &error))?;
@@ -236,7 +237,7 @@ fn usage(what: String) -> Failure {
     Failure::new(what).hint("`cargo xtask help dist` says what it takes")
 }
 
-/// Reads the options of both tasks.
+/// Parses the options of `dist` and `image`.
 fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let mut request = Request::default();
     let mut words = arguments.iter();

@@ -26,7 +26,7 @@ target/tools, which takes minutes and downloads Rust crates.
 /// The version of mdBook that is built if the machine has none.
 const MDBOOK: &str = "^0.5";
 
-/// Pages, and the files that they link to. They keep their places, so that links work.
+/// The pages and the files that they link to. All keep their relative paths, so that links work.
 const SOURCES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "docs", "tests/fixtures/schemas"];
 
 fn run(arguments: &[String]) -> Result<(), Failure> {

@@ -11,17 +11,17 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Takes what happened, to which object.
+    /// Creates a failure. The message says what failed, and for which object.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None }
     }
 
-    /// The failure to `read`, `write` or otherwise `act` on a file or folder.
+    /// Creates the failure of an operation on a file or folder. `act` is its verb, such as `read`.
     pub(crate) fn io(act: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::new(format!("cannot {act} {}: {error}", path.display()))
     }
 
-    /// Adds what to do next.
+    /// Adds a hint: what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::{tool, workspace};
 
-/// The file to which each such test adds a line.
+/// The list of skipped tests: a file to which each of them adds a line.
 pub(crate) struct LeftOut {
     list: PathBuf,
 }
@@ -30,7 +30,7 @@ impl LeftOut {
         (tool::LEFT_OUT, self.list.clone())
     }
 
-    /// Adds a step that this machine cannot run, even in CI: pip and rustup may be missing there.
+    /// Adds a step that this machine cannot run. CI allows this too, since pip and rustup may be missing there.
     pub(crate) fn add(&self, step: &str, failure: &Failure) -> Result<(), Failure> {
         let reason = failure.to_string().replace('\n', "; ");
         let list = OpenOptions::new().append(true).create(true).open(&self.list);

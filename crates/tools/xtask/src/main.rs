@@ -14,7 +14,7 @@ mod foreign;
 mod generate;
 mod help;
 mod left_out;
-// The tests look for the servers in the same places as the task that brings them.
+// Shared with the tests, which look for the servers where this program puts them.
 #[expect(unreachable_pub, reason = "public in testkit")]
 #[path = "../../testkit/src/servers/locate.rs"]
 mod locate;

@@ -45,7 +45,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let listed = list.arg("--list").stderr(Stdio::inherit()).output();
     let listed = listed.map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))?;
     let text = String::from_utf8_lossy(&listed.stdout);
-    // No filter keeps cargo-mutants 27.1 from these: it runs all of them, chosen or not.
+    // cargo-mutants 27.1 ignores filters for these mutants, and always runs all of them.
     let is_chosen = |name: &&str| !name.contains(": delete field ");
     let mut names: Vec<&str> = text.lines().filter(is_chosen).collect();
     let all = names.len();
@@ -61,7 +61,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     test.args(["--baseline", "skip", "--timeout", "120", "--output", "target"]);
     test.args(names.iter().flat_map(|name| ["--re".to_owned(), format!("^{}$", escaped(name))]));
     test.args(["--", "--lib"]).envs(protoc::variables()?);
-    // A mutant that no test notices is no failure of this task.
+    // A mutant that no test catches does not make this task fail.
     step::announce("Running the tests of each");
     test.status().map(drop).map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))
 }
@@ -72,7 +72,7 @@ fn mutants() -> Command {
     mutants
 }
 
-/// Shuffles by the method of Fisher and Yates, with numbers of SplitMix64.
+/// Shuffles with the Fisher-Yates algorithm and random numbers from SplitMix64.
 fn shuffle(names: &mut [&str], mut seed: u64) {
     for last in (1..names.len()).rev() {
         seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -82,7 +82,7 @@ fn shuffle(names: &mut [&str], mut seed: u64) {
     }
 }
 
-/// Escapes a text for a regular expression.
+/// Escapes a string for a regular expression.
 fn escaped(text: &str) -> String {
     let has_meaning = |c| r"\.+*?()|[]{}^$".contains(c);
     text.chars().map(|c| if has_meaning(c) { format!("\\{c}") } else { c.into() }).collect()

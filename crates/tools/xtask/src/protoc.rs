@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::tools;
 
-/// Returns the variables with which cargo builds etcd-client: none if the machine has `protoc`, otherwise those that
+/// Returns the environment variables for building etcd-client: none if the machine has `protoc`, otherwise those that
 /// name the one in the crate `protoc-bin-vendored`.
 pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if env::var_os("PROTOC").is_some() || tools::on_path("protoc").is_some() {

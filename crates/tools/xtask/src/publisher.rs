@@ -5,7 +5,7 @@ use std::fs;
 use crate::failure::Failure;
 use crate::workspace;
 
-/// The files with an install line, an image or a URL of an archive.
+/// The files that contain an install command, an image or the URL of an archive.
 const FILES: [&str; 10] = [
     "README.md",
     "docs/scheduled-checks.md",
@@ -41,7 +41,7 @@ impl Publisher {
         Ok(Self { downloads: value("downloads")?, registry: value("registry")? })
     }
 
-    /// Fails while the places are those of the example.
+    /// Fails if a place is still one of the placeholders.
     pub(crate) fn need(&self) -> Result<(), Failure> {
         if self.downloads.contains("example.com") || self.registry.contains("example.com") {
             return Err(Failure::new("Cargo.toml does not say where calipam is published").hint(
@@ -51,7 +51,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Returns a file's text with these places.
+    /// Returns a file's text with its URLs and registries replaced by these places.
     fn current(&self, text: &str) -> String {
         let text = replace_before(text, &format!("/calipam-{}-", env!("CARGO_PKG_VERSION")), &self.downloads);
         ["/calipam:latest", "/calipam-cni-installer", "/calipam\n"]
@@ -67,7 +67,7 @@ fn replace_before(text: &str, end: &str, word: &str) -> String {
     for part in &mut parts[..last] {
         let start = part.rfind([' ', '=', '`', '"']).map_or(0, |at| at + 1);
         let start = start + part[start..].find("docker://").map_or(0, |at| at + "docker://".len());
-        // A path of a volume also ends like an image.
+        // The path of a volume can end like an image.
         if !part[start..].starts_with('/') {
             part.replace_range(start.., word);
         }

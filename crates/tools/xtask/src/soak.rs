@@ -5,7 +5,7 @@ use crate::left_out::LeftOut;
 use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace};
 
-/// The cases of a property, ten times proptest's 256.
+/// The number of random cases per property: ten times proptest's default of 256.
 const CASES: &str = "2560";
 
 pub(crate) const TASK: Task = Task {

@@ -41,7 +41,7 @@ pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
 }
 
-/// Announces and runs a command next to others, and prints its output when it has ended.
+/// Announces and runs a command in parallel with others, and prints its output when it has ended.
 pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<(), Failure> {
     let line = command_line(command);
     announce(&format!("{title}: {line}"));
@@ -67,10 +67,10 @@ pub(crate) fn seconds(time: Duration) -> String {
     }
 }
 
-/// A command as one types it in a shell.
+/// The command as a line to type in a shell.
 pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    // Cargo and Go are known by their names; their folder is of no interest.
+    // Absolute paths, such as those of cargo and Go, are shortened to the file name.
     let program = match program.file_name() {
         Some(name) if program.is_absolute() => name.to_string_lossy(),
         _ => program.to_string_lossy(),

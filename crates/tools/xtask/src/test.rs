@@ -13,22 +13,22 @@ use crate::servers::{self, Servers, Variables};
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace, zig};
 
-/// The variable by which test programs know how many tests to run at the same time.
+/// The variable that sets how many tests a test program runs at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Tests that take as long as many others: those of the program in `tests/main.rs`, those of generated clusters in
-/// `crates/datastore/tests`, and one of the explorer.
+/// The slowest tests: those of the program in `tests/main.rs`, those of generated clusters in `crates/datastore/tests`,
+/// and one of the explorer.
 const LONG: [&str; 3] = ["cli::", "generated::", "every_interleaving"];
 
-/// Clippy compiles the workspace in rustc's place, so that lints take no build of their own. It may optimise less than
-/// rustc, which is why no other task builds so.
+/// The wrapper with which Clippy compiles the workspace instead of rustc, so that linting needs no separate build.
+/// Clippy may optimize less than rustc, so no other task uses it.
 const CLIPPY: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
 
-/// The Mac for which the program is linted. No code depends on the processor: a second one would show the same.
+/// The macOS target to lint. No code depends on the processor, so a second one would find nothing more.
 const MAC: &str = "aarch64-apple-darwin";
 
-/// Settings of the Go runtime of the many servers: each uses one core and collects garbage less often. A kube-apiserver
-/// then starts with half the processor time, and a fifth more memory.
+/// Settings for the Go runtime of the servers, many of which run at once: each uses one core and collects garbage less
+/// often. A kube-apiserver then needs half the processor time to start, and a fifth more memory.
 const GO: [(&str, &str); 2] = [("GOMAXPROCS", "1"), ("GOGC", "300")];
 
 /// The time after which `cargo test` has released the build folder, if everything is built.
@@ -103,8 +103,8 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     result
 }
 
-/// True if no crate of the workspace has been built incrementally. Then this build is not incremental either: preparing
-/// for the next one takes a sixth more processor time, and gigabytes of disk.
+/// True if no crate of the workspace has been built incrementally. Then this build is not incremental either, since
+/// incremental data costs a sixth more processor time, and gigabytes of disk.
 fn is_built_for_the_first_time() -> Result<bool, Failure> {
     let folder = workspace::built("incremental")?;
     let Ok(entries) = fs::read_dir(folder) else { return Ok(true) };
@@ -129,8 +129,8 @@ fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Resul
     summary([format, lints, mac, tests])
 }
 
-/// Runs the long tests next to all others, since cargo runs one test program after the other, and each
-/// ends with a few slow tests. Each test runs once: a part selects by name the tests that the later ones skip.
+/// Runs the long tests in parallel with all others, since cargo runs one test program after the other, and each ends
+/// with a few slow tests. Each test runs once: every part skips the tests that the parts before it select.
 fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let part = |selected: Option<&str>, skipped: &[&str]| {
         let mut part = tests(variables, left_out, all);
@@ -187,7 +187,7 @@ fn lints(variables: &Variables, arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Lints the program for macOS next to the tests, which wait part of their time for servers.
+/// Lints the program for macOS while the tests run, since tests often wait for their servers.
 fn lints_for_mac(variables: &Variables, left_out: &LeftOut, head_start: Duration) -> Result<(), Failure> {
     let zig = match for_mac() {
         Ok(zig) => zig,
@@ -208,7 +208,7 @@ fn lints_for_mac(variables: &Variables, left_out: &LeftOut, head_start: Duration
     step::run_silently(&mut clippy)
 }
 
-/// Brings what a check for a Mac needs, and returns the variables for it.
+/// Installs the tools for a macOS check, and returns its environment variables.
 fn for_mac() -> Result<zig::Variables, Failure> {
     tools::bring_target(MAC)?;
     zig::variables(MAC)
@@ -221,7 +221,7 @@ fn threads() -> OsString {
     std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
 }
 
-/// Prints all failures, and returns one for all of them.
+/// Prints all failures, and returns one failure with their number.
 fn summary(results: [Result<(), Failure>; 4]) -> Result<(), Failure> {
     let steps = results.len();
     let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();

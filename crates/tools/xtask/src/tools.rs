@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::{step, workspace};
 
-/// The oldest Go that fetches the toolchain which a module names.
+/// The oldest Go version that can fetch the toolchain that a module names.
 const OLDEST_GO: (u32, u32) = (1, 21);
 
-/// The place of Go by its own installation instructions.
+/// The path of Go after a manual installation by its own instructions.
 const USUAL_GO: &str = "/usr/local/go/bin/go";
 
 /// Finds the program that a shell would run for this name.
@@ -30,7 +30,7 @@ pub(crate) fn need_c_compiler() -> Result<(), Failure> {
         .hint("install it with `apt-get install -y build-essential`, or set CC"))
 }
 
-/// Brings the standard library for a target with rustup, unless it is there.
+/// Installs the standard library for a target with rustup, unless it is installed.
 pub(crate) fn bring_target(target: &str) -> Result<(), Failure> {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
     let folder = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -42,7 +42,7 @@ pub(crate) fn bring_target(target: &str) -> Result<(), Failure> {
     )
 }
 
-/// Fails if a component of the Rust toolchain is missing. `name` is its subcommand of cargo.
+/// Fails if a component of the Rust toolchain is missing. `name` is its cargo subcommand.
 pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure> {
     let output = workspace::cargo().args([name, "--version"]).output();
     if output.is_ok_and(|output| output.status.success()) {
@@ -52,7 +52,7 @@ pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure>
         .hint(format!("install it with `rustup component add {component}`")))
 }
 
-/// Finds a Go that can build with the version `wanted` of a `go.mod`: on `PATH`, or in the usual place.
+/// Finds a Go installation that can build with the version `wanted`: on `PATH`, or in the usual place.
 pub(crate) fn go(wanted: &str) -> Result<PathBuf, Failure> {
     let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
     let mut problem = "no Go on this machine".to_owned();

@@ -1,4 +1,4 @@
-//! Paths of the checkout, and calls of cargo.
+//! Paths in the checkout, and cargo commands.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ pub(crate) fn root() -> PathBuf {
     crates.expect("xtask lies two folders below the root").to_owned()
 }
 
-/// Makes the root of the checkout the working directory, so that every command can be repeated there.
+/// Changes to the root of the checkout, so that users can repeat every printed command there.
 pub(crate) fn enter() -> Result<(), Failure> {
     let root = root();
     env::set_current_dir(&root).map_err(|error| Failure::io("enter", &root, &error))
 }
 
-/// A call of the cargo that runs this program.
+/// Returns a command for the cargo that runs this program.
 ///
-/// Cargo's variables about this package are removed: build scripts of dependencies look at them, so that a build by a
-/// task and one by hand would compile them again in turn.
+/// Removes the variables that cargo sets for this package. Build scripts of dependencies depend on them, so that builds
+/// by a task and by hand would recompile each other's dependencies.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
@@ -32,7 +32,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Returns a command that runs another one by `outer`.
+/// Wraps a command in `outer`, which runs it.
 pub(crate) fn run_by(mut outer: Command, command: &Command) -> Command {
     outer.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -44,14 +44,14 @@ pub(crate) fn run_by(mut outer: Command, command: &Command) -> Command {
     outer
 }
 
-/// The path of a program in the folder of this one, relative to the root if it lies below.
+/// The path of a program next to this one. Relative to the root of the checkout if the program is below it.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
     let path = own()?.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);
     Ok(path.strip_prefix(root()).map(Path::to_owned).unwrap_or(path))
 }
 
 /// The folder of cargo's builds: `target`, unless `CARGO_TARGET_DIR` or cargo's configuration says otherwise. This
-/// program lies in `debug` there.
+/// program is in its subfolder `debug`.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
     let own = own()?;
     let folder = own.ancestors().nth(2);

@@ -1,4 +1,4 @@
-//! Zig, the C compiler for targets that the machine's own cannot compile for.
+//! Zig as the C compiler for targets that the machine's own compiler does not support.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::{step, workspace};
 
-/// The version of the wheel with the compiler. The programs hold what it compiles, so it is always the same.
+/// The version of the Python wheel that contains Zig. It is pinned, since the programs contain code that Zig compiles.
 const VERSION: &str = "0.17.1";
 
 /// The symbols of macOS's frameworks that calipam uses, through the crates that read its certificates.
@@ -31,11 +31,11 @@ const FRAMEWORKS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Variables of a build.
+/// Environment variables of a build.
 pub(crate) type Variables = Vec<(String, OsString)>;
 
-/// Returns the variables with which the crates compile their C code for a target. Brings Zig if it is missing. None, if
-/// the target needs another compiler, or the environment already names one.
+/// Returns the environment variables for compiling the C code of crates for a target. Installs Zig if it is missing.
+/// Returns none if the target needs another compiler, or the environment already names one.
 pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     let suffix = target.replace('-', "_");
     let compiler = format!("CC_{suffix}");
@@ -50,7 +50,7 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
             .args(["-m", "pip", "install", "--quiet", "--target"])
             .arg(&folder)
             .arg(format!("ziglang=={VERSION}"));
-        // It warns of root otherwise, which installs into a folder of its own here.
+        // pip otherwise warns about root, but this installs into a separate folder.
         install.env("PIP_ROOT_USER_ACTION", "ignore");
         step::run("Bringing Zig, which compiles C for other machines", &mut install).map_err(|failure| {
             let hint =
@@ -69,8 +69,8 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     Ok(variables.into_iter().map(|(name, value)| (name, value.into())).collect())
 }
 
-/// Returns the variables with which a program for macOS is linked elsewhere, once [`variables`] has brought Zig. Linux
-/// needs none.
+/// Returns the environment variables for linking a macOS program on another system, once [`variables`] has installed
+/// Zig. Linux targets need none.
 pub(crate) fn linker(target: &str) -> Result<Variables, Failure> {
     if name_of(target).is_none() || !target.ends_with("-apple-darwin") {
         return Ok(Vec::new());
@@ -79,11 +79,11 @@ pub(crate) fn linker(target: &str) -> Result<Variables, Failure> {
     Ok(vec![(linker, "rust-lld".into()), ("SDKROOT".to_owned(), libraries()?.into())])
 }
 
-/// Writes the names of macOS's libraries and their symbols for a linker. Returns the folder.
+/// Writes stubs of macOS's libraries for a linker: their names and symbols. Returns the folder.
 fn libraries() -> Result<PathBuf, Failure> {
     let path = folder().join("ziglang/lib/libc/darwin/libSystem.tbd");
     let system = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
-    // Rust's linker does not know this machine, and needs its plain name.
+    // Rust's linker does not know the architecture `arm64e.x1`, and needs `arm64`.
     let system = system.replace("arm64e.x1-", "arm64-");
     let sdk = folder().join("macos");
     let put = |name: &str, text: &str| {
@@ -91,7 +91,7 @@ fn libraries() -> Result<PathBuf, Failure> {
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
         made.map_err(|error| Failure::io("write", &path, &error))
     };
-    // Nothing of iconv is used.
+    // The programs use no symbol of iconv, so its stub can list any.
     for name in ["System", "c", "m", "iconv"] {
         put(&format!("usr/lib/lib{name}.tbd"), &system)?;
     }
@@ -113,7 +113,7 @@ fn folder() -> PathBuf {
     workspace::root().join(format!("target/servers/zig-{VERSION}"))
 }
 
-/// Zig's name of a target. A Mac compiles for macOS itself.
+/// Zig's name for a target; `None` if Zig does not compile for it. A Mac compiles for macOS itself.
 fn name_of(target: &str) -> Option<String> {
     let (machine, system) = target.split_once('-')?;
     match system {

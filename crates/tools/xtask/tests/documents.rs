@@ -1,5 +1,5 @@
-//! Rules for pages and comments: paths and links lead somewhere, every page is in the site, no comment holds a test, and
-//! doc comments begin plainly.
+//! Rules for pages and comments: paths and links are valid, every page is in the site, there are no doc tests, and doc
+//! comments begin plainly.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -117,7 +117,7 @@ fn texts() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// `cargo xtask test` runs no tests of comments: rustdoc would be started for each crate, for nothing.
+/// Doc tests are not allowed, since `cargo xtask test` does not run them: that would start rustdoc for each crate.
 #[test]
 fn no_comment_holds_a_test() {
     for (place, text) in texts() {
@@ -130,7 +130,7 @@ fn no_comment_holds_a_test() {
     }
 }
 
-/// Words that begin a clause, over which readers stumble.
+/// Words that begin a clause instead of a plain sentence.
 const CLAUSE: [&str; 16] = [
     "What", "Who", "Whose", "Whom", "Of", "Where", "When", "How", "Which", "Those", "That", "Whether", "So",
     "Says", "Tells", "As",

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// The variables of servers. They name a file that is there, so that nothing is built or unpacked.
+/// The variables that name servers. Each is set to an existing file, so that nothing is built or unpacked.
 const SERVERS: [&str; 7] = [
     "CALIPAM_TEST_ETCD",
     "CALIPAM_TEST_ETCD_34",
@@ -21,14 +21,14 @@ const SERVERS: [&str; 7] = [
 const PACKAGES: [&str; 9] =
     ["dpkg", "groff-base", "jq", "rpm", "strace", "systemd", "zsh", "fish", "chromium-headless-shell"];
 
-/// A cargo with one test, which needs zsh.
+/// A fake cargo with one test, which needs zsh.
 const CARGO: &str = r#"
 case "$*" in
     "test --no-run"*) ;;
     test*) [ -f "$HERE/zsh" ] || echo "completes: zsh is missing; INSTALL" >> "$CALIPAM_TEST_LEFT_OUT" ;;
 esac"#;
 
-/// Creates the program of a package.
+/// A fake apt-get that creates the program of the package.
 const APT_GET: &str = r#"
 for package; do :; done
 case "$package" in
@@ -45,7 +45,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A machine with an apt-get that can install, for the user of that number.
+    /// Creates a machine whose apt-get can install packages. `user` is the ID of the user.
     fn new(user: &str) -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         machine.add("cargo", CARGO);
@@ -79,13 +79,13 @@ impl Machine {
         (status.success(), String::from_utf8(stderr).unwrap())
     }
 
-    /// The calls so far, a line each.
+    /// The calls so far, one per line.
     fn calls(&self) -> String {
         fs::read_to_string(self.path().join("log")).unwrap_or_default()
     }
 }
 
-/// True if bash-completion is installed. It is a file and no program, so that no machine of these tests can install it.
+/// True if bash-completion is installed. It is a file and not a program, so the fake apt-get cannot install it.
 fn has_bash_completion() -> bool {
     Path::new("/usr/share/bash-completion/bash_completion").is_file()
 }

@@ -1,4 +1,4 @@
-//! States of an archive at a time, with the changes recorded until then.
+//! The states of an archive at given times, with the changes recorded until then.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ const RECORDERS: usize = 3;
 /// a gap.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
 
-/// The state of an archive at a time: the last export until then, with the changes recorded until then.
+/// The state of an archive at a time: the last export before that time, with the changes recorded until then.
 ///
 /// # Errors
 /// If there is no earlier export.

@@ -15,8 +15,8 @@ use serde::{Serialize, Serializer};
 
 use super::Eviction;
 
-/// An estimate of how long an eviction takes. It leaves out delays by disruption budgets and by images that a node
-/// lacks.
+/// An estimate of how long an eviction takes. It ignores delays due to disruption budgets and due to images that a node
+/// has to pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Estimate {
@@ -37,7 +37,8 @@ fn seconds<S: Serializer>(duration: &SignedDuration, serializer: S) -> Result<S:
     serializer.serialize_i64(duration.as_secs())
 }
 
-/// The longest time that counts, in multiples of the median. A longer one shows that the pod was unready again later.
+/// The longest start time that is used, in multiples of the median. A longer time means that the pod was unready again
+/// later.
 const OUTLIER: i32 = 10;
 /// The time that a batch waits for addresses if no eviction is requested. A container runtime tries several times
 /// within this time.

@@ -47,7 +47,7 @@ struct Batch {
     gone: BTreeMap<String, Owner>,
     /// Reasons why KubeVirt does not migrate virtual machines, by pod UID.
     refused: BTreeMap<String, String>,
-    /// True if a pod was evicted, was already gone, or was refused for good.
+    /// True if a pod was evicted, was already gone, or was refused permanently.
     has_moved: bool,
 }
 
@@ -183,7 +183,7 @@ impl Eviction {
                 .hint(Hint::new(hint, [Call::Migrate(old.name.clone())])));
             }
 
-            // An evicted pod may be ready until its node has noticed.
+            // An evicted pod may still be ready until its node notices the eviction.
             let ready = |pods: &[WorkloadPod], owner: &Owner| {
                 let is_ready =
                     |pod: &&WorkloadPod| pod.ready && is_of(pod, owner) && !gone.contains_key(&pod.uid);

@@ -43,7 +43,7 @@ pub struct MigrateRequest {
     /// Evicts pods in the phase in which users move.
     pub eviction: Option<Eviction>,
     pub criteria: Criteria,
-    /// Executes the next phase if it writes.
+    /// The intent to only plan the next phase, or to execute it.
     pub intent: Intent,
 }
 
@@ -62,7 +62,8 @@ pub struct Migrated {
     pub repaired: Repaired,
 }
 
-/// Reads, surveys the migration, shows it and the plan of the next phase, asks, and executes the phase.
+/// Reads the cluster, surveys the migration, shows the survey and the plan of the next phase, asks the operator, and
+/// executes the phase.
 ///
 /// # Errors
 /// If something cannot be read or written, the migration is refused, or the operator does not agree.
@@ -139,7 +140,7 @@ fn pools_or_skipped(
     }
 }
 
-/// A longer time than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
+/// A time that is longer than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
 /// Does the preflight, and waits for the grace period, at most [`ADD`], before the pool is deleted: a plugin that read

@@ -22,7 +22,7 @@ pub fn check_and_confirm<'a>(
             return Ok(first);
         }
 
-        // Without this, both snapshots would be in memory at once.
+        // If the first snapshot were not dropped here, both would be in memory at once.
         let CheckResult { report: found, snapshot, .. } = first;
         drop(snapshot);
         wait(pause, Activity::Confirming, operator).await;

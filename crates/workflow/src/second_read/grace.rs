@@ -45,7 +45,7 @@ pub(crate) async fn plan_after_grace(
     let expected = plan(&seen.basis(criteria), &observations, seconds);
     let Some(writing) = run.writing() else {
         run.operator.warn(format!(
-            "{} found unused once; planned as if a second check, {after:#} later, had found the same",
+            "{} found unused once; the plan assumes that a second check, {after:#} later, finds the same",
             count(addresses, "address or handle was", "addresses or handles were")
         ));
         return Ok(Planned { seen, plan: expected, passed: None });

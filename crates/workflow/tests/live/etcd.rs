@@ -1,4 +1,4 @@
-//! A cluster that is followed: everything is read again each hour.
+//! Comparing, migrating and following a cluster in etcd.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{Unattended, criteria, open};
 
 /// The live state has one finding more. Everything that findings depend on is written again before the second read,
-/// which drops what could be an operation in progress.
+/// which drops the findings that an operation in progress could explain.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finding_of_both_states_is_not_gone() {
     let cluster = Cluster::damaged(ClusterSpec::new(32));
@@ -49,7 +49,7 @@ async fn a_finding_of_both_states_is_not_gone() {
     assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
 }
 
-/// An operator who agrees. Another client writes a block after the last read before the first write.
+/// An operator who agrees. Another client writes a block between the last read and the first write.
 struct Overtaken<'e> {
     etcd: &'e Etcd,
     block: Key,
@@ -131,7 +131,7 @@ async fn what_is_read_anew_takes_the_place_of_what_was_followed() {
     let mut live = Live::begin(&datastore, &criteria, &Unattended).await.unwrap().unwrap();
     assert_eq!(live.report().findings, []);
 
-    // The snapshot in memory loses an endpoint, as by a bug in following, and a change reveals it.
+    // The snapshot in memory loses an endpoint, as if by a bug in following, and a change reveals that.
     let block = {
         let snapshot = live.snapshot();
         let mut snapshot = snapshot.write().unwrap();

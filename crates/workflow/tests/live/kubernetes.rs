@@ -1,4 +1,4 @@
-//! A Kubernetes datastore, and an etcd with pods of Kubernetes, that are followed: the snapshot equals a whole read.
+//! Following a Kubernetes datastore, and an etcd with Kubernetes pods: the snapshot equals a complete read.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -56,7 +56,8 @@ async fn begin(datastore: &Datastore) -> Live {
     Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
 }
 
-/// The snapshot in memory, with the time of another one, and its namespaces, which a whole read lists only if a pod waits.
+/// The snapshot in memory, with the time and namespaces of `at`. A complete read lists namespaces only if a pod is
+/// waiting.
 fn held(live: &Live, at: &Snapshot) -> Snapshot {
     let held = live.snapshot();
     let held = held.read().unwrap().clone();
@@ -70,7 +71,7 @@ fn held(live: &Live, at: &Snapshot) -> Snapshot {
     }
 }
 
-/// Follows until the snapshot equals a whole read, and compares the findings.
+/// Follows the datastore until the snapshot equals a complete read, and compares the findings.
 async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     let begin = Instant::now();
     let whole = read(datastore).await;
@@ -119,7 +120,7 @@ fn stored(server: &KubeApiserver, flavour: Flavour) -> Stored {
     all.map(|(key, (value, _))| (key, value)).collect()
 }
 
-/// Copies the spec of another object of the kind, which does not fit the name.
+/// Replaces the spec of an object with that of another object of its kind, so that spec and name do not match.
 fn with_the_spec_of(value: &[u8], other: &[u8]) -> Option<Vec<u8>> {
     let [mut object, other] = [value, other].map(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     object.as_mut()?["spec"] = other?["spec"].clone();
@@ -181,7 +182,7 @@ async fn churn(
         live.wait(Duration::from_millis(200)).await.unwrap();
         assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
         steps += 1;
-        // The whole read of each hour, while others write.
+        // The hourly complete read, while other clients write.
         if steps == 3 {
             assert!(matches!(live.read(datastore, &Unattended).await.unwrap(), Step::Whole(None)));
         }
@@ -207,7 +208,7 @@ async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
     let work = move |churn: Churn| churn.run_on(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
     churn(work, &mut live, &datastore).await;
 
-    // The server has lost its history; changes while it is away are found anyway.
+    // The server has lost its history. Changes that were made while it was down are found anyway.
     let mut server = Arc::into_inner(server).unwrap();
     let handles =
         format!("/registry/{}/ipamhandles/", Flavour::Native.api_version().split('/').next().unwrap());

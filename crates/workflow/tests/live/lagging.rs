@@ -1,4 +1,5 @@
-//! Independent watches: one reports nothing, while another reports changes that make sense only with both.
+//! Independent watches: one reports nothing, while another reports changes that make sense only together with the
+//! missing ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +103,7 @@ fn ok_text(body: String) -> Reply {
     Reply::Whole(200, body)
 }
 
-/// The findings of each second, and the number of additional lists.
+/// The findings after each step, and the number of watches of pods.
 async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
     let changed = Arc::new(AtomicBool::new(false));
     let fake = server(has_pod, &changed);

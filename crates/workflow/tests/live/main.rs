@@ -13,7 +13,7 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_workflow::{Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::SignedDuration;
 
-/// An operator without anyone to ask.
+/// An operator who is absent, and does not agree.
 struct Unattended;
 
 impl Operator for Unattended {

@@ -24,17 +24,17 @@ pub(super) struct Disturbed<'s> {
     /// The requests of the last completed run.
     requests: u64,
     pub killed: usize,
-    /// The number of kills of each phase, and of undo runs.
+    /// The number of kills, and of undo runs, for each phase.
     times: usize,
-    /// The journal of the last run, if it has written and was not killed.
+    /// The journal of the last run, if that run has written and was not killed.
     ended: Option<PathBuf>,
-    /// The numbers of phases that were undone, and of refused undo runs.
+    /// The number of phases that were undone, and below it the number of refused undo runs.
     pub undone: usize,
     pub refused: usize,
 }
 
 impl<'s> Disturbed<'s> {
-    /// Nothing has been tried yet.
+    /// Creates the state at the start, before anything was tried.
     pub(super) fn new(scene: &'s Scene<'s>, times: usize) -> Self {
         Self {
             scene,
@@ -49,8 +49,8 @@ impl<'s> Disturbed<'s> {
         }
     }
 
-    /// Carries out the migration, phase by phase. Each phase is killed several times at random requests and, once
-    /// complete, undone as often.
+    /// Executes the migration, phase by phase. Kills each phase several times at random requests and, once it is
+    /// complete, undoes it as often.
     pub(super) fn go(&mut self, way: &Way, began: Instant) {
         let arguments = [&["migrate"], &AT_ONCE[..], way.arguments, &["--apply", "--yes"]].concat();
         let [mut kills, mut undos]: [BTreeMap<(String, String), usize>; 2] = Default::default();
@@ -62,7 +62,7 @@ impl<'s> Disturbed<'s> {
             let [killed, undone] =
                 [&mut kills, &mut undos].map(|counts| counts.entry(at.clone()).or_default());
             if at.1 == "move" {
-                // Some pods have moved when the old pool is enabled again.
+                // Some pods have moved already when the undo enables the old pool again.
                 if *undone < self.times && self.ended.is_some() {
                     *undone += 1;
                     self.undo_last();
@@ -86,7 +86,7 @@ impl<'s> Disturbed<'s> {
         self.scene.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
     }
 
-    /// Runs a command, and kills it at a request. True if it was killed.
+    /// Runs a command, and kills it at a request. Returns true if it was killed.
     fn run(&mut self, arguments: &[&str], at_request: u64) -> bool {
         let command = self.scene.command(&self.torn, arguments);
         let tear = if self.rng.below(2) == 0 { Tear::Drop } else { Tear::Swallow };
@@ -104,7 +104,7 @@ impl<'s> Disturbed<'s> {
         was_killed
     }
 
-    /// Undoes the last completed phase, which is refused if pods have blocks in the new pool.
+    /// Undoes the last completed phase. The undo is refused if pods have blocks in the new pool.
     fn undo_last(&mut self) {
         let Some(journal) = self.ended.take() else { return };
         let undo = self.scene.run(&["undo", journal.to_str().unwrap(), "--yes"]);

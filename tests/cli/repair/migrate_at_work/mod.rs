@@ -1,4 +1,4 @@
-//! `migrate` under load: killed and resumed at random points, and partly undone. A soak has 5,000 pods, and as many
+//! `migrate` under load: it is killed at random points, resumed, and partly undone. A soak uses 5,000 pods, and as many
 //! nodes as the pool has blocks of /24.
 
 mod disturbed;
@@ -20,14 +20,15 @@ use super::kubernetes::{KubeSite, in_each_group};
 use super::migrate::spec;
 use super::site::Site;
 
-/// A migration, and its result.
+/// A migration: its arguments, and the pool that it must result in.
 struct Way {
     arguments: &'static [&'static str],
     cidr: &'static str,
     block_size: u8,
 }
 
-/// Returns the migrations: to blocks of /28 in the same CIDR; in a soak to another range, back, and to blocks of /24.
+/// Returns the migrations: to blocks of /28 in the same CIDR, and in a soak also to another range, back, and to blocks
+/// of /24.
 fn ways() -> Vec<Way> {
     let way = |arguments, cidr, block_size| Way { arguments, cidr, block_size };
     const SMALL: &[&str] = &["--from", "10.244.0.0/16", "--block-size", "28", "--via", "10.99.0.0/16"];
@@ -59,12 +60,12 @@ struct Amount {
     pods: usize,
     /// The number of kills and undo runs of each phase.
     times: usize,
-    /// The minimum number of phases that are killed and undone.
+    /// The minimum number of phases that must be killed, and below it of those that must be undone.
     killed: usize,
     undone: usize,
 }
 
-/// Migrates a cluster under load, and proves that nothing was lost.
+/// Migrates a cluster under load, and checks that nothing was lost.
 fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], amount: &Amount) {
     let activity = Activity::default();
     let churn = Churn {
@@ -85,7 +86,7 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
     let log = thread::scope(|scope| {
         let working = scope.spawn(|| churn.run_on(scene.target(&endpoint), &spec, names).unwrap());
         let stops = StopsWhenDropped(&activity);
-        // Most pods are started before the migration.
+        // Most pods start before the migration.
         let expected = amount.nodes * amount.pods * 9 / 10;
         while scene.assigned() < expected {
             assert!(began.elapsed() < limit() && !working.is_finished());
@@ -122,7 +123,7 @@ fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
     };
     let mut cluster = Cluster::plain(spec(), amount.nodes as u32, 0);
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-    // The agents of nodes move tunnels, but there are none.
+    // The agents of nodes would move tunnels, but there are none here.
     for name in &names {
         let node = cluster.node_mut(name);
         (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
@@ -146,7 +147,7 @@ in_each_group!(
     on_kubernetes_native_nodes_work_meanwhile
 );
 
-/// Ends the churn even if the test fails.
+/// Ends the churn when it is dropped, even if the test fails.
 struct StopsWhenDropped<'a>(&'a Activity);
 
 impl Drop for StopsWhenDropped<'_> {

@@ -16,7 +16,8 @@ fn claim(cluster: &Cluster, cidr: &str, host: &str) -> Result<Claimed, String> {
     claimed.map_err(|partly| partly.error.to_string())
 }
 
-/// Claims a CIDR for `host-b` after another host claimed one, and expects the numbers of claimed and foreign blocks.
+/// Claims a CIDR for `host-b` after another host claimed one, and expects the numbers of claimed blocks and of others'
+/// blocks.
 fn claimed(of_other: Option<&str>, cidr: &str, expected: Result<(usize, usize), &str>) {
     let cluster = Cluster::new(&["10.0.0.0/24", "fd80:24e2:f998:72d6::/120"]);
     cluster.node("host-b", &[]);
@@ -67,7 +68,7 @@ fn a_cidr_larger_than_its_pool_claims_the_blocks_of_the_pool() {
     assert_eq!(claim(&cluster, "10.0.0.0/16", "host-a").unwrap().claimed.len(), 4);
 }
 
-/// A host has one address in blocks of four.
+/// A cluster in which `host-a` has one address, in a block of four.
 fn with_one_address() -> Cluster {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     cluster.addresses(&wants_as("host-a", 1, "h"));
@@ -106,7 +107,7 @@ fn a_block_of_another_host_is_not_given_up() {
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 }
 
-/// Expects the error of giving up a CIDR.
+/// Gives up a CIDR, and expects an error.
 fn not_given_up(cidr: &str, expected: &str) {
     let error = with_one_address().give_up(net(cidr), "host-a", InUse::Release).unwrap_err().to_string();
     assert_eq!(error, expected);
@@ -117,7 +118,7 @@ rows! { not_given_up:
     a_cidr_outside_of_pools_cannot_be_given_up("11.0.0.0/24", "The requested CIDR (11.0.0.0/24) is not within any configured pools.");
 }
 
-/// A host has twelve addresses in three blocks.
+/// A cluster in which `host-a` has twelve addresses in three blocks.
 fn with_three_blocks() -> Cluster {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     for _ in 0..12 {
@@ -159,7 +160,7 @@ fn blocks_of_other_hosts_stay_when_a_host_gives_up_its_own() {
 
 #[test]
 fn an_affinity_of_an_unnamed_kind_is_given_up_with_its_pool() {
-    // Written before affinities had kinds. On etcd it has a path like those of hosts.
+    // Before affinities had kinds, they were written without one. On etcd, their paths are like those of hosts.
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     claim(&cluster, "10.0.0.0/26", "host-a").unwrap();
     let (path, block, _) = cluster.store.values("/calico/ipam/v2/assignment/").remove(0);

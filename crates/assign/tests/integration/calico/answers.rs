@@ -1,4 +1,4 @@
-//! Answers that are lost.
+//! Lost answers of the datastore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use calipam_testkit::memory::Fault;
 use super::cluster::{Cluster, wants, wants_as};
 use super::differs;
 
-/// Loses the answer to the write of the block, with the write or without it.
+/// Loses the answer to the write of the block, or the write itself.
 fn one_more(fault: Fault, is_given: bool) {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/26", 30)]);
     cluster.addresses(&wants("host-a", 1));

@@ -13,7 +13,8 @@ const SMALL: [(&str, u8); 2] = [(POOL_V4, 30), (POOL_V6, 126)];
 const SINGLE: [(&str, u8); 2] = [(POOL_V4, 32), (POOL_V6, 128)];
 const LARGE: [(&str, u8); 2] = [("192.168.0.0/16", 20), ("fd80:24e2:f998:72d6::/110", 116)];
 
-/// Requests addresses of each family with a limit of blocks, and expects a number and the messages of each family.
+/// Requests addresses of both families with a block limit, and expects a number of addresses and messages for each
+/// family.
 fn given(
     pools: [(&str, u8); 2],
     wanted: [u32; 2],
@@ -78,7 +79,7 @@ fn only_the_requested_pool_is_used_under_strict_affinity() {
     assert_eq!((given.addresses.len(), given.messages), (64, vec![Message::StrictAffinity]));
 }
 
-/// Expects the message for some of the wanted addresses.
+/// Expects the message if only `given` of `wanted` addresses were assigned.
 fn shortage(wanted: u32, given: u32, windows: bool, messages: &[Message], expected: Option<&str>) {
     let addresses = net("10.0.0.0/16").subnets(32).unwrap().take(given as usize).collect();
     let messages = messages.to_vec();
@@ -136,7 +137,7 @@ fn a_node_goes_on_in_the_block_that_it_has() {
     assert!(first != second && cluster.block().cidr().contains(&second[0]));
 }
 
-/// Replaces the pool from which `host-a` has addresses with another one.
+/// Replaces the pool from which `host-a` has addresses, and expects `host` to get an address of the new pool.
 fn after_the_pool_was_deleted(host: &str) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.node("host-b", &[]);

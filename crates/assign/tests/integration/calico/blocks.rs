@@ -12,7 +12,7 @@ use super::cluster::{Cluster, given, ip, wants, wants_as};
 use super::{differs, rows};
 use crate::run;
 
-/// Assigns these addresses of 10.0.0.0/26, each with a handle and an attribute.
+/// Assigns these addresses in 10.0.0.0/26, each with a handle and an attribute.
 fn cluster(assigned: &[(&str, &str, &str)]) -> Cluster {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     for (address, handle, attribute) in assigned {

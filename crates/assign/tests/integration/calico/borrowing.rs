@@ -41,7 +41,7 @@ fn borrowed_addresses_are_released_like_others() {
     assert_eq!(cluster.blocks_of("host-a").len(), 1);
 }
 
-/// A pool of four blocks of four addresses, of which `host-a` may hold two and has filled both.
+/// A pool of four blocks of four addresses. `host-a` may hold two blocks, and has filled both.
 fn at_the_limit() -> Cluster {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/28", 30)]);
     cluster.node("host-b", &[]);
@@ -67,7 +67,8 @@ fn a_host_that_holds_as_many_blocks_as_it_may_gets_no_more() {
     assert_eq!(cluster.refusal(&wants("host-a", 1)), BLOCK_LIMIT);
 }
 
-/// Requests an address for `host-a`, which has filled two blocks, with other limits in configuration and request.
+/// Requests an address for `host-a`, which has filled two blocks, with these limits in the configuration and the
+/// request.
 fn limited(configured: u32, of_request: u32, is_given: bool) {
     let cluster = at_the_limit();
     cluster.configure(json!({"strict_affinity": true, "maxBlocksPerHost": configured}));

@@ -1,4 +1,4 @@
-//! A cluster in memory, described in a few words.
+//! An in-memory cluster, with shorthands for tests.
 
 use std::net::IpAddr;
 
@@ -81,17 +81,17 @@ impl Cluster {
         run(self.allocator().auto_assign(request))
     }
 
-    /// The result of a request without error.
+    /// The IPv4 result of a request, which must succeed.
     pub(super) fn v4(&self, request: &AutoAssign) -> Assigned {
         self.auto(request).unwrap().v4.unwrap()
     }
 
-    /// The addresses of a request without error.
+    /// The IPv4 addresses of a request, which must succeed.
     pub(super) fn addresses(&self, request: &AutoAssign) -> Vec<IpAddr> {
         self.v4(request).addresses.iter().map(IpNet::addr).collect()
     }
 
-    /// The error of a request.
+    /// The error of a request, which must fail.
     pub(super) fn refusal(&self, request: &AutoAssign) -> String {
         self.auto(request).unwrap_err().error.to_string()
     }
@@ -115,7 +115,7 @@ impl Cluster {
         run(self.allocator().release_by_handle(handle))
     }
 
-    /// The addresses of a handle; `None` if there is none.
+    /// The addresses of a handle; `None` if there is no such handle.
     pub(super) fn of_handle(&self, handle: &str) -> Option<Vec<IpAddr>> {
         match run(self.allocator().ips_by_handle(handle)) {
             Ok(found) => Some(found),
@@ -172,12 +172,12 @@ fn pool_path(cidr: &str) -> String {
     format!("{RESOURCES}/ippools/{}", cidr.replace(['.', ':', '/'], "-"))
 }
 
-/// A request of `host` for IPv4 addresses of workloads.
+/// A request by `host` for IPv4 addresses for workloads.
 pub(super) fn wants(host: &str, v4: u32) -> AutoAssign {
     AutoAssign { host: host.into(), v4, intended_use: Some(PoolUse::Workload), ..AutoAssign::default() }
 }
 
-/// A request of `host` for IPv4 addresses of workloads with a handle.
+/// A request by `host` for IPv4 addresses for workloads, with a handle.
 pub(super) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
     AutoAssign { handle: Some(handle.into()), ..wants(host, v4) }
 }
@@ -194,7 +194,7 @@ pub(super) fn ip(address: &str) -> IpAddr {
     address.parse().unwrap()
 }
 
-/// A request of `host-a` for one address.
+/// A request by `host-a` for one given address.
 pub(super) fn given(address: &str) -> AssignIp {
     AssignIp::new("host-a", ip(address))
 }

@@ -21,7 +21,7 @@ mod settings;
 mod walks;
 mod windows;
 
-/// One test for each row of a table.
+/// Generates one test for each row of a table.
 macro_rules! rows {
     ($check:ident: $($name:ident($($argument:expr),* $(,)?);)+) => {
         $(

@@ -26,7 +26,7 @@ fn pod(name: &str) -> Expected {
     Expected::Pod(PodName { namespace: format!("ns-{name}"), name: format!("pod-{name}") })
 }
 
-/// An address of a handle with the owners that are named, active and alternate.
+/// An address of a handle, with the given active and alternate owners.
 fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let address = cluster.addresses(&wants_as("host-a", 1, HANDLE))[0];
@@ -36,7 +36,8 @@ fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
     (cluster, address)
 }
 
-/// Changes the owners on conditions, and expects the owners after that; if the conditions are not met, those from before.
+/// Changes the owners under conditions. Expects the new owners, or an error and the old owners if a condition is not
+/// met.
 fn changed(
     before: [Option<&str>; 2],
     [active, alternate]: [NewOwner; 2],
@@ -108,7 +109,7 @@ fn the_owners_of_an_address_change_in_a_live_migration() {
     }
 }
 
-/// Expects the error of changing the owners of an address.
+/// Changes the owners of an address, and expects an error.
 fn refused(address: Option<&str>, handle: &str, expected: &str) {
     let (cluster, held) = owned(NONE);
     let address = address.map_or(held, ip);
@@ -145,7 +146,7 @@ fn the_attributes_of_an_address_are_read() {
     assert_eq!((record.handle.as_deref(), record.owner), (Some("h"), Some(owner)));
 }
 
-/// Expects the error of reading the record of an address.
+/// Reads the record of an address, and expects an error.
 fn not_recorded(has_pool: bool, has_block: bool, expected: &str) {
     let cluster = Cluster::new(if has_pool { &["10.0.0.0/24"] } else { &[] });
     if has_block {

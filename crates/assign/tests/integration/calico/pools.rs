@@ -14,7 +14,7 @@ use crate::run;
 const V4: [&str; 2] = ["10.0.0.1/24", "20.0.0.0/24"];
 const V6: [&str; 2] = ["fe80::11/120", "fe80::2:0/120"];
 
-/// The kind of a pool for the node `host-a` with the label `foo=bar`.
+/// The state of a pool, as seen from the node `host-a` with the label `foo=bar`.
 #[derive(Clone, Copy, PartialEq)]
 enum Is {
     Unselective,
@@ -25,7 +25,8 @@ enum Is {
     Disabled,
 }
 
-/// Makes two pools, requests an address of those in `requested`, and expects the pools that serve, or `None` for an error.
+/// Creates two pools, requests an address from those in `requested`, and expects the pools that serve; `None` for an
+/// error.
 fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<&[usize]>) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
@@ -61,7 +62,7 @@ fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<
         return;
     };
     let expected: Vec<IpNet> = expected.iter().map(|index| net(pools[*index]).trunc()).collect();
-    // The allocator looks for pools once here.
+    // The allocator selects the pools only once here.
     assert_eq!(*serving.lock().unwrap(), expected);
     let address = given.unwrap().addresses().next().unwrap();
     assert!(expected.iter().any(|pool| pool.contains(&address)), "{address}");
@@ -102,7 +103,7 @@ rows! { served:
 const WORKLOADS: &str = "192.168.2.0/24";
 const TUNNELS: &str = "192.168.3.0/24";
 
-/// Requests an address for a use, with a pool for each of `uses`, and expects its pool.
+/// Requests an address for a use, with a pool for each of `uses`, and expects the pool of the address, or an error.
 fn used_for(uses: &[PoolUse], wanted: PoolUse, named: Option<&str>, expected: Result<&str, &str>) {
     let cluster = Cluster::new(&[]);
     for allowed in uses {

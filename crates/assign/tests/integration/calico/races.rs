@@ -1,4 +1,4 @@
-//! Clients that want the same blocks at the same time.
+//! Clients that compete for the same blocks.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
@@ -30,7 +30,7 @@ fn assert_consistent(cluster: &Cluster) {
     }
 }
 
-/// Lets clients go on, each to its next request, in an order by the seed until all have ended.
+/// Runs clients to completion. Each step polls one client, chosen by the seed, up to its next request.
 fn race<'s>(seed: u64, clients: impl IntoIterator<Item = Pin<Box<dyn Future<Output = ()> + 's>>>) {
     let mut clients: Vec<_> = clients.into_iter().collect();
     let (mut rng, mut context) = (Rng::new(seed), Context::from_waker(Waker::noop()));
@@ -107,8 +107,8 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
     }
 }
 
-/// Lets the first operation make `steps` steps, runs the other one, and then the rest of the first. False if the first
-/// ended earlier.
+/// Polls the first operation `steps` times, runs the other one to completion, and then the rest of the first. False if
+/// the first operation ended earlier.
 fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Output = ()>) -> bool {
     let mut first = pin!(first);
     let mut context = Context::from_waker(Waker::noop());
@@ -123,7 +123,7 @@ fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Out
 }
 
 async fn claim(store: &MemoryStore, host: &str) {
-    // It may fail if another process of the host gives the block up meanwhile.
+    // The claim may fail if another process of the host gives the block up meanwhile.
     drop(Allocator::new(store).claim_affinity(net("10.0.0.0/30"), AffinityType::Host, host).await);
 }
 
@@ -211,7 +211,7 @@ fn a_host_that_lost_a_block_to_another_takes_the_next_and_cleans_up() {
     assert_consistent(&cluster);
 }
 
-/// A pool whose only block belongs to another host, with strict affinity.
+/// A cluster with strict affinity, and a pool whose only block belongs to `host-b`.
 fn taken(in_use: bool, age: i64) -> Cluster {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/30", 30)]);
     cluster.affinity_is_strict(true);
@@ -224,7 +224,7 @@ fn taken(in_use: bool, age: i64) -> Cluster {
     cluster
 }
 
-/// Requests an address for `host-a` if the only block belongs to another host.
+/// Requests an address for `host-a` while the only block belongs to another host.
 fn reclaimed(in_use: bool, age: i64, is_given: bool) {
     let cluster = taken(in_use, age);
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), usize::from(is_given));

@@ -16,7 +16,7 @@ fn guarded(address: &str, sequence: u64) -> Release {
     Release { address: ip(address), handle: Some(HANDLE.into()), sequence: Some(sequence) }
 }
 
-/// The sequence number under which an address is allocated.
+/// The sequence number of an address's allocation.
 fn sequence_of(cluster: &Cluster, address: &str) -> u64 {
     let block = cluster.block();
     block.sequence_of(cidr::ordinal_of(block.cidr(), ip(address)).unwrap())

@@ -1,4 +1,4 @@
-//! Addresses that are reserved.
+//! Reserved addresses.
 
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +51,7 @@ fn a_search_counts_the_blocks_that_it_passes_over() {
     assert_eq!(*searched.lock().unwrap(), [Passed { reserved: 1, full: 3, ..Passed::default() }]);
 }
 
-/// `host-a` has two blocks of four addresses.
+/// A cluster in which `host-a` has two blocks of four addresses.
 fn two_blocks() -> Cluster {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     for address in ["10.0.0.3", "10.0.0.7"] {

@@ -11,7 +11,7 @@ const OTHER: &str = "20.0.0.0/24";
 const SELECTS: &str = r#"foo == "bar""#;
 const SELECTS_NOT: &str = r#"foo != "bar""#;
 
-/// `host-a` has the label `foo=bar`, and the pool selects it.
+/// A cluster in which `host-a` has the label `foo=bar`, and the pool selects it.
 fn cluster() -> Cluster {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
@@ -74,7 +74,7 @@ fn a_node_that_is_selected_instead_borrows_if_no_block_is_left() {
     assert_eq!((cluster.blocks_of("host-a").len(), cluster.blocks_of("host-b").len()), (1, 0));
 }
 
-/// `host-a` had three addresses, and its block is empty now.
+/// A cluster in which `host-a` has an empty block, from which three addresses were released.
 fn with_an_empty_block() -> Cluster {
     let cluster = cluster();
     let given = cluster.addresses(&wants("host-a", 3));

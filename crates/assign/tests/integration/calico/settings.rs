@@ -35,7 +35,7 @@ fn a_configuration_that_is_set_is_read_again() {
     }
 }
 
-/// Expects the error of setting a configuration, which is not written.
+/// Sets a configuration, and expects an error and no write.
 fn refused(change: impl FnOnce(&mut IpamConfig), expected: &str) {
     let cluster = Cluster::new(&[]);
     let error = run(cluster.allocator().set_config(change)).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Nodes that claim blocks one after the other get each block of a pool, once.
+//! Nodes that claim blocks one after the other get every block of a pool exactly once.
 
 use std::collections::BTreeSet;
 

@@ -52,7 +52,7 @@ impl<'s> Group<'_, 's> {
 
 /// Marks a reference whose ID continues after a carriage return.
 const DIRTY: u32 = 1 << 31;
-/// Stands for no block.
+/// The position that means no block.
 const NO_BLOCK: u32 = u32::MAX;
 
 /// An allocation that names a handle.
@@ -75,7 +75,7 @@ struct Object {
 }
 
 /// Returns all IDs under which something is stored or recorded, except for typical ones that are in order: a handle
-/// that claims one address in one block, or one of each family, and blocks that record exactly that.
+/// that claims one address in one block, or one address of each family, and blocks that record exactly that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     let (objects, references) = (objects(context), references(context));
     let groups = in_parts(BLOCKS, SHARDS, |shards| {
@@ -183,7 +183,7 @@ fn number_of(block: IpNet) -> Option<u64> {
     Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
-/// Returns the blocks of a handle that claims only one address in one block, or one of each family.
+/// Returns the blocks of a handle that claims only one address in one block, or one address of each family.
 fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;

@@ -129,7 +129,8 @@ impl<'s> Checker<'_, 's> {
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
-    /// Reports Calico 2.x handles `<namespace>.<pod>` that a pod shares with an earlier pod of its name (facts 4.2).
+    /// Reports Calico 2.x handles `<namespace>.<pod>` that a pod shares with an earlier pod of the same name (facts
+    /// 4.2).
     fn check_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         if group.records.len() < 2 {
             return;

@@ -14,7 +14,7 @@ fn with(records: [Value; 4]) -> Cluster {
     cluster
 }
 
-/// `code subject` of the findings about handles.
+/// The findings about handles, each as `code subject`.
 fn about_handles(cluster: &Cluster) -> Vec<String> {
     let about = findings(cluster).into_iter().filter(|f| f.subject.kind() == "handle");
     about.map(|f| format!("{} {}", f.code, f.subject)).collect()
@@ -88,7 +88,7 @@ fn carriage_returns() {
     // A handle under the long ID is not an orphan if one under the clean ID exists.
     handle(&mut cluster, "k8s-pod-network.a\r\neth0", json!({"10.244.1.4/30": 1}));
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
-    // Without another handle, it belongs to the allocation.
+    // Without a handle under the clean ID, it is the allocation's handle.
     cluster.0.handles.retain(|h| h.value.id() != *"k8s-pod-network.a");
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
     cluster.0.handles.pop();
@@ -145,7 +145,7 @@ fn handles_that_a_broken_block_names_are_not_judged() {
         "Attributes": [{"HANDLE_ID": "named\r\neth0"}, null, {"handle_id": null}]});
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30", corrupt);
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.8-30", json!({"cidr": 5}));
-    // Sound, but stored under another key.
+    // This block is sound, but stored under another key.
     let moved = json!({"cidr": "10.244.9.0/30", "allocations": [0, null, null, null], "unallocated": [1, 2, 3],
         "attributes": [{"handle_id": "moved"}]});
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.12-30", moved);

@@ -6,7 +6,7 @@ macro_rules! pages {
     };
 }
 
-/// File name and text of each page.
+/// The file name and text of each page.
 pub const MAN_PAGES: &[(&str, &str)] = pages![
     "calipam-assign.1",
     "calipam-check.1",

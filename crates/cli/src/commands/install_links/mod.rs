@@ -16,9 +16,9 @@ use crate::render::text::quoted;
 /// The names of the links to the program.
 const LINKS: [&str; 5] =
     ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"];
-/// The link that replaces another program, and is created only on request.
+/// The name of a link that can replace another program, and is created only on request.
 const CALICOCTL: &str = "calicoctl";
-/// The shells that find scripts below `share`: program and folder.
+/// The shells that load completion scripts from a folder in `share`: the shell's program, and the folder.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions"),
     ("zsh", "zsh/site-functions"),
@@ -98,18 +98,18 @@ fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
     Ok(directory.parent().unwrap_or(&directory).join("share"))
 }
 
-/// True for a link to this program.
+/// True if the path is a link to this program.
 fn leads_to(path: &Path, program: &Path) -> bool {
     fs::canonicalize(path).is_ok_and(|target| target == program)
 }
 
-/// True for a file with this text.
+/// True if the path is a file with this text.
 fn has(path: &Path, text: &[u8]) -> bool {
     path.is_file() && fs::read(path).is_ok_and(|own| own == text)
 }
 
-/// Creates a link or file unless it is there. With `force`, replaces another file of this name; otherwise keeps it and
-/// returns false.
+/// Creates a link or file unless it exists. With `force`, replaces a different file of this name; otherwise keeps that
+/// file and returns false.
 fn install(
     path: &Path,
     is_there: bool,

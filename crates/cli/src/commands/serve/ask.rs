@@ -1,5 +1,5 @@
-//! Questions about an address, pod, node or handle, answered as by `show` from the data of the last successful check
-//! or, if the cluster is followed, from later data.
+//! Answers to questions about an address, pod, node or handle, with the same content as the output of `show`. The data
+//! is that of the last successful check or, if the cluster is followed, later data.
 
 use std::borrow::Cow;
 use std::io;
@@ -42,13 +42,15 @@ pub(super) fn of_query(query: &str) -> Option<Object> {
     (!text.is_empty()).then(|| Object::Text(text.to_owned()))
 }
 
-/// Returns the document of `show`. The page for a text has the text as its title.
+/// Returns the document that `show` would print for an object. The title of the page is the text that was entered in
+/// the form.
 ///
 /// # Errors
 /// If the cluster does not have the object.
 pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>, Failure> {
     let title = if let Object::Text(text) = &object { text.clone() } else { String::new() };
-    // The form has no options for a second reading: an address is one even if a node has it as its name.
+    // The form has no options to resolve ambiguity: text in the form of an address is an address, even if a node has
+    // that name.
     let object = object.by_form().find(snapshot)?;
     let scope = object.names().map(|names| names.scope(&[snapshot])).transpose()?.unwrap_or_default();
     match object {
@@ -86,7 +88,7 @@ fn write(view: &impl View, title: &str, snapshot: &Snapshot, format: Format) -> 
     Ok(text)
 }
 
-/// Decodes a part of a URL; `None` if it is not UTF-8.
+/// Decodes a part of a URL; `None` if the result is not UTF-8.
 fn decoded(part: &str) -> Option<String> {
     percent_decode_str(part).decode_utf8().ok().map(Cow::into_owned)
 }

@@ -1,5 +1,5 @@
-//! The checks of `serve`, one after the other. A datastore is read and then followed, with a complete read each hour.
-//! If it cannot be followed, each check reads everything.
+//! The checks of `serve`, one after the other. The first check reads the whole datastore. Later checks follow its
+//! changes, with a complete read each hour. If a datastore cannot be followed, each check reads everything.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,11 +24,11 @@ use crate::watch::{self, TOGETHER};
 /// The pause after a check, as a multiple of its duration: checks take less than a tenth of the time, unless the
 /// interval ends the pause.
 const REST: u32 = 10;
-/// The pause while following, as a multiple of the check's processor time: checks use less than a quarter of a core,
-/// unless the interval ends the pause.
+/// The pause after a check of a followed cluster, as a multiple of the check's processor time: checks use less than a
+/// quarter of a core, unless the interval ends the pause.
 const REST_FOLLOWED: u32 = 4;
-/// The shortest time between two checks while following, so that many changes are checked together. A finding that is
-/// due shortens this time.
+/// The shortest time between two checks of a followed cluster, so that many changes are checked together. If a finding
+/// becomes due earlier, the time is shorter.
 const EVERY: Duration = Duration::from_secs(1);
 /// The time within which Calico usually writes all records of a pod.
 const OF_ONE_POD: Duration = Duration::from_millis(100);
@@ -44,13 +44,14 @@ pub(super) struct Checks<'a> {
     live: Option<Live>,
     /// The thread that reads the pools' earlier trends from the `--record` folder.
     past: Option<JoinHandle<Option<Trends>>>,
-    /// The last reason not to follow the cluster.
+    /// The last reason why the cluster was not followed.
     not_followed: Option<WhyWhole>,
     /// The connection to a followed datastore, until an error.
     datastore: Option<Datastore>,
     /// The last read revision, if the data has one.
     revision: Option<i64>,
-    /// True if the last check began to follow the cluster, or a complete read was due. This is rare and needs no pause.
+    /// True if the last check began to follow the cluster, or made a complete read that was due. Such checks are rare,
+    /// so no pause follows them.
     is_rare: bool,
     /// The processor time of this process at the start of the last check.
     processor_time: Option<Duration>,
@@ -97,7 +98,7 @@ impl<'a> Checks<'a> {
         let asked = snapshot.read().unwrap_or_else(PoisonError::into_inner);
         checker.keep(&mut report, &asked, &self.console)?;
         drop(asked);
-        // Entries of `--ignore` that match nothing are reported only once.
+        // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
         self.console.quiet = true;
 
         let trends = self.live.as_ref().map(|live| live.trends.clone());
@@ -140,7 +141,8 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Reads the pools' earlier trends from the `--record` folder on a separate thread, since that can take a while.
+    /// Reads the pools' earlier trends from the `--record` folder on a separate thread, since the read can take a
+    /// while.
     fn recall(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
         let snapshot = live.snapshot();
         let snapshot = snapshot.read().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +173,7 @@ impl<'a> Checks<'a> {
         match used {
             _ if self.is_rare => Duration::ZERO,
             Some(used) if self.live.is_some() => used * REST_FOLLOWED,
-            // The wait for `settle` between two reads uses no processor time.
+            // The `--settle` wait between two reads does not count, since it uses no processor time.
             _ => {
                 let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
                 took.saturating_sub(settle) * REST

@@ -18,7 +18,7 @@ use crate::console::Console;
 const PAUSE: Duration = Duration::from_secs(5);
 /// The longest time between two rounds without a new check.
 const AGAIN: Duration = Duration::from_mins(1);
-/// The maximum number of findings with events, the most severe ones first.
+/// The maximum number of findings for which events are sent, the most severe first.
 const MOST: usize = 500;
 /// The maximum number of events in a round.
 const TOGETHER: usize = 10;
@@ -61,11 +61,11 @@ impl FindingEvents {
         }
     }
 
-    /// Sends the events of one round; true if there are more.
+    /// Sends the events of one round. Returns true if more events remain.
     async fn tell(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
         let there: BTreeSet<(Code, &Subject)> =
             good.report.findings.iter().map(|finding| finding.key_ref()).collect();
-        // A finding that comes back counts as new.
+        // A finding that disappears and comes back counts as new.
         self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
         let (events, has_more) = self.new_ones(good);
         for (key, event) in events {
@@ -75,7 +75,7 @@ impl FindingEvents {
         Ok(has_more)
     }
 
-    /// Returns the events of a round, and true if there are more.
+    /// Returns the events of a round, and true if more events remain.
     fn new_ones(&self, good: &Good) -> (Vec<(FindingKey, Event)>, bool) {
         let snapshot = good.snapshot();
         let findings = good.report.findings.iter().take(MOST);
@@ -87,7 +87,8 @@ impl FindingEvents {
     }
 }
 
-/// Returns `HOSTNAME` (in a pod, its name), or else `calipam`, with a suffix that is unique to this process.
+/// Returns `HOSTNAME` (in a pod, the pod's name) or, without it, `calipam`, and a suffix that is unique to this
+/// process.
 fn reporter() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
     let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
@@ -106,7 +107,7 @@ fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     })
 }
 
-/// Returns the names in a finding, among them its pods as `namespace/name`.
+/// Returns the names in a finding, which include its pods as `namespace/name`.
 fn pods(finding: &Finding) -> Vec<&str> {
     let owned = match &finding.evidence {
         Evidence::Address(evidence) => evidence.owners.iter().map(|owner| &**owner).collect(),

@@ -1,6 +1,6 @@
-//! The server's names, as a protection against DNS rebinding. A foreign site can point its own name to this machine,
-//! and then the browser lets the site's pages read answers. So requests that name an unknown host are refused; requests
-//! to an address are safe.
+//! The names of the server that requests may use, to protect against DNS rebinding. A foreign site can point its own
+//! name to this machine, and then the browser lets the site's pages read answers. Requests that name an unknown host
+//! are therefore refused. Requests to an address are safe.
 
 use std::net::IpAddr;
 

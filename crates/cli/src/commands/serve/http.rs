@@ -1,4 +1,4 @@
-//! The server: answers GET and HEAD of a few paths, with limits for clients.
+//! The HTTP server, which answers GET and HEAD requests for a few paths, with limits for clients.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -31,10 +31,10 @@ use super::served::{Good, Served, Text};
 use crate::format::Format;
 use crate::render::html;
 
-/// The maximum number of concurrent connections with access to all paths.
+/// The maximum number of concurrent connections that can request all paths.
 const CONNECTIONS: usize = 64;
-/// The maximum number of further connections, for probes only, so that a kubelet does not wait for slow readers. More
-/// connections wait. With this number, a probe among a thousand silent clients waits for [`PROBE`] at most, and the
+/// The maximum number of further connections, for probes only, so that a kubelet does not wait for slow readers.
+/// Connections beyond this number wait. Among a thousand silent clients, a probe waits for at most [`PROBE`], and the
 /// usual limit of 1,024 open files is enough.
 const PROBES: usize = 512;
 /// The time limit for the head of a request, and for idle connections.
@@ -46,7 +46,7 @@ const LARGEST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 /// The time limit of a connection for probes only.
 const PROBE: Duration = Duration::from_secs(3);
-/// The time that connections get to end when the server stops.
+/// The time limit for open connections when the server stops.
 const GOODBYE: Duration = Duration::from_secs(3);
 
 const OTHER_NAME: &str =
@@ -76,7 +76,7 @@ pub(super) async fn serve(
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
     let (end, ending) = watch::channel(());
-    // Formatting an answer for a large cluster takes a moment: one at a time.
+    // Formatting an answer for a large cluster takes a moment, so answers are formatted one at a time.
     let asking = Arc::new(Semaphore::new(1));
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
@@ -174,7 +174,7 @@ async fn respond<B>(
         return with(busy, RETRY_AFTER, "10");
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server only shows reports: GET and HEAD");
+        let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server answers only GET and HEAD");
         return with(refusal, ALLOW, "GET, HEAD");
     }
 
@@ -266,7 +266,7 @@ async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &S
     }
 }
 
-/// Returns a document, which is formatted at the first request.
+/// Returns a document, which is formatted when it is first requested.
 async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
     let Ok(_place) = asking.acquire().await else { return Err(not_ready(served)) };
     let asked = Arc::clone(served);
@@ -282,7 +282,7 @@ fn dated(response: Answer, good: &Good) -> Answer {
     with(response, AGE, &good.age().as_secs().to_string())
 }
 
-/// Answers a probe: an error unless there is a current report.
+/// Answers a health probe, with an error unless there is a current report.
 fn health(served: &Served, current: Duration) -> Answer {
     match &served.good {
         Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
@@ -303,13 +303,13 @@ fn not_ready(served: &Served) -> Answer {
     plain(StatusCode::SERVICE_UNAVAILABLE, &text)
 }
 
-/// True for a client that shows pages; curl and scripts get text.
+/// True if the client accepts HTML. Other clients, such as curl and scripts, get text.
 fn is_browser<B>(request: &Request<B>) -> bool {
     let mut accepted = request.headers().get_all(ACCEPT).iter().filter_map(|types| types.to_str().ok());
     accepted.any(|types| types.contains("text/html"))
 }
 
-/// Answers a question that cannot be answered, in the form of its answers.
+/// Answers a question with an error, in the format of its answers.
 fn refuse(status: StatusCode, text: &str, format: Format) -> Answer {
     match format {
         Format::Html => {

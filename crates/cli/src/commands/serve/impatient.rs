@@ -1,4 +1,4 @@
-//! A connection that fails if its client does not read an answer.
+//! A connection that fails if its client stops reading an answer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 /// The longest time without progress while a client reads an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection with a timeout that runs while its client reads nothing.
+/// A connection with a timeout that runs while the client reads nothing.
 pub(super) struct Impatient {
     stream: TokioIo<TcpStream>,
     stuck: Option<Pin<Box<Sleep>>>,

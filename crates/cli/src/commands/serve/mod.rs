@@ -1,8 +1,8 @@
 //! `serve`: repeats the check, and serves the last result.
 //!
 //! Checks run one after the other on a separate thread and runtime, so that a large cluster does not delay answers.
-//! Each check provides its report, whose documents are formatted at the first request, and its snapshot for questions.
-//! No answer reads the datastore.
+//! Each check provides a report, whose documents are formatted when they are first requested, and a snapshot to answer
+//! questions from. No answer reads the datastore.
 
 mod ask;
 mod checks;
@@ -36,10 +36,10 @@ use crate::render::text::count;
 /// The age up to which a report counts as current, in intervals.
 const CURRENT: u32 = 3;
 
-/// Checks and serves until a signal.
+/// Checks and serves until a signal arrives.
 ///
 /// # Errors
-/// If the server cannot start, or the first check finds that the call or its settings are wrong.
+/// If the server cannot start, or the first check finds wrong options or settings.
 pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read only once: name the file"));
@@ -47,7 +47,7 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
     if args.record.is_some() && matches!(connect::settings(&global)?.target, Target::File(_)) {
         return Err(Failure::not_live("a recording"));
     }
-    // Reports wrong options before anything is opened.
+    // Finds wrong options before anything is opened.
     Checker::new(&args.options)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::io("start threads"))?;
     runtime.block_on(serve(args, global, console))
@@ -97,7 +97,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     Err(checks.join().unwrap_or_else(|_| exit::panicked()))
 }
 
-/// Checks again and again. Returns only if the first check finds wrong options or settings.
+/// Checks repeatedly. Returns only if the first check finds wrong options or settings.
 async fn check_again_and_again(
     args: ServeArgs,
     global: Global,

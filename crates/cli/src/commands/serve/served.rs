@@ -23,13 +23,14 @@ pub(super) struct Served {
     /// The metrics of the last check; `None` before the end of the first one.
     run: Option<RunMetrics>,
     pub good: Option<Arc<Good>>,
-    /// The version of the page: the time of the read, and `failed` after a failed check. The page's script compares it.
+    /// The version of the page: the time of the read, followed by `failed` after a failed check. The page's script
+    /// compares it with its own version.
     pub version: String,
     /// The message and time of the last check, if it failed.
     failure: Option<(String, Timestamp)>,
 }
 
-/// The result of a successful check. Its documents are formatted at the first request.
+/// The result of a successful check. Its documents are formatted when they are first requested.
 #[derive(Debug)]
 pub(super) struct Good {
     /// The end of the check.
@@ -48,7 +49,7 @@ pub(super) struct Good {
     metrics: OnceLock<Bytes>,
 }
 
-/// A document that is served: of the last successful check, unless its variant says otherwise.
+/// A served document about the last successful check, unless the variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     Json,
@@ -80,7 +81,7 @@ impl Good {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a document, which is formatted at the first call.
+    /// Returns a document, which is formatted when it is first requested.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
         let place = match text {
             Text::Json => &self.json,

@@ -1,4 +1,4 @@
-//! The output of a command for several clusters: their documents.
+//! The output of a command for several clusters, with a document for each.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,22 +17,23 @@ use crate::render::text::{escape, joined};
 #[derive(Default)]
 pub(crate) struct FleetList {
     pub clusters: Vec<ListOfCluster>,
-    /// The errors of clusters that could not be read.
+    /// The errors of clusters that could not be read, by cluster.
     pub unreadable: BTreeMap<String, String>,
-    /// Clusters with only an earlier state, or only a later one.
+    /// The clusters that have only an earlier state.
     pub only_old: Vec<String>,
+    /// The clusters that have only a later state.
     pub only_new: Vec<String>,
     /// The outcome of the clusters that a short table omits, such as those without a change. Most clusters of a fleet
-    /// have it.
+    /// have this outcome.
     pub omits: Option<Outcome>,
-    /// Sums over all clusters, for people.
+    /// Sums over all clusters, as text.
     pub sums: Vec<String>,
-    /// Ranges that no cluster uses, if they were asked for.
+    /// Ranges that no cluster uses, if they were requested.
     pub free: Option<Vec<IpNet>>,
     pub notes: Vec<String>,
 }
 
-/// A cluster with its document in the output format.
+/// A cluster, and its document in the output format.
 pub(crate) struct ListOfCluster {
     pub cluster: String,
     pub group: Option<String>,
@@ -81,7 +82,7 @@ impl Document for FleetList {
         });
         text.clusters(texts.collect());
         if self.clusters.is_empty() && self.omits.is_none() {
-            text.line("No cluster has it");
+            text.line("No cluster has what was named");
         }
         let free = self.free.as_deref().map(|free| match free {
             [] => "No such range is free in all clusters".to_owned(),

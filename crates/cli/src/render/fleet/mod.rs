@@ -53,7 +53,7 @@ impl FleetReport {
         self.clusters.iter().map(|cluster| &cluster.report)
     }
 
-    /// The changes in all clusters, if there is an earlier report.
+    /// Returns the changes in all clusters, if there is an earlier report.
     fn changes(&self) -> Option<ChangesOf<'_>> {
         ChangesOf::of(self.reports())
     }
@@ -62,17 +62,17 @@ impl FleetReport {
         self.reports().map(|report| report.findings.len()).sum()
     }
 
-    /// All findings with their clusters, by severity, code and cluster.
+    /// Returns all findings with their clusters, by severity, code and cluster.
     fn findings(&self) -> Vec<Found<'_>> {
         let each = self.clusters.iter().enumerate();
         let mut findings: Vec<Found<'_>> =
             each.flat_map(|(place, of)| Found::all_of(&of.report, place, &of.name)).collect();
-        // The findings of a cluster are sorted already.
+        // The sort is stable, and the findings of each cluster are already sorted.
         findings.sort_by_key(|of| (of.finding.severity, of.finding.code));
         findings
     }
 
-    /// The numbers of findings of all clusters by severity.
+    /// Returns the numbers of findings in all clusters by severity.
     fn counts(&self) -> BTreeMap<Severity, usize> {
         let mut counts: BTreeMap<Severity, usize> = Severity::ALL.map(|severity| (severity, 0)).into();
         for (severity, number) in self.reports().flat_map(|report| &report.counts.findings) {
@@ -81,7 +81,7 @@ impl FleetReport {
         counts
     }
 
-    /// The age of a cluster's data; `None` if there is no data.
+    /// Returns the age of a cluster's data; `None` if there is no data.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
         let taken_at = cluster.report.cluster.taken_at;
         cluster.is_read.then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))

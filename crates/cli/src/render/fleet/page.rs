@@ -1,5 +1,5 @@
-//! A fleet's report as one page: clusters, findings, and a map of all ranges. Like the page of one cluster, it loads
-//! nothing and is limited in size.
+//! A fleet's report as one HTML page: clusters, findings, and a map of all ranges. Like the page of a single cluster,
+//! it loads no other files, and its size is limited.
 
 mod ranges;
 

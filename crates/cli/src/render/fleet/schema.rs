@@ -1,4 +1,4 @@
-//! A fleet's report for programs.
+//! A fleet's report in YAML and JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A fleet's report for people.
+//! A fleet's report as text.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.line(header(report));
     text.lines(&report.notes);
     text.blank();
-    // Most clusters have no findings, and are not listed.
+    // Clusters without findings, usually most of them, are not listed in the short form.
     let shown = |cluster: &&Cluster| text.page.wide || cluster.report.worst().is_some();
     let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
     let clean = report.clusters.len() - clusters.len();
@@ -78,7 +78,8 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
     Grid::new(false, clusters, columns)
 }
 
-/// The addresses in use in the enabled pools of a cluster, and the taken share of usable ones, in percent.
+/// Formats the number of addresses in use in the enabled pools of a cluster, and the percentage of usable addresses
+/// that are taken.
 pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
     let sum = |number: fn(&PoolView) -> Count| {
         let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled);
@@ -88,11 +89,11 @@ pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
     (thousands(sum(|pool| pool.in_use)), share)
 }
 
-/// The numbers of findings by change since the earlier report; `None` without one.
+/// Formats the numbers of findings by change since the earlier report; `None` if there is no earlier report.
 fn changes(report: &FleetReport) -> Option<String> {
     let changes = report.changes()?;
     let mut line = format!(
-        "Since {}: {} new, {} more severe, {} gone, {} as before",
+        "Since {}: {} new, {} more severe, {} gone, {} unchanged",
         changes.since.strftime("%Y-%m-%d %H:%M:%S UTC"),
         thousands(changes.new),
         thousands(changes.worse),

@@ -1,4 +1,4 @@
-//! HTML pages: their frame, style and tables. A page loads nothing, and shows its tables even without its script.
+//! HTML pages: their frame, style and tables. A page loads no other files, and shows its tables even without scripts.
 
 mod tables;
 
@@ -17,10 +17,10 @@ use super::text::escape;
 pub(super) use self::tables::{evidence, facts, grid, head};
 
 const STYLE: &str = include_str!("page.css");
-/// The script of pages with lists: filters and sorts them.
+/// The script of pages with lists, which filters and sorts the lists.
 pub(super) const COMMON_SCRIPT: &str = include_str!("common.js");
 
-/// The policy of a page in a file: it connects to no server.
+/// The part of the policy for a page in a file, which connects to no server.
 pub(super) const NO_SERVER: &str = "form-action 'none'";
 
 /// The parts of a page around its content.
@@ -58,8 +58,8 @@ impl Frame<'_> {
         }
     }
 
-    /// The content security policy: the page runs only its own scripts, and connects only to its server, if at all.
-    /// Even an unescaped name from the cluster could do no harm.
+    /// Returns the content security policy: the page runs only its own scripts, and connects only to its server, if at
+    /// all. With this policy, even an unescaped name from the cluster could do no harm.
     fn policy(&self) -> String {
         let hash = |script: &&str| format!(" 'sha256-{}'", STANDARD.encode(sha256(script)));
         let scripts = match self.scripts {
@@ -71,7 +71,7 @@ impl Frame<'_> {
     }
 }
 
-/// The page of an answer of `serve`, with a way back to the report, and a form for the next question.
+/// Creates the page for an answer of `serve`, with a link back to the report, and a form for the next question.
 pub(crate) fn answer(title: &str, content: &Markup) -> String {
     let title = escape(title);
     let body = html! {
@@ -87,14 +87,14 @@ pub(crate) fn answer(title: &str, content: &Markup) -> String {
         .into_string()
 }
 
-/// The text of a document, for [`answer`].
+/// Converts the text of a document to HTML, for [`answer`].
 pub(crate) fn text_of(document: &impl Document) -> Markup {
     let mut text = Text::new(Page { wide: true, ..Page::default() });
     document.text(&mut text);
     text.html()
 }
 
-/// The form for a question to `serve`.
+/// Creates the form for a question to `serve`.
 pub(super) fn ask() -> Markup {
     html! {
         form.ask.controls action="/ask" {
@@ -104,12 +104,12 @@ pub(super) fn ask() -> Markup {
     }
 }
 
-/// A paragraph that stands out.
+/// Creates a highlighted paragraph.
 pub(crate) fn notice(text: impl AsRef<str>) -> Markup {
     html! { p.notice { (escape(text.as_ref())) } }
 }
 
-/// A paragraph that stands out and is read aloud at once.
+/// Creates a highlighted paragraph that screen readers announce at once.
 pub(super) fn alert(text: &str) -> Markup {
     html! { p.notice role="alert" { (escape(text)) } }
 }
@@ -122,15 +122,16 @@ pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
     [&page[..place], alert.as_bytes(), &page[place..]].concat()
 }
 
-/// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts from
-/// the cluster contain none, since their `<` is escaped.
+/// Removes the end tags of cells and rows, which HTML does not require, since they are a fifth of a long table. Texts
+/// from the cluster contain none, since their `<` is escaped.
 pub(super) fn compact(table: Markup) -> Markup {
     PreEscaped(
         ["</td>", "</th>", "</tr>"].iter().fold(table.into_string(), |page, end| page.replace(end, "")),
     )
 }
 
-/// The class for names too long for a column; other names are never broken. An IPv6 CIDR is the longest that fits.
+/// Returns the class for a name that is too long for a column. Other names are never broken. An IPv6 CIDR is the
+/// longest name that fits.
 pub(super) fn long(name: &str) -> Option<&'static str> {
     (name.chars().count() > 43).then_some("long")
 }

@@ -8,7 +8,7 @@ use super::{compact, long};
 use crate::render::table::Grid;
 use crate::render::text::{escape, joined};
 
-/// The head of a table: the titles of columns with texts, then those with numbers.
+/// Creates the head of a table, with the titles of text columns, of number columns, and of the last text columns.
 pub(in crate::render) fn head(texts: &[&str], numbers: &[&str], last: &[&str]) -> Markup {
     html! {
         thead { tr {
@@ -19,7 +19,7 @@ pub(in crate::render) fn head(texts: &[&str], numbers: &[&str], last: &[&str]) -
     }
 }
 
-/// The table of a list, with titles in lower case after the first letter.
+/// Creates the table of a list. Titles are in lower case after the first letter.
 pub(in crate::render) fn grid(mut list: Grid) -> Markup {
     list.drop_empty();
     let heads: Vec<_> = list.heads().map(|(title, is_number)| (capital(title), is_number)).collect();
@@ -44,7 +44,7 @@ fn capital(title: &str) -> String {
     title.chars().take(1).chain(title.chars().skip(1).flat_map(char::to_lowercase)).collect()
 }
 
-/// A table of names with their values; with several values, these have titles.
+/// Creates a table of names and their values. `titles` are the titles of the values, if each name has several.
 pub(in crate::render) fn facts(
     titles: &[&str],
     rows: impl IntoIterator<Item = (impl AsRef<str>, Vec<Markup>)>,
@@ -60,9 +60,9 @@ pub(in crate::render) fn facts(
     }
 }
 
-/// The evidence of a finding, by the names of its fields: a group of rows for each object in it.
+/// Creates the table of a finding's evidence, with the names of its fields, and a group of rows for each object in it.
 pub(in crate::render) fn evidence(evidence: &impl Serialize) -> Markup {
-    // Evidence has no map with other keys than texts, so that this cannot fail.
+    // The keys of all maps in evidence are strings, so this cannot fail.
     let evidence = serde_json::to_value(evidence).unwrap_or_default();
     let mut groups = Vec::new();
     add_groups("", &evidence, &mut groups);
@@ -76,7 +76,7 @@ pub(in crate::render) fn evidence(evidence: &impl Serialize) -> Markup {
     })
 }
 
-/// The title of an object, and its fields without those that are objects themselves.
+/// The title of an object, and its fields except those that are objects themselves.
 type Group<'v> = (String, Vec<(&'v str, String)>);
 
 fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {

@@ -133,7 +133,7 @@ fn phases(survey: &Survey) -> Grid {
     Grid::new(false, Phase::ALL, columns)
 }
 
-/// The work that is left in a phase.
+/// Formats the work that is left in a phase.
 fn still(left: &Leftovers, phase: Phase) -> String {
     let Leftovers { blocks, affinities, in_use, named, leaked, others } = *left;
     let parts: &[(usize, &str, &str)] = match phase {
@@ -161,8 +161,8 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// A row for each node, those without room first. If there are many, a short table has the sums, and only a few nodes
-/// without room.
+/// Creates a table with a row for each node, beginning with nodes that lack room. If there are many nodes, a short
+/// table has the sums, and only a few of the nodes that lack room.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
@@ -188,7 +188,7 @@ fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     Grid::new(wide, &nodes, columns)
 }
 
-/// The time that the eviction takes, and the basis of the estimate.
+/// Formats the time that the eviction takes, and the basis of the estimate.
 fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> String {
     let (all, total) = (count(*pods, "pod", "pods"), total.round(Unit::Second).unwrap_or(*total));
     if *not_moved > 0 {
@@ -248,7 +248,7 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// The users of addresses. If there are many, a short table has their number by node and kind.
+/// Creates the table of the users of addresses. If there are many, a short table has their number by node and kind.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
@@ -268,7 +268,7 @@ fn pins(pins: &[Pin]) -> Grid {
     Grid::new(false, pins, columns)
 }
 
-/// Notes about data that was not read.
+/// Returns notes about data that was not read.
 fn notes(surveyed: &Surveyed) -> Vec<String> {
     let mut notes = match &surveyed.moving {
         Some(moving) => moving.unread.clone(),

@@ -1,4 +1,4 @@
-//! The state of a migration, for programs.
+//! The state of a migration in YAML and JSON.
 
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;

@@ -23,7 +23,7 @@ struct Report<'a> {
     leaked_handles: &'a [LeakedHandle],
 }
 
-/// Writes the report. It has the cluster's version, as if a calicoctl of that version had written it.
+/// Writes the report. Its version is the cluster's, as if a calicoctl of that version had written it.
 pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let cluster = snapshot.cluster.clone().unwrap_or_default();
     let mut allocations: BTreeMap<&str, Vec<&CalicoctlAllocation>> = BTreeMap::new();

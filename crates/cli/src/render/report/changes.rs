@@ -8,7 +8,8 @@ use calipam_model::snapshot::Source;
 use crate::render::check::words;
 use crate::render::text::{escape, join, joined, thousands};
 
-/// The lines below a report: the numbers of new, worse, gone and unchanged findings, and what could not be compared.
+/// Returns the lines below a report: the numbers of new, worse, gone and unchanged findings, and the findings that
+/// could not be compared.
 pub(crate) fn lines(report: &Report) -> Vec<String> {
     let Some(changes) = &report.changes else { return Vec::new() };
     let counts = changes.counts(report);
@@ -18,7 +19,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         parts.push(format!("{} more severe", thousands(counts[&Change::Worse])));
     }
     parts.push(format!("{} gone", thousands(changes.gone.len())));
-    parts.push(format!("{} as before", thousands(counts[&Change::Stays])));
+    parts.push(format!("{} unchanged", thousands(counts[&Change::Stays])));
     let mut lines = vec![format!("Since {since}: {}", parts.join(", "))];
 
     if !changes.gone.is_empty() {
@@ -37,7 +38,8 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Formats `12 leaked-address, 1 orphan-handle`. The codes can come from another version.
+/// Formats `12 leaked-address, 1 orphan-handle`. The codes are strings because they can come from another version of
+/// calipam.
 fn by_code(findings: &[EarlierFinding]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     findings.iter().for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);

@@ -1,5 +1,6 @@
-//! JUnit XML: a test case for each rule. It fails if the rule has findings that are not informational, in a comparison
-//! only if one is new or worse. It is skipped if the rule could not be checked and has no findings.
+//! JUnit XML: a test case for each rule. A test case fails if its rule has findings that are more severe than
+//! informational. In a comparison, only new or worse findings count. A test case is skipped if its rule could not be
+//! checked and has no findings.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +14,8 @@ use crate::render::check::unread;
 use crate::render::findings::Found;
 use crate::render::text::{count, escape};
 
-/// The maximum number of findings in a failure, since readers show all of its text; its message has the total.
+/// The maximum number of findings in the text of a failure, since viewers show the whole text. The message of the
+/// failure has the total number.
 const SHOWN: usize = 1000;
 
 /// Writes a suite for each cluster, with a test case for each code.
@@ -75,7 +77,8 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
     }
 }
 
-/// True if any finding fails the test: in a comparison only new or worse findings do, and informational ones never do.
+/// True if any finding fails the test. Informational findings never do and, in a comparison, only new or worse findings
+/// do.
 fn fails(findings: &[Found<'_>]) -> bool {
     let counts = |of: &Found<'_>| of.change.is_none_or(Change::is_news);
     findings.iter().any(|of| of.finding.severity < Severity::Info && counts(of))
@@ -87,7 +90,7 @@ fn unread_of(code: Code, report: &Report) -> Option<Source> {
     code.needs().iter().copied().find(|source| !is_read(source))
 }
 
-/// The identity of the cluster, and the sources that were not read.
+/// Writes the identity of the cluster, and the sources that were not read.
 fn properties(report: &Report) -> Markup {
     let cluster = &report.cluster;
     let unread = unread(&report.coverage, report.cluster.datastore).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! The report of a check in formats for monitoring (Prometheus), tests (JUnit), browsers (HTML), calicoctl and
-//! `--ignore`, and as a list of names. This module only converts the report, and decides nothing.
+//! `--ignore`, and as a list of names. This module only converts the report, and does not judge anything.
 
 mod calicoctl;
 pub(crate) mod changes;
@@ -27,7 +27,7 @@ pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metri
 /// A finished check.
 pub(crate) struct Checked<'a> {
     pub report: &'a Report,
-    /// The snapshot, since metrics and pages also show the usage of pools.
+    /// The checked snapshot. Metrics and pages also show the usage of its pools.
     pub snapshot: &'a Snapshot,
     /// The time from the start of the command to the result.
     pub took: Duration,

@@ -17,7 +17,7 @@ use crate::render::fleet::FleetReport;
 /// The type and the help of each metric.
 const METRICS: &str = include_str!("metrics.txt");
 
-/// Values by metric and by formatted labels. The output has the same order.
+/// Values by metric and by formatted labels, which is also the order of the output.
 #[derive(Default)]
 struct Metrics<'a> {
     all: BTreeMap<&'static str, BTreeMap<String, f64>>,
@@ -33,7 +33,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     metrics.write(out)
 }
 
-/// Like `write`, without the metrics of the run, and with the trends of pools if the cluster is followed.
+/// Like `write`, but without the metrics of the run. If the cluster is followed, the trends of pools are included.
 pub(crate) fn write_report(
     checked: &Checked<'_>,
     trends: Option<&Trends>,
@@ -76,8 +76,8 @@ pub(crate) struct RunMetrics {
 }
 
 impl RunMetrics {
-    /// Writes the metrics of a run that has just ended, and the time of the last successful run if it is known. An
-    /// alert can tell a failed run from a missing one.
+    /// Writes the metrics of a run that has just ended, and the time of the last successful run if it is known. With
+    /// both, an alert can distinguish a failed run from a missing one.
     pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let mut metrics = Metrics::default();
         if let Some(at) = last_good {
@@ -188,7 +188,8 @@ impl Metrics<'_> {
         }
     }
 
-    /// Adds the numbers of nodes and pods without addresses, and a value for every code, even zero, so that alerts end.
+    /// Adds the number of findings for every code, even if it is zero, so that alerts resolve. Also adds the numbers of
+    /// nodes and pods without addresses.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers: BTreeMap<_, u64> = codes.map(|code| ((code, code.severity()), 0)).collect();
         for finding in &report.findings {
@@ -246,7 +247,7 @@ impl Metrics<'_> {
 
     /// Adds the counters of pools, and the time until an enabled pool is exhausted.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
-        // The output names these metrics even if they have no values.
+        // These metrics are in the output even if they have no values.
         for name in ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"] {
             self.all.entry(name).or_default();
         }
@@ -284,7 +285,7 @@ fn escape(value: &str) -> String {
     crate::render::text::escape(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Converts to a double, like all metric values: large IPv6 pools are rounded.
+/// Converts a number to a double, the type of all metric values. The numbers of large IPv6 pools are rounded.
 fn number(count: Count) -> f64 {
     count.0 as f64
 }

@@ -18,7 +18,7 @@ use crate::render::text::{count, joined};
 #[derive(Serialize)]
 pub(crate) struct AddressDetails<'a> {
     pub view: &'a AddressView,
-    /// The last events that are known.
+    /// The last known events.
     pub events: &'a [Event],
 }
 
@@ -198,7 +198,7 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
     format!("{} {name}{node}{fields}", owner.kind)
 }
 
-/// Adds the partly read sources, before everything that depends on them.
+/// Adds a line about the sources that were read only in part. It comes before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
         text.fact("Partial", format!("not all {} were read: omit --quick", joined(sources, ", ")));

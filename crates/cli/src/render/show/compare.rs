@@ -1,4 +1,4 @@
-//! Kubernetes compared with Calico, for each node.
+//! The output of `show --compare`: the addresses in Kubernetes and in Calico, for each node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -53,7 +53,7 @@ impl View for Comparison {
         text.table(&self.nodes, columns);
         let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
         text.notes(&[match differing {
-            0 if self.nodes.is_empty() => "Neither pods nor blocks name an address".to_owned(),
+            0 if self.nodes.is_empty() => "Neither pods nor blocks have addresses".to_owned(),
             0 => "Kubernetes and Calico agree on every node".to_owned(),
             1 => "Kubernetes and Calico differ on 1 node".to_owned(),
             nodes => format!("Kubernetes and Calico differ on {nodes} nodes"),
@@ -61,7 +61,7 @@ impl View for Comparison {
     }
 }
 
-/// A column of addresses: listed in a wide table, otherwise counted.
+/// Creates a column of addresses, which are listed in a wide table and otherwise counted.
 fn addresses<'a, R: 'a>(
     title: &'static str,
     wide: bool,
@@ -73,7 +73,8 @@ fn addresses<'a, R: 'a>(
     }
 }
 
-/// True if no source lacks an address, and no address is recorded on another node, or for a tunnel or service.
+/// True if each address of the node is in every source, and none is recorded on another node, or for a tunnel or
+/// service.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
     let NodeComparison { not_recorded, recorded_elsewhere, not_used, recorded_for_others, .. } = node;
     let clashes = |of: &RecordedFor| matches!(of, RecordedFor::Tunnel | RecordedFor::Service);

@@ -33,7 +33,7 @@ impl View for NodeList {
             right("BORROWED", |node: &NodeView| thousands(node.borrowed)).hidden(2),
             right("BORROWED BY OTHERS", |node: &NodeView| thousands(node.borrowed_by_others)).hidden(1),
             left("FREE", |node: &NodeView| dash(Some(free_by_family(node)))),
-            left("CLAIMABLE", move |node: &NodeView| dash(Some(claimable(node)))).hidden(3),
+            left("CLAIMABLE BLOCKS", move |node: &NodeView| dash(Some(claimable(node)))).hidden(3),
             left("NO ADDRESS", |node: &NodeView| dash(Some(without_address(node)))),
             left("PLUGIN", |node: &NodeView| dash(Some(plugin(&node.plugin)))).wide(),
             left("TUNNELS", |node: &NodeView| dash(Some(tunnels(node)))).wide(),
@@ -42,8 +42,8 @@ impl View for NodeList {
     }
 }
 
-/// The installed plugin, or the plugin that assigned the newest address; both if they differ: `calipam 0.1.0 (newest
-/// address: Calico)`.
+/// Formats the installed plugin, or else the plugin that assigned the newest address. If they differ, formats both:
+/// `calipam 0.1.0 (newest address: Calico)`.
 fn plugin(plugin: &NodePlugin) -> String {
     let by = plugin.assigned_by.map_or("", |by| match by {
         Plugin::Calico => "Calico",
@@ -73,17 +73,21 @@ fn without_address(node: &NodeView) -> String {
     joined(without, "; ")
 }
 
-/// Formats `16 of 20`, or `any number`.
+/// Formats `16`, or `any number`.
 fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
-    let Some(blocks) = blocks else { return "unknown".to_owned() };
-    match limit {
-        Some(limit) => format!("{blocks} of {limit}"),
-        None if blocks == u32::MAX => "any number".to_owned(),
-        None => thousands(blocks),
+    match (blocks, limit) {
+        (None, _) => "unknown".to_owned(),
+        (Some(u32::MAX), None) => "any number".to_owned(),
+        (Some(blocks), _) => thousands(blocks),
     }
 }
 
-/// Formats `16 of 20 ipv4`: all pools of a family have the same limit.
+/// Formats `, limit 20`; empty without a limit.
+fn limited(limit: Option<u32>) -> String {
+    limit.map(|limit| format!(", limit {limit}")).unwrap_or_default()
+}
+
+/// Formats `16 ipv4, limit 20`. All pools of a family have the same limit.
 fn claimable_by_family(node: &NodeView) -> String {
     let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {
@@ -91,20 +95,25 @@ fn claimable_by_family(node: &NodeView) -> String {
         most.0 = most.0.max(held.claimable);
     }
     let families = families.into_iter();
-    joined(families.map(|(family, (most, limit))| format!("{} {family}", claimable(most, limit))), ", ")
+    let families = families
+        .map(|(family, (most, limit))| format!("{} {family}{}", claimable(most, limit), limited(limit)));
+    joined(families, "; ")
 }
 
-/// Formats `16 of 20 in default-ipv4-ippool or extra-5; 0 of 20 in old-ippool`.
+/// Formats `16 in default-ipv4-ippool or extra-5, 0 in old-ippool, limit 20`.
 fn claimable_by_pool(node: &NodeView) -> String {
-    let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    let mut limits: BTreeMap<_, BTreeMap<_, Vec<&str>>> = BTreeMap::new();
     for held in &node.pools {
         let pool = held.pool.as_deref().unwrap_or("(no pool)");
-        groups.entry((Reverse(held.claimable), held.limit)).or_default().push(pool);
+        limits.entry(held.limit).or_default().entry(Reverse(held.claimable)).or_default().push(pool);
     }
-    let groups = groups.into_iter().map(|((Reverse(blocks), limit), pools)| {
-        format!("{} in {}", claimable(blocks, limit), pools.join(" or "))
+    let limits = limits.into_iter().map(|(limit, groups)| {
+        let groups = groups.into_iter().map(|(Reverse(blocks), pools)| {
+            format!("{} in {}", claimable(blocks, limit), pools.join(" or "))
+        });
+        format!("{}{}", joined(groups, ", "), limited(limit))
     });
-    joined(groups, "; ")
+    joined(limits, "; ")
 }
 
 fn tunnels(node: &NodeView) -> String {

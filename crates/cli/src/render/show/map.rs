@@ -11,9 +11,9 @@ use super::View;
 use crate::render::page::{Page, Text};
 use crate::render::text::{count, join, joined, thousands};
 
-/// Cells in a line if the width is unknown.
+/// The number of cells in a line if the width is unknown.
 const USUAL: u32 = 64;
-/// The fewest cells in a line, even on a narrow terminal.
+/// The minimum number of cells in a line, even on a narrow terminal.
 const FEWEST: u32 = 16;
 /// The maximum number of cells with findings that are listed below a map.
 const NAMED: usize = 10;
@@ -66,7 +66,7 @@ fn title(map: &PoolMap) -> String {
     )
 }
 
-/// The cells with findings, the worst first, so that nothing is shown by color alone.
+/// Formats the cells with findings, the worst first, so that no information is shown by color alone.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
     let mut marked: Vec<(Severity, &MapCell)> =
         map.cells.iter().filter_map(|cell| Some((cell.worst?, cell))).collect();
@@ -76,7 +76,7 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
         .take(most)
         .map(|(worst, cell)| {
             let number = count(cell.findings as usize, "finding", "findings");
-            format!("{}: {number}, the worst {worst}", map.cell_cidr(cell.index))
+            format!("{}: {number} (worst: {worst})", map.cell_cidr(cell.index))
         })
         .collect();
     if marked.len() > most {
@@ -137,7 +137,7 @@ impl Glyph {
         }
     }
 
-    /// One of the 256 colors: gray without a block, from blue to yellow by use, red tones for findings.
+    /// Returns one of the 256 terminal colors: gray for no block, blue to yellow by use, and red tones for findings.
     fn color(self) -> Color {
         let color = match self {
             Self::Unclaimed => 238,
@@ -156,7 +156,7 @@ impl Glyph {
     }
 }
 
-/// A map on a page: each row has the address of its first cell, and `columns` cells.
+/// A map on a page. Each row has the address of its first cell, and `columns` cells.
 struct Drawing<'a> {
     map: &'a PoolMap,
     cells: HashMap<u32, &'a MapCell>,
@@ -169,7 +169,7 @@ impl<'a> Drawing<'a> {
         let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
         let widest = (0..map.size).step_by(FEWEST as usize).map(label).max().unwrap_or_default();
         let room = page.width.map_or(USUAL, |width| u32::from(width).saturating_sub(widest as u32 + 1));
-        // A power of two makes every row begin at a round address.
+        // With a power of two, every row begins at an aligned address.
         let columns = (1 << room.max(FEWEST).ilog2()).min(map.size);
         let cells = map.cells.iter().map(|cell| (cell.index, cell)).collect();
         Self { map, cells, columns, label: widest }
@@ -196,7 +196,8 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Draws two rows of cells on one line: the upper cells are the foreground of an upper half block.
+    /// Draws two rows of cells on one line with the character `▀`. The upper cells are its foreground, and the lower
+    /// cells its background.
     fn half_blocks(&self, text: &mut Text) {
         for row in (0..self.rows()).step_by(2) {
             let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)

@@ -30,13 +30,13 @@ pub(crate) trait View: Serialize {
     /// The kind of the listed objects for `-o name`: `pool` in `pool/default`.
     const NAME: &'static str;
 
-    /// The names of the listed objects; empty ones are skipped.
+    /// Returns the names of the listed objects. Empty names are skipped.
     fn names(&self) -> impl Iterator<Item = String>;
 
-    /// Writes the view for people; see [`Document::text`].
+    /// Writes the view as text; see [`Document::text`].
     fn text(&self, text: &mut Text);
 
-    /// The view for programs.
+    /// Returns the view for YAML and JSON.
     fn schema(&self) -> impl Serialize {
         self
     }

@@ -20,7 +20,7 @@ enum PoolRow<'a> {
 }
 
 impl<'a> PoolRow<'a> {
-    /// Formats a cell that only pools have; a dash for blocks outside all pools.
+    /// Formats a cell that only pools have. For blocks outside all pools, returns a dash.
     fn pool<T: ToString>(self, cell: impl Fn(&'a PoolView) -> T) -> String {
         match self {
             Self::Pool(pool) => cell(pool).to_string(),
@@ -28,7 +28,7 @@ impl<'a> PoolRow<'a> {
         }
     }
 
-    /// The numbers of taken and usable addresses.
+    /// Returns the numbers of taken and usable addresses.
     fn taken(self) -> [Count; 2] {
         match self {
             Self::Pool(pool) => [pool.usable_taken, pool.usable],
@@ -38,7 +38,7 @@ impl<'a> PoolRow<'a> {
         }
     }
 
-    /// The numbers of addresses in total, in use, cooling down and free.
+    /// Returns the numbers of addresses in total, in use, cooling down and free.
     fn addresses(self) -> [Count; 4] {
         match self {
             Self::Pool(pool) => [pool.total, pool.in_use, pool.cooling, pool.free],
@@ -62,7 +62,7 @@ impl View for PoolList {
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             let unknown = thousands(pool.unknown);
             notes.push(format!(
-                "{}: {unknown} addresses in blocks that are corrupt or cannot be decoded",
+                "{}: {unknown} addresses are in blocks that are corrupt or cannot be decoded",
                 pool.name
             ));
         }
@@ -75,7 +75,7 @@ impl View for PoolList {
             let (name, why) = (&pool.name, pool.limited_by.join("; "));
             match pool.by_name.map(thousands) {
                 Some(free) => {
-                    format!("{name}: {free} addresses for pods that name the pool, none for others: {why}")
+                    format!("{name}: only pods that name the pool can get its {free} free addresses: {why}")
                 }
                 None => format!("{name}: {why}"),
             }
@@ -170,7 +170,7 @@ impl View for BlockList {
     }
 }
 
-/// The usage of pools, next to the findings of a check.
+/// Creates the table of pool usage that is shown with the findings of a check.
 pub(crate) fn use_of_pools(list: &PoolList, page: Page) -> Grid {
     let mut columns = pool_columns(page);
     columns.retain(|column| ["POOL", "CIDR", "TOTAL", "IN USE", "%", "USE"].contains(&column.title));

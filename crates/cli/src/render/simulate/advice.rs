@@ -1,4 +1,4 @@
-//! Recommended block size, pool and block limit for a cluster.
+//! The recommended block size, pool size and block limit for a cluster.
 
 use calipam_simulate::answer::{Advice, Candidate, Drawback};
 
@@ -14,7 +14,7 @@ pub(super) fn write(advice: &Advice, text: &mut Text) {
     text.grid(runs::size_table(rows));
 }
 
-/// The drawbacks of a size.
+/// Formats the drawbacks of a size.
 pub(super) fn against(candidate: &Candidate) -> String {
     joined(candidate.drawbacks.iter().map(|drawback| words(*drawback)), "; ")
 }
@@ -55,7 +55,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     lines
 }
 
-/// The certainty of the recommended size.
+/// Formats the lead of the recommended size over the second best.
 fn tipping(advice: &Advice) -> Option<String> {
     let found = advice.tipping?;
     let wins = match advice.runs {

@@ -1,4 +1,4 @@
-//! Charts for terminals: bars, and curves of one line.
+//! Charts for terminals: bars, and curves that fit on one line.
 
 use calipam_simulate::Micros;
 use textwrap::core::display_width;
@@ -6,11 +6,11 @@ use textwrap::core::display_width;
 use crate::render::page::{Page, Text};
 use crate::render::text::thousands;
 
-/// The maximum width of a bar, and the width of a curve if that of the page is unknown.
+/// The maximum width of a bar, and the width of a curve if the width of the page is unknown.
 const WIDE: usize = 50;
-/// Eighths of a bar's last column.
+/// The characters for the last column of a bar, by eighths.
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-/// Heights of a curve.
+/// The characters for the heights of a curve.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws a bar for each time.
@@ -42,7 +42,7 @@ fn bar(length: u64, most: u64, room: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
 }
 
-/// A curve of one line: the highest value in each column.
+/// Draws a curve on one line. Each column shows the highest of its values.
 pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     let room = room.clamp(1, values.len().max(1));
     let column = |place: usize| {
@@ -56,7 +56,7 @@ pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     (0..room).map(|place| height(column(place))).collect()
 }
 
-/// The number of columns for a curve.
+/// Returns the number of columns for a curve.
 pub(super) fn room(page: Page) -> usize {
     page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(30)).clamp(16, 80)
 }

@@ -1,4 +1,4 @@
-//! Causes of two pods having the same address.
+//! The causes of duplicate addresses: two pods with the same address.
 
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
@@ -35,7 +35,7 @@ pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
     ]
 }
 
-/// The columns for findings of checks.
+/// Returns the columns for the findings of checks.
 pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
     vec![
         left("CODE", |found: &Sighting| &found.code),

@@ -25,7 +25,7 @@ pub(super) fn write(failure: &Failure, text: &mut Text) {
     curve("not running", &failure.with_collector, |point| point.waiting, text);
 }
 
-/// A row for each course and, with several runs, one for each end of its range.
+/// Creates a table with a row for each course and, if there are several runs, a row for each end of its range.
 pub(super) fn table(failure: &Failure) -> Grid {
     let mut rows = Vec::new();
     for (place, course) in courses(failure).into_iter().enumerate() {
@@ -66,7 +66,7 @@ fn headline(failure: &Failure) -> String {
     format!("{} fails while it holds {held}, and is {removed}.", failure.node)
 }
 
-/// A time, or the number that remains at the end.
+/// Formats a time or, if there is none, the number that is left at the end.
 fn or_left(time: Option<Micros>, left: u64, what: &str) -> String {
     time.map_or_else(|| format!("never: {} {what}", thousands(left)), |time| time.to_string())
 }

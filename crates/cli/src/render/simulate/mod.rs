@@ -20,7 +20,7 @@ use super::page::Text;
 use super::text::{count, joined, thousands};
 use crate::format::Format;
 
-/// All answers of one call.
+/// The results of all simulations that the options request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Answers {
@@ -28,7 +28,7 @@ pub(crate) struct Answers {
     scenario: Scenario,
     /// The costs of requests to the datastore.
     costs: Costs,
-    /// The names of costs that no option set.
+    /// The names of the costs that no option has set.
     assumed_costs: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
@@ -45,7 +45,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Creates the answers for a scenario, still without results.
+    /// Creates the answers for a scenario, without results yet.
     pub(crate) fn of(scenario: &Scenario) -> Result<Self, ScenarioError> {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -61,7 +61,7 @@ impl Answers {
         })
     }
 
-    /// The number of runs of each scenario. Clashes have their own number.
+    /// Returns the number of runs of each scenario, except for clashes, which have their own number.
     fn runs(&self) -> u64 {
         let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
@@ -75,7 +75,7 @@ impl Answers {
             .unwrap_or(1)
     }
 
-    /// The scenario in one line.
+    /// Formats the scenario in one line.
     fn headline(&self) -> String {
         let scenario = &self.scenario;
         let nodes = scenario.node_count() as usize;

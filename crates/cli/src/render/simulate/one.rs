@@ -74,7 +74,7 @@ fn in_words(times: &Times) -> String {
     )
 }
 
-/// The facts of a run, with their names.
+/// Returns the results of a run, each with its name.
 pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let (wait, adds, blocks) = (&run.time_to_address, &run.adds, &run.blocks);
     vec![
@@ -98,7 +98,7 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The facts of several runs: median and range of each.
+/// Returns the results of several runs, each with its name, median, lowest and highest value.
 pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> =
         facts(run).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();

@@ -1,5 +1,5 @@
 //! A self-contained HTML page: each answer as a table and, except for the result of a plain run, as charts. The page
-//! has no script and loads nothing.
+//! has no script and loads no other files.
 
 use std::io::{self, Write};
 
@@ -45,7 +45,7 @@ fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-/// A table of rows that begin with a name.
+/// Creates a table of rows that begin with a name.
 fn named(titles: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Markup {
     let row = |row: Vec<String>| {
         let mut cells = row.into_iter();

@@ -1,4 +1,4 @@
-//! Tables of runs.
+//! Tables that compare simulation runs.
 
 use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
@@ -16,7 +16,7 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     bars::times("99 % of ADDs finish within, by number of nodes", rows, text);
 }
 
-/// Returns a row for a run and, if it stands for several runs, two more rows: the lowest and the highest value of each
+/// Returns a row for a run. If it represents several runs, adds two rows with the lowest and the highest value of each
 /// number, named `lowest` and `highest`.
 fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
     let ends = run.range.iter().flat_map(|range| [(LOWEST, &range.lowest), (HIGHEST, &range.highest)]);
@@ -26,7 +26,7 @@ fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
 pub(super) const LOWEST: &str = "lowest";
 pub(super) const HIGHEST: &str = "highest";
 
-/// The results of runs with several numbers of nodes.
+/// Creates the table of runs with different numbers of nodes.
 pub(super) fn scale_table(scale: &Scale) -> Grid {
     type Row<'a> = (&'static str, &'a Run);
     let columns = vec![
@@ -59,7 +59,7 @@ pub(super) fn block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
     bars::counts("Routes, by block size", routes, text);
 }
 
-/// The table of block sizes, with the drawbacks of each if they are known.
+/// Creates the table of block sizes, with the drawbacks of each if they are known.
 pub(super) fn size_table<'a>(rows: impl Iterator<Item = (&'a BlockSizeRow, Option<String>)>) -> Grid {
     type Row<'a> = (&'static str, u8, &'a Run, &'a str);
     let rows: Vec<(&BlockSizeRow, Option<String>)> = rows.collect();

@@ -17,14 +17,14 @@ pub(super) struct Value {
     pub text: String,
 }
 
-/// A curve: its points from left to right, with positions from 0 to 1.
+/// A curve. Its points are ordered from left to right, and their positions are from 0 to 1.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub name: String,
     pub points: Vec<(f64, Value)>,
 }
 
-/// Bars in groups. Each group has a name, and a value for each series.
+/// Draws bars in groups. Each group has a name, and a value for each series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
     let most = groups.iter().flat_map(|(_, values)| values).map(|value| value.number).fold(0.0, f64::max);
     let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
@@ -51,7 +51,7 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]
     }
 }
 
-/// Curves over the same time until `end`.
+/// Draws curves over the same period. `end` labels the end of the period.
 pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| value);
     let most = values().map(|value| value.number).fold(0.0, f64::max);
@@ -72,7 +72,7 @@ pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     }
 }
 
-/// The points of a curve as steps: each value is drawn up to the next point.
+/// Formats the points of a curve as steps. Each value is drawn up to the next point.
 fn path(line: &Line, most: f64) -> String {
     let mut text = String::new();
     let mut before = None;

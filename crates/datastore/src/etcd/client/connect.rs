@@ -13,11 +13,11 @@ use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, Timeouts, TlsSettings};
 use crate::tasks::Pending;
 
-/// Time until the next endpoint is tried as well.
+/// Time without an answer after which the next endpoint is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(300);
 
 impl EtcdClient {
-    /// Connects to the first endpoint that answers. Endpoints are tried in order, the next one as soon as one has
+    /// Connects to the first endpoint that answers. Tries the endpoints in order, each as soon as the one before it has
     /// failed or has not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
         Self::connect_first(settings, true)
@@ -93,7 +93,8 @@ impl EtcdClient {
         })
     }
 
-    /// Creates a client for anything that answers through `carrier` like etcd. `timeouts` limit the wait for answers.
+    /// Creates a client for any service that answers like etcd through `carrier`. `timeouts` limit the wait for
+    /// answers.
     pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
         let settings =
             EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
@@ -112,7 +113,8 @@ impl EtcdClient {
         Ok(Arc::new(client))
     }
 
-    /// Opens a second connection to the same endpoint for large reads: a single one keeps only one core busy.
+    /// Opens a second connection to the same endpoint for large reads, since a single connection keeps only one core
+    /// busy.
     pub(crate) async fn widen(&self) {
         let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(carrier);
         if !self.settings.endpoints.is_empty() {

@@ -9,7 +9,7 @@ use crate::error::{Cause, Failure, innermost};
 use crate::settings::{EtcdSettings, TlsSettings};
 
 /// Time until a silent connection is checked, and time for the server to answer that check. Calico uses 30 s and 10 s
-/// (facts 1.16); here a person waits. etcd allows one such check in 5 s.
+/// (facts 1.16), but here a person waits. etcd allows at most one such check every 5 s.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(4));
 /// HTTP/2 windows: the bytes that the server may send before it must wait for this program.
 const STREAM_WINDOW: u32 = 4 << 20;

@@ -1,6 +1,6 @@
-//! A bare TLS handshake that finds out why a server closes the connection. With TLS 1.3, a server rejects the
-//! client's certificate only after the client has finished its part, and the HTTP/2 client may or may not see the
-//! alert before the end of the connection. Here the handshake is alone on the connection.
+//! A bare TLS handshake that finds out why a server closes the connection. With TLS 1.3, a server rejects the client's
+//! certificate only after the client has finished its part. An HTTP/2 client may then miss the alert before the
+//! connection ends. Here, nothing but the handshake uses the connection.
 
 use std::io::Read;
 use std::net::{TcpStream, ToSocketAddrs};

@@ -1,7 +1,7 @@
 //! An etcd v3 server: connection with failover, authentication, reads and writes.
 //!
-//! A client sends all requests to one endpoint. All parts of a whole read are at one revision, and a member that has
-//! once answered at a revision can do so again without asking the other members.
+//! A client sends all requests to one endpoint. All parts of a whole read are at one revision. A member that has
+//! answered at a revision once can do so again without asking the other members.
 
 mod bulk;
 mod classify;
@@ -194,8 +194,8 @@ impl EtcdClient {
         InterceptedService::new(self.carrier.clone(), self.token.clone())
     }
 
-    /// Sends a transaction, and repeats it only if the user's token has expired. After an error it may have taken
-    /// place, since the connection may break after etcd has committed it. `what` names it in errors.
+    /// Sends a transaction, and repeats it only if the user's token has expired. After an error, the transaction may
+    /// have taken place, since the connection may break after the commit. `what` names the transaction in errors.
     pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
         tracing::debug!("{}: write {what}", redact_url(&self.endpoint));
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
@@ -239,7 +239,7 @@ impl EtcdClient {
     async fn authenticate(&self) -> Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        // Sent without a token: a known one has expired.
+        // Sent without a token: an earlier one, if any, has expired.
         let line = InterceptedService::new(self.carrier.clone(), Token::default());
         let answer = async {
             let mut client = client_of(line).await?.auth_client();

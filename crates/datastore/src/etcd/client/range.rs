@@ -45,7 +45,8 @@ impl Range {
         self
     }
 
-    /// Reads at a revision that the member has reached: it has answered at this or a later one before.
+    /// Reads at `revision`, from the member's own data. The member must have answered at this or a later revision
+    /// before.
     pub(crate) fn at(mut self, revision: i64) -> Self {
         self.revision = revision;
         self.serializable = true;

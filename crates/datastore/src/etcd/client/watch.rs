@@ -43,7 +43,8 @@ impl EtcdClient {
         Ok(kept)
     }
 
-    /// Waits for the first change in a range after a revision, unless etcd has compacted or not reached that revision.
+    /// Waits for the first change in a range after a revision. Returns at once if etcd has compacted the next revision,
+    /// or has not reached this one.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
             match self.call(|| first_change(self.line(), range, after)).await {

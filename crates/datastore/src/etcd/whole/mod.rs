@@ -41,7 +41,7 @@ pub(crate) struct Start {
     pub revision: i64,
     /// The time of the first answer.
     pub taken_at: Timestamp,
-    /// The first answers, with the small kinds; after the read, without ranges.
+    /// The first answers, which contain the small kinds. Their ranges are cleared once they have been passed on.
     pub first: Answers,
 }
 
@@ -107,7 +107,7 @@ async fn attempt_once<C: Collector>(
 ) -> Result<Observed<C>> {
     client.widen().await;
 
-    // Small kinds and affinities come first. They fix the revision, and the affinities name the blocks.
+    // Small kinds and affinities come first. Their answer fixes the revision, and the affinities name the blocks.
     let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
@@ -232,7 +232,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
     Ok(sample)
 }
 
-/// Rejects an etcd without any Calico key, which is probably not the right etcd.
+/// Returns an error if etcd has no Calico keys at all: it is probably not the right etcd.
 async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
     let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
     match client.get(&[range], "/calico/").await?.entries().count() {

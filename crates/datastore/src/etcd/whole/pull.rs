@@ -90,7 +90,7 @@ impl<C: Collector> Pull<C> {
         })
     }
 
-    /// Starts the tasks that read. Dropping the set ends them.
+    /// Starts the reading tasks. Dropping the returned set ends them.
     pub(crate) fn start(self: &Arc<Self>) -> JoinSet<Result<()>> {
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT {
@@ -181,7 +181,7 @@ impl<C: Collector> Pull<C> {
             reply
                 .for_each(|entry| last = Some(next_key(entry.key)))
                 .ok_or_else(|| self.malformed(part.what))?;
-            // The next request must start after a key.
+            // The next request starts after the last key, so the reply must have one.
             range.start = last.ok_or_else(|| self.malformed(part.what))?;
             range.limit = next_limit(&reply, range.limit);
             chunk = self.commit_piece(index, chunk)?;

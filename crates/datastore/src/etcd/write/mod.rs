@@ -113,7 +113,7 @@ struct Parts {
     operations: Vec<TxnOp>,
     /// Bytes of keys and values, roughly as etcd counts them.
     bytes: usize,
-    /// The compared keys, each with true if it is also changed.
+    /// The compared keys. The value is true if the key is also changed.
     keys: HashMap<String, bool>,
 }
 
@@ -151,7 +151,7 @@ impl Parts {
             let path = path(change.key())?;
             parts.bytes += path.len() + change.value().map_or(0, |value| value.len()) + OVERHEAD;
             parts.operations.push(match change.value() {
-                // Without a lease.
+                // The key gets no lease.
                 Some(value) => TxnOp::put(&*path, value.as_ref(), None),
                 None => TxnOp::delete(&*path, None),
             });
@@ -193,7 +193,7 @@ impl Parts {
     }
 }
 
-/// Maximum bytes around the key and value of one operation.
+/// Maximum bytes of one operation in addition to its key and value.
 const OVERHEAD: usize = 24;
 
 fn path(key: &Key) -> Result<String, Failure> {
@@ -203,7 +203,7 @@ fn path(key: &Key) -> Result<String, Failure> {
     }
 }
 
-/// The longest text with which the keys of all blocks in a network begin. Keys of other blocks can begin with it, too.
+/// The longest common prefix of the keys of all blocks in a network. Keys of other blocks can have the same prefix.
 fn key_prefix(network: IpNet) -> String {
     // `::` may stand for zeros at the end of the network's prefix in its first and last address, but not in the middle
     // one.

@@ -1,8 +1,9 @@
-//! Combines simultaneous reads and writes of parallel tasks in requests to etcd of up to 128 keys: separate requests
-//! would cost etcd and the client as much as the reads and writes themselves.
+//! Combines the simultaneous reads and writes of parallel tasks into requests of up to 128 keys. The overhead of
+//! separate requests would cost etcd and the client as much as the reads and writes themselves.
 //!
-//! Each caller sends the waiting reads or writes as soon as the limit of parallel requests allows it, so a few callers
-//! never wait. Writes stay independent: if not all batches of a transaction find what they expect, each is sent alone.
+//! Each caller sends the waiting reads or writes as soon as the limit of parallel requests allows it. If there are only
+//! a few callers, none of them waits. Writes stay independent: if not all batches of a transaction find what they
+//! expect, each is sent alone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -205,7 +206,7 @@ impl<T> Queue<T> {
                 biased;
                 answer = &mut answered => return answer.ok(),
                 _line = self.lines.acquire() => {
-                    // Other tasks that are about to ask can join.
+                    // Lets other tasks that are about to send something join this request.
                     tokio::task::yield_now().await;
                     if !send().await {
                         break;

@@ -1,4 +1,4 @@
-//! An etcd with the v2 API: a tree of keys over HTTP, as used by Calico 2.x (docs/etcdv2.md).
+//! A client for etcd's v2 API: a tree of keys over HTTP, as used by Calico 2.x (docs/etcdv2.md).
 
 #[cfg(test)]
 mod tests;
@@ -160,8 +160,8 @@ impl EtcdV2Client {
         Err(Error::Connect(failed))
     }
 
-    /// Asks again if the server closes the connection before the request is sent, because that hides the reason, such
-    /// as a missing client certificate.
+    /// Probes the current member. Retries if the server closes the connection before the request is sent, because that
+    /// hides the reason, such as a missing client certificate.
     async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
             match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {

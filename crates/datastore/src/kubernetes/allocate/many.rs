@@ -1,5 +1,5 @@
-//! Reads many blocks by pages of the list of all blocks; each page starts at the name of a wanted block. An API server
-//! answers a few hundred requests for single objects per second, but lists a few thousand objects.
+//! Reads many blocks from the list of all blocks, in pages that each start at the name of a wanted block. Per second,
+//! an API server answers a few hundred requests for single objects, but lists a few thousand objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;

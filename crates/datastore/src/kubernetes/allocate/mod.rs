@@ -1,5 +1,5 @@
-//! Kubernetes for an allocator: independent queries are sent in parallel, and an object that was read is replaced
-//! without reading it again.
+//! Kubernetes for an allocator. Sends independent queries in parallel, and replaces an object without reading it again
+//! if it is known from an earlier read.
 
 mod keys;
 mod many;
@@ -34,7 +34,7 @@ pub(crate) struct KubeStore {
 #[derive(Debug)]
 struct State {
     client: Arc<KubeClient>,
-    /// True if the API group of Calico's objects is only assumed.
+    /// True if the API group of Calico's objects is assumed, but not confirmed.
     is_assumed: bool,
     /// Objects as last read or written.
     objects: HashMap<Key, Value>,
@@ -198,7 +198,7 @@ impl Records for KubeStore {
     }
 }
 
-/// Answers queries: many blocks by pages, all others in parallel.
+/// Answers queries. Reads many blocks in pages, and sends all other queries in parallel.
 async fn all(client: &Arc<KubeClient>, queries: &[Query], selecting: Selecting) -> Result<Vec<Answer>> {
     if let [query] = queries {
         return Ok(vec![one(client, query, selecting).await?]);
@@ -233,7 +233,7 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
     }
 }
 
-/// Maximum queries in a read whose objects are kept, so that they can be replaced without another read.
+/// Maximum queries in a read for its objects to be kept. Kept objects can be replaced without another read.
 const MOST_OBJECTS: usize = 16;
 
 /// Affinities are written with labels, since Calico 3.31 and later finds them by labels.

@@ -21,7 +21,7 @@ use crate::kubernetes::client::object::List;
 use crate::kubernetes::whole::list::list;
 use crate::kubernetes::write::change::{finish_deletion, is_marked, version, without_strict};
 
-/// Maximum attempts to complete the deletion of an object to which others keep writing.
+/// Maximum attempts to complete the deletion of an object to which other clients keep writing.
 const DELETIONS: usize = 5;
 
 #[derive(Default)]

@@ -23,8 +23,8 @@ use crate::kubernetes::whole::plan;
 
 /// Maximum number of messages that wait to be received. Beyond that, the watches stop reading.
 const MOST: usize = 10_000;
-/// Seconds until a watch ends. Not all watches have the same length: if a server is stopped just when one watch has to
-/// end, it cuts off the others, which shows that changes may be missing.
+/// Seconds until a watch ends. The lengths differ on purpose: if a server stops just when one watch is due to end, it
+/// cuts off the other watches, which shows that changes may be missing.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
 /// A report of a watch.
@@ -37,7 +37,7 @@ pub(crate) enum Message {
     Broken(Broken),
 }
 
-/// Running watches. They report changes of one kind in order, those of different kinds in any order.
+/// Running watches. They report the changes of one kind in order, but changes of different kinds in any order.
 pub(crate) struct Watches {
     messages: Receiver<Message>,
     asked: state::Sender<u64>,
@@ -105,7 +105,7 @@ pub(super) async fn begin(client: &Arc<KubeClient>, from: Positions) -> Result<B
     Ok(Box::new(Watches::begin(client, &plan.kinds, &from)))
 }
 
-/// Returns an error if there is a kind that the user may not watch.
+/// Returns an error if the user lacks the permission to watch one of the kinds.
 pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
     permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
 }

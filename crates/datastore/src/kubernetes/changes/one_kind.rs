@@ -1,4 +1,4 @@
-//! All changes of one kind, from one watch after another.
+//! Follows all changes of one kind with successive watches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::kubernetes::client::watch::{SHORT, Watch, WatchEvent, newest};
 
 /// Extra time for the server to end a watch. After that, the watch counts as hanging.
 const LATE: Duration = Duration::from_secs(5);
-/// Minimum time between the starts of two watches, in case a proxy ends each at once.
+/// Minimum time between the starts of two watches, in case a proxy ends each watch immediately.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Maximum number of short watches in which the server may confirm that it has reported everything.
 const ATTEMPTS: usize = 3;
@@ -143,8 +143,8 @@ impl OneKind {
         }
     }
 
-    /// Reports everything up to now, and returns the number of the last request to do so. A watch does not show that
-    /// nothing happened, so this asks the server for its newest version, which a short watch must then reach.
+    /// Reports everything up to now, and returns the number of the last request to do so. A silent watch does not prove
+    /// that nothing happened, so this asks the server for its newest version, which a short watch must then reach.
     async fn prove(&mut self) -> Result<u64, Broken> {
         let asked = *self.asked.borrow_and_update();
         let until = self.newest().await?;

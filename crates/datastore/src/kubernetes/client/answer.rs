@@ -34,7 +34,7 @@ impl Answer {
         Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
     }
 
-    /// Marks the response as one to a watch, which the server ends after `time`.
+    /// Marks this as the response to a watch, which the server ends after `time`.
     pub(super) fn lasting(self, time: Duration) -> Self {
         Self { pace: self.pace.lasting(time), ..self }
     }

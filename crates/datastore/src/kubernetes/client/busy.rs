@@ -1,5 +1,5 @@
-//! Requests that a busy or starting API server defers: `Retry-After` has the seconds until they may be sent again.
-//! Calico's client retries them, too.
+//! Requests that a busy or starting API server defers: the header `Retry-After` has the seconds until the next attempt.
+//! Calico's client retries such requests, too.
 
 use std::time::Duration;
 

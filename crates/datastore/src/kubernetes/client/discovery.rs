@@ -27,7 +27,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Asks the server. `configured` is the API group in the settings; empty for none.
+    /// Asks the server for its groups and kinds. `configured` is the API group in the settings; empty for none.
     pub(crate) async fn discover(client: &KubeClient, configured: &str) -> Result<Self> {
         let (groups, version) =
             tokio::join!(read::<Groups>(client, "/apis"), read::<ServerVersion>(client, "/version"));

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// Time limits for a plugin: without a person to answer it, and with one, who may have to log in with a browser.
+/// Time limits for a plugin: if no person can answer it, and if a person can, who may have to log in with a browser.
 const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 

@@ -33,7 +33,7 @@ pub(crate) struct Kind {
     pub path: String,
 }
 
-/// A kind; or a source that cannot be read, and the reason.
+/// A kind; or the source that cannot be read, and the reason.
 pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
@@ -107,7 +107,7 @@ pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()
 }
 
-/// Like [`users_of_addresses`], but only names and creation times of nodes are read.
+/// Like [`users_of_addresses`], but with only the names and creation times of the nodes.
 pub(crate) fn users_with_node_names(api: &Api) -> Vec<Kind> {
     let mut kinds = users_of_addresses(api);
     for kind in kinds.iter_mut().filter(|kind| kind.known.source == Source::Nodes) {

@@ -290,7 +290,8 @@ impl KubeClient {
         request_error(&self.way_to_server(&failure), what, failure)
     }
 
-    /// The text for the server in errors. If the connection failed, names the proxy as well, which may be the cause.
+    /// The description of the server in errors. If the connection failed, it includes the proxy, which may be the
+    /// cause.
     fn way_to_server(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),

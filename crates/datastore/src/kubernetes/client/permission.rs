@@ -20,8 +20,8 @@ const MAX_REVIEW: usize = 1 << 20;
 /// Checks permissions, and returns an error that names all missing ones.
 ///
 /// # Errors
-/// If a permission is missing, or the server cannot be asked. It is no error if the server has or allows no reviews:
-/// later requests then show missing permissions.
+/// If a permission is missing, or the server cannot be asked. It is not an error if the server does not support or
+/// allow reviews: later requests then reveal missing permissions.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
     let reviews = permissions.into_iter().map(|permission| {
         let client = Arc::clone(client);
@@ -43,7 +43,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
     Err(Error::Permission { endpoint: client.server().to_owned(), user, missing })
 }
 
-/// The user's name on the API server, if its version reports it.
+/// The user's name according to the API server; `None` if the server's version does not report it.
 async fn user(client: &KubeClient) -> Option<String> {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = client.write(Method::POST, WHO_AM_I, &question).await.ok()?;

@@ -1,5 +1,6 @@
 //! The proxy for an API server, as in client-go: `proxy-url` of the kubeconfig, or the variables of Go's
-//! `http.ProxyFromEnvironment`. kube compares `NO_PROXY` with the proxy, and rejects values that Go accepts.
+//! `http.ProxyFromEnvironment`. kube's own code is not used: it compares `NO_PROXY` with the proxy instead of the
+//! server, and rejects values that Go accepts.
 
 use std::net::IpAddr;
 
@@ -64,7 +65,7 @@ fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
     listed.split(',').map(str::trim).any(|entry| is_meant(entry, host, address, port))
 }
 
-/// True if an entry of `NO_PROXY` matches a host. An entry that is no host, address or CIDR matches none.
+/// True if an entry of `NO_PROXY` matches a host. An entry that is not a host, address or CIDR matches no host.
 fn is_meant(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if entry == "*" {
         return true;

@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::KubeClient;
 
-/// The path in an IPAMBlock to the mark of a cooling address. `""` stands for any item in a list.
+/// The path in an IPAMBlock to the field that marks an address in cooldown. `""` stands for any item in a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
 
-/// True if blocks keep the time at which an address was released. False also if that cannot be found out: writing
-/// the field anyway may create an anonymous allocation that never ends (facts 2.10).
+/// True if blocks keep the time at which an address was released; false if that cannot be found out. If the server
+/// dropped the field, an anonymous allocation that never ends could remain (facts 2.10).
 ///
 /// Reads the OpenAPI document of Calico's group, which every authenticated user may read, unlike the definitions of
 /// the kinds.

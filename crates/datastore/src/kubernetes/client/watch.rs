@@ -15,8 +15,8 @@ use super::kinds::{self, Kind};
 use super::{Answer, KubeClient};
 use crate::error::Failure;
 
-/// Seconds until the API server ends a short watch. It sends a bookmark two seconds before the end, so here after one
-/// second; a watch of two seconds would get none.
+/// Seconds until the API server ends a short watch. It sends a bookmark two seconds before the end, which here is after
+/// one second. A watch of two seconds would get no bookmark.
 pub(crate) const SHORT: u32 = 3;
 /// Maximum bytes of one change.
 const MAX_CHANGE: usize = 64 << 20;
@@ -51,7 +51,8 @@ pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Fail
     number(&list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version)
 }
 
-/// Reads a version as a rising number (documented since Kubernetes 1.35, but always true with data in etcd).
+/// Parses a version as a number that rises with each change. Kubernetes documents this only since 1.35, but with data
+/// in etcd it has always been true.
 pub(crate) fn number(version: &str) -> Result<u64, Failure> {
     let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
     let number = version.parse().ok().filter(|_| is_number);
@@ -88,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// The next event; `None` if the server has ended the watch. [`Failure::Compacted`] if it no longer knows the
+    /// The next event; `None` if the server has ended the watch. [`Failure::Compacted`] if the server no longer has the
     /// changes since the version.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {

@@ -73,7 +73,7 @@ impl Counter {
 
     pub(crate) fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
-        // Whole lists do not announce their length, and asking would take a request for each.
+        // Whole lists do not announce their length, and finding it out would take another request for each list.
         let expected = match self.expected.load(Ordering::Relaxed) {
             0 => 0,
             known => read.max(self.before + known),
@@ -99,7 +99,8 @@ pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>, kind: &Kind) -> Resu
     list_from(client, kind, &Counter::new(&quiet()), None).await
 }
 
-/// Like [`list`], but counts the objects, and signals `begun` once the list begins to arrive: its revision is fixed.
+/// Like [`list`], but counts the objects, and signals `begun` once the list begins to arrive, since its revision is
+/// fixed then.
 pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,

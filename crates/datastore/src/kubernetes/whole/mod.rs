@@ -23,8 +23,8 @@ pub(crate) fn no_kubevirt() -> WhySkipped {
 
 /// The kinds to read, in order, and the coverage of the result.
 pub(crate) struct Plan {
-    /// Address records and configuration, then the users of addresses, which are read after the records, so that an
-    /// address assigned in between does not look like a leak.
+    /// Address records and configuration, then the users of addresses. The users are read later, so that an address
+    /// assigned in between does not look like a leak.
     pub kinds: Vec<Kind>,
     /// The index in `kinds` of the first users of addresses.
     pub users: usize,

@@ -30,13 +30,14 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec
 
 /// Reads the kinds of a plan; returns their lists in order. The second lists, of users of addresses, must be newer than
 /// the first lists, of records and configuration. A server prepares a list, at one revision for all pages, before it
-/// sends the first byte. The second lists are therefore requested once all first lists have begun to arrive: the server
-/// writes both in parallel.
+/// sends the first byte. The second lists are therefore requested once all first lists have begun to arrive, so the
+/// server can send first and second lists in parallel.
 ///
-/// Nothing waits for handles. In a large cluster, the server takes as long to prepare their list as to write that of
-/// the pods. No finding compares them with users of addresses, and they may be older or newer than blocks.
+/// The second lists do not wait for the list of handles. In a large cluster, the server takes as long to prepare that
+/// list as to send the list of pods. No finding compares handles with users of addresses, and handles may be older or
+/// newer than blocks.
 ///
-/// A first list that was restarted may be newer than the second ones, which are then read again.
+/// A first list that was restarted may be newer than the second lists, which are then read again.
 pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Result<Vec<Listed<T>>> {
     let (first, second) = plan.kinds.split_at(plan.users);
     let (mut lists_of_first, mut waited_for) = (Vec::new(), Vec::new());

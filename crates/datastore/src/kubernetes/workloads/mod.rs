@@ -1,5 +1,5 @@
-//! A migration's queries and requests to Kubernetes: controllers that replace pods, disruption budgets, and annotations
-//! that tie pods to a pool; evictions of pods, and live migrations of virtual machines.
+//! Uses the Kubernetes API for a migration. Reads pods with their controllers, disruption budgets, and annotations that
+//! tie pods to a pool; evicts pods, and live-migrates virtual machines.
 
 mod objects;
 
@@ -42,7 +42,7 @@ pub struct WorkloadPod {
     pub controller: Option<Controller>,
     pub labels: BTreeMap<String, String>,
     pub asks: Vec<Asks>,
-    /// The addresses that Calico's plugin has recorded, or those of the status.
+    /// The addresses that Calico's plugin has recorded, or else those in the status.
     pub addresses: Vec<IpAddr>,
     /// True if the condition `Ready` is true, and the pod is not being deleted.
     pub ready: bool,

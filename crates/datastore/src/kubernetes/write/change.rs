@@ -1,4 +1,5 @@
-//! Reads and changes objects one by one, always against the version that was read (facts 2.9).
+//! Reads and changes objects one by one. Each change requires that the object still has the version that was read
+//! (facts 2.9).
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
-    // Built-in objects are in protobuf, or in JSON if a proxy or the server does not know protobuf.
+    // Built-in objects are in protobuf, or in JSON if a proxy or the server does not support protobuf.
     if matches!(key, Key::Node(_) | Key::Pod { .. } | Key::Service { .. }) {
         return Ok(built_in(snapshot));
     }
@@ -135,7 +136,7 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     }
 }
 
-/// The place of an object to change.
+/// The location of an object to change.
 pub(crate) struct Target<'c> {
     client: &'c Arc<KubeClient>,
     kind: Kind,
@@ -170,7 +171,7 @@ impl<'c> Target<'c> {
         spec.ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
     }
 
-    /// Sends an object with labels, if affinities get them.
+    /// Sends an object, with labels if affinities get them.
     async fn send(&self, method: Method, path: &str, mut object: Value) -> Result<Value, Failure> {
         if self.labels {
             label(&mut object, self.key);
@@ -241,7 +242,7 @@ impl<'c> Target<'c> {
             let as_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
             object["spec"]["deleted"] = flag(true, as_text);
             if let Key::Block(_) = self.key {
-                // If the second step is never made, the block must not record released addresses.
+                // If the second step never happens, the block must not still record the released addresses.
                 empty(&mut object["spec"]);
             }
             object = match client.write(Method::PUT, path, &object).await {
@@ -288,7 +289,7 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
 /// Maximum attempts at the second step of a deletion while others write to the object.
 const SECOND_STEPS: usize = 5;
 
-/// The second step of a deletion, for this version of an object.
+/// Makes the second step of a deletion, if the object still has this version.
 pub(crate) async fn finish_deletion(
     client: &Arc<KubeClient>,
     path: &str,

@@ -6,7 +6,7 @@ use calipam_model::document::Document;
 use calipam_model::key::Key;
 use serde_json::{Map, Value, json};
 
-/// The parts of a pool's metadata that a repair keeps or needs. Others belong to the server, or change by themselves.
+/// The parts of a pool's metadata that a repair keeps or needs. The server sets or changes the other parts.
 const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "deletionTimestamp"];
 
 /// Fields of the configuration with different names in etcd and in `spec`. In etcd they are omitted if they are false;
@@ -55,7 +55,7 @@ pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
     metadata
 }
 
-/// Sets the annotations of a value on an object.
+/// Replaces an object's annotations with those in a value.
 pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
     let annotations =
         serde_json::from_slice::<Value>(value).ok().map(|mut value| value["metadata"]["annotations"].take());

@@ -48,9 +48,9 @@ pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     Ok(networks)
 }
 
-/// The allocated addresses that begin with `begin`, in blocks whose CIDR begins with `network` as text, and in blocks
-/// that start earlier and can contain such an address. If there are many IPv6 blocks, returns their first addresses
-/// instead.
+/// The allocated addresses that begin with `begin`. Searches the blocks whose CIDR begins with `network` as text, and
+/// blocks that start earlier but can contain such an address. If there are many IPv6 blocks, returns their first
+/// addresses instead.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,

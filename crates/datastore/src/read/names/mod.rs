@@ -1,5 +1,5 @@
-//! Names with a given beginning, as suggestions while a user types: a few small reads, regardless of the size of the
-//! cluster. Only files and etcd v2 are read as a whole, and nothing needs to be complete.
+//! Names with a given prefix, as suggestions while a user types. This takes only a few small reads, regardless of the
+//! size of the cluster. Only files and etcd v2 are read as a whole. The result need not be complete.
 
 pub(crate) mod addresses;
 pub(crate) mod page;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::snapshot::Snapshot;
 
-/// Maximum names in most answers; a few more may be added to show the common beginning of all names.
+/// Maximum names in most answers; a few more may be added to show the common prefix of all names.
 pub(crate) const MOST: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Selects some of many names: the first ones, and those that are needed to show the common beginning of all.
+//! Selects some of many names: the first ones, and those that are needed to show the common prefix of all names.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ pub(crate) trait Names {
 
 /// The names that begin with `begin`, or some of them. See [`Datastore::names`](crate::Datastore::names).
 ///
-/// All names in a sorted list share the common beginning of the first and last one. A server would have to read
-/// everything to find the last one, so this asks for the first name after those with the common beginning so far, until
-/// there is none.
+/// All names in a sorted list share the common prefix of the first and last name. To find the last name, a server would
+/// have to read everything. Instead, this repeatedly asks for the first name after all names with the common prefix
+/// found so far, until there is none.
 pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
     let end = prefix_end(begin.as_bytes());
     let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);
@@ -33,7 +33,7 @@ pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
     Ok(found.into_iter().collect())
 }
 
-/// The different beginnings of names up to and including a separator, a few hundred at most, found by small reads.
+/// The distinct prefixes of names, up to and including a separator. Finds a few hundred at most, with small reads.
 /// Omits names without the separator.
 pub(crate) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
@@ -59,11 +59,11 @@ pub(crate) async fn parts(names: &impl Names, begin: &str, separator: char) -> R
     Ok(parts)
 }
 
-/// Selects known names that begin with `begin`, or some of them.
+/// Selects the names that begin with `begin`, or some of them if there are many.
 pub(crate) fn few(names: BTreeSet<String>, begin: &str) -> BTreeSet<String> {
     let mut matching = names.into_iter().filter(|name| name.starts_with(begin));
     let mut found: BTreeSet<String> = matching.by_ref().take(MOST).collect();
-    // The beginning that the first and last one share is common to all.
+    // The prefix that the first and last names share is common to all.
     found.extend(matching.next_back());
     found
 }
@@ -72,7 +72,7 @@ fn within(names: Vec<String>, begin: &str) -> Vec<String> {
     names.into_iter().filter(|name| name.starts_with(begin)).collect()
 }
 
-/// The common beginning of all names.
+/// The common prefix of all names.
 pub(crate) fn common<'n>(names: impl Iterator<Item = &'n String> + Clone) -> String {
     let (Some(first), Some(last)) = (names.clone().min(), names.max()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()

@@ -1,4 +1,4 @@
-//! Connections that work, and the error of each that fails.
+//! Connections that succeed, and the errors of those that fail.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion};
 use super::support::{entries, seed, settings};
 use crate::support::quiet;
 
-/// Connects to the endpoints, which fails, and returns the failure.
+/// Tries to connect to the endpoints, and returns the expected failure.
 async fn failure(endpoints: &str, environment: &[(&str, &str)]) -> Failure {
     let result = match Datastore::open(&settings(endpoints, environment)).await {
         Ok(store) => store.observe(&quiet()).await.map(drop),
@@ -104,7 +104,7 @@ async fn a_server_of_http_1_is_no_etcd() {
             let answered = stream
                 .read(&mut asked)
                 .and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
-            // If the connection closed first, that would become the error.
+            // If the server closed the connection first, the client would report that instead.
             answered.and_then(|()| stream.read_to_end(&mut rest)).ok();
         }
     });

@@ -1,4 +1,4 @@
-//! Exports and snapshots of a real etcd give the same as the etcd itself.
+//! Exports and snapshots of a real etcd give the same data as the etcd itself.
 
 use std::fs;
 
@@ -17,7 +17,8 @@ async fn three_ways_to_the_same_data() {
         all.push(("/calico/ipam/v2/handle/broken".into(), b"{\xFF\n".to_vec()));
         all.push(("/calico/ipam/v2/handle/long".into(), vec![b' '; 20_000]));
         seed(&etcd, &all).await;
-        // History, which a snapshot file also contains: a key changed, one deleted, one deleted and created again.
+        // History, which a snapshot file also contains: a changed key, a deleted key, and a key that was deleted and
+        // created again.
         let mut client = etcd.client().await.unwrap();
         for key in ["/calico/ipam/v2/handle/a", "/calico/ipam/v2/handle/b", "/calico/ipam/v2/handle/c"] {
             client.put(key, "{}", None).await.unwrap();
@@ -66,7 +67,7 @@ async fn exports_are_whole_or_not_there() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
 }
 
-/// Cut and damaged snapshots are errors or can be read; they never panic or hang.
+/// Reading a truncated or damaged snapshot succeeds or returns an error, but never panics or hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_snapshots_are_told() {
     let etcd = Etcd::start().unwrap();
@@ -102,7 +103,7 @@ async fn damaged_snapshots_are_told() {
             "{error}"
         );
     }
-    // Without the checksum at its end, it is the database of a member, in which the reader must cope with damage.
+    // Without the checksum at its end, the file is like a member's database, and the reader must tolerate damage in it.
     let database = &whole[..whole.len() - 32];
     assert_eq!(read(database).await.unwrap().blocks.len(), 8);
     for i in 0..200 {

@@ -1,4 +1,4 @@
-//! Following etcd gives the same as a whole read, and after any incident everything is read.
+//! Following etcd gives the same data as a whole read. After any incident, everything is read again.
 
 use std::fs;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Following {
     async fn assert_whole(&self) {
         let found = &self.snapshot;
         let mut whole = self.store.observe_at(found.revision.parse().unwrap(), &quiet()).await.unwrap();
-        // The newest time ever seen matters for files only.
+        // The newest creation time ever seen matters only for files.
         whole.newest_creation = found.newest_creation;
         whole.taken_at = found.taken_at;
         assert_same(whole.clone(), found);
@@ -122,7 +122,7 @@ async fn what_etcd_has_forgotten_is_read_whole() {
     let now = client.get("/calico/ipam/v2/handle/new", None).await.unwrap().header().unwrap().revision();
     client.compact(now, Some(CompactionOptions::new().with_physical())).await.unwrap();
     assert_eq!(following.news().await, Err(WhyWhole::Compacted));
-    // The last write can still not be reported again.
+    // etcd still cannot report the last write again, since it was compacted.
     let mut following = Following::begin(&etcd).await;
     assert_eq!(following.news().await, Err(WhyWhole::Compacted));
     put(&etcd, "/calico/ipam/v2/handle/newer", r#"{"block":{}}"#).await;
@@ -136,7 +136,7 @@ async fn what_etcd_has_forgotten_is_read_whole() {
     assert_eq!(following.news().await, Ok(0));
 }
 
-/// A server that was restored from a backup has the same names, and reaches the same revisions again.
+/// A server that was restored from a backup has the same cluster ID, and reaches the same revisions again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_was_restored_is_read_whole() {
     let mut etcd = Etcd::start().unwrap();
@@ -161,7 +161,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     position.note(&last);
     assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
 
-    // The backup is before the known revision; at it, and after it, with other content; at it, with the same key.
+    // The restored server is before the known revision, at it or after it with other keys, or at it with another value
+    // of the same key.
     for (writes, name, what) in
         [(1, "other", "before"), (5, "other", "at"), (9, "other", "after"), (5, "lost", "at, the same key")]
     {
@@ -178,7 +179,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
         waited.await.expect(what).unwrap();
         let positions = [("etcd".to_owned(), position)].into();
         let mut changes = following.store.changes_after(positions).await.unwrap();
-        // A request that is abandoned, unless the server has answered already, does not use up the proof.
+        // The first request is abandoned, unless the server has answered already. That does not use up the proof of the
+        // history.
         let recorded = match timeout(Duration::ZERO, changes.reported()).await {
             Ok(recorded) => recorded,
             Err(_) => changes.reported().await,
@@ -202,7 +204,7 @@ async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
     let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
     let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();
     let is_old = version.starts_with("3.4.") && patch < 25 || version.starts_with("3.5.") && patch < 8;
-    // Its changes are not recorded, either; the error comes before anything is written.
+    // The changes of an old etcd are not recorded, either. The error comes before anything is written.
     let recorded = open(&etcd).await.changes_after(Positions::new()).await;
     let is_refused = recorded.is_err_and(|error| error.to_string().contains("too early"));
     assert_eq!(is_refused, is_old, "{version}");

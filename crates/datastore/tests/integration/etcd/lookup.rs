@@ -32,7 +32,8 @@ async fn an_address_takes_a_few_keys() {
     }
 }
 
-/// Keys of endpoints contain no addresses: a few endpoints are all read, to find a second user on another node.
+/// Keys of endpoints contain no addresses. If there are only a few endpoints, all of them are read, to find a second
+/// user on another node.
 #[tokio::test]
 async fn of_few_endpoints_all_are_read_for_an_address() {
     let etcd = Etcd::start().unwrap();

@@ -111,7 +111,7 @@ async fn what_nobody_knows_is_a_defect() {
     assert_eq!(snapshot.affinities.len(), 2);
 }
 
-/// A writer changes two keys of different ranges in one transaction; no read sees only one of them.
+/// A writer changes two keys in different ranges in one transaction; no read has only one of the changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_is_of_one_revision() {
     let etcd = Etcd::start().unwrap();
@@ -210,7 +210,7 @@ async fn another_endpoint_takes_over() {
     assert!(store.reread(&keys).await.unwrap().unwrap().ipam_config.is_some());
 }
 
-/// A server that hangs during a run takes seconds, not longer.
+/// A server that hangs during a run causes an error within seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_between_two_reads() {
     let etcd = Etcd::start().unwrap();

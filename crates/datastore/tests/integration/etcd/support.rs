@@ -116,7 +116,7 @@ pub(super) fn one_by_one(entries: &[RawKv]) -> Snapshot {
     snapshot
 }
 
-/// Settings for endpoints, and environment variables.
+/// Settings from endpoints and environment variables.
 pub(super) fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
     let overrides = Overrides {
         etcd_endpoints: Some(endpoints.to_owned()),
@@ -126,7 +126,7 @@ pub(super) fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Setting
     resolve(&overrides, environment)
 }
 
-/// Opens an etcd without TLS and users.
+/// Opens an etcd that uses neither TLS nor authentication.
 pub(super) async fn open(etcd: &Etcd) -> Datastore {
     Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap()
 }

@@ -62,7 +62,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert_eq!(after[0].as_ref().map(|s| &s.revision), revisions[0].as_ref());
     assert_eq!(after[0].as_ref().unwrap().raw, Object::from(block).encode());
     assert!(after[1].is_none() && after[2].is_some());
-    // The batch, sent a second time, finds other states than it expects.
+    // Sent a second time, the batch finds other states than it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
     let later = plain_read(&mut client).await;
     let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {
@@ -81,7 +81,7 @@ async fn one_condition_that_fails_stops_all() {
     let stale = Revision::Etcd(1);
     let node = Key::Node("node-0".into());
     for batch in [
-        // A piece of evidence exists but should not, is another version, or is missing.
+        // A piece of evidence exists but should not, has another version, or is missing.
         Batch { changes: vec![create.clone()], evidence: vec![(block_key(1), Precondition::Absent)] },
         Batch { changes: vec![create.clone()], evidence: vec![(node, Precondition::At(stale.clone()))] },
         Batch {
@@ -238,7 +238,8 @@ async fn many_at_once_share_requests_and_each_stands_for_itself() {
 #[tokio::test]
 async fn batches_that_change_what_others_expect_are_never_one() {
     let (_etcd, _store, writer, _client) = start().await;
-    // Each creates a handle if the next one in the ring is missing: in any order, this cannot be true for all of them.
+    // Each batch creates a handle if the next one in the ring is missing. In any order, that cannot be true for all
+    // batches.
     let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
     let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Precondition::Absent);
     let swaps = create_at_once(&writer, &ids, next).await;

@@ -14,7 +14,8 @@ use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, un
 use super::views::views_agree;
 use crate::support::{observe, open_kubernetes};
 
-/// Objects get their creation time from the server, so services are younger than the grace period.
+/// The code of a finding that a server does not give: objects get their creation time from the server, so services are
+/// younger than the grace period.
 const TOO_YOUNG: &str = "service-without-address ";
 
 fn server(flavour: Flavour) -> Lease {
@@ -51,7 +52,7 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     what_is_said_not_to_exist_is_refused(&server, &kubernetes);
 }
 
-/// Kind, the field that a fault would break, and its value.
+/// Objects that the server rejects: the kind, the field that a fault would break, and its value.
 fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
     let mut all = vec![
         ("ipamblocks", "/spec/allocations", Value::Null),
@@ -77,7 +78,8 @@ fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
     all
 }
 
-/// The server rejects what [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in) excludes.
+/// Asserts that the server rejects the faults that [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in)
+/// excludes.
 fn what_is_said_not_to_exist_is_refused(server: &KubeApiserver, cluster: &KubeCluster) {
     for (plural, field, value) in impossible(cluster.flavour()) {
         let object = cluster.objects().iter().find(|object| object.plural == plural).unwrap();

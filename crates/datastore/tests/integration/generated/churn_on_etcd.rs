@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_etcd};
 
-/// Longer than most operations of a worker; the test waits for longer ones.
+/// Pause before a recheck, longer than most operations of a worker. The test waits for the end of longer ones.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Time for the workers; longer if there were too few reads by then, as on a busy machine, or none between
 /// two writes.

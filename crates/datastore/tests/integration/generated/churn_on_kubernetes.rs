@@ -1,5 +1,5 @@
-//! Reads while pods are created, finish, are evicted and are deleted, and nodes claim and give up blocks, on a real API
-//! server, and on an etcd with the pods of one.
+//! Reads while pods are created, finish, are evicted and are deleted, and nodes claim and release blocks: on a real API
+//! server, and on an etcd with the pods of an API server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use calipam_testkit::servers::Etcd;
 use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_kubernetes};
 
-/// Longer than most operations of a worker; the test waits for longer ones.
+/// Pause before a recheck, longer than most operations of a worker. The test waits for the end of longer ones.
 const SETTLE: Duration = Duration::from_secs(4);
 /// Time for the workers; longer if they or the readers had not done enough by then, as on a busy machine.
 const WORK: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(180);
-/// Number of parallel readers, so that there are many reads although each has to wait.
+/// Number of parallel readers: with several, there are many reads although each reader has to wait.
 const READERS: usize = 3;
 /// Minimum number of reads.
 const MIN_READINGS: usize = 6;
@@ -78,7 +78,7 @@ impl Scene {
 #[derive(Default)]
 struct Seen {
     readings: usize,
-    /// Findings of single reads, explained by unfinished operations or the time between two lists.
+    /// Findings of single reads. Unfinished operations or the time between two lists can cause false ones.
     unsettled: BTreeSet<String>,
     /// Findings that remained after another read of their objects.
     settled: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Rules that only one kind of datastore can have, with the reasons.
+//! Findings that only one kind of datastore can have, with the reasons.
 
 use calipam_check::Finding;
 
@@ -11,7 +11,7 @@ pub(super) enum Side {
     Kubernetes,
 }
 
-/// Side, code, text in the evidence (empty for any), and the reason.
+/// The differences: side, code, text in the evidence (empty for any), and the reason.
 const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
@@ -62,7 +62,7 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
-/// Kubernetes objects without a form in etcd.
+/// Defects of Kubernetes objects that etcd cannot have: text in the evidence, and the reason.
 const UNDECODABLE: [(&str, &str); 2] = [
     (
         "metadata.name",
@@ -71,7 +71,7 @@ const UNDECODABLE: [(&str, &str); 2] = [
     ("neither true nor false", "etcd holds a truth value, the classic API group a text"),
 ];
 
-/// True if the table has a reason that only this kind of datastore has the finding.
+/// True if the tables have a reason why only this kind of datastore has the finding.
 pub(super) fn is_explained(side: Side, finding: &Finding) -> bool {
     let (code, evidence) = (finding.code.name(), evidence(finding));
     let line = |(of, rule, part, _): &(Side, &str, &str, &str)| {

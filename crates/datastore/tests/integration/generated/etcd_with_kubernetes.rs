@@ -1,5 +1,5 @@
-//! The form in etcd with its addition from Kubernetes: services, machines, and pods without Calico's annotations, which
-//! the CNI plugin does not write if the datastore is etcd.
+//! A cluster in etcd, with objects from Kubernetes: services, machines, and pods. The pods lack Calico's annotations,
+//! which the CNI plugin does not write if the datastore is etcd.
 
 use std::collections::BTreeSet;
 

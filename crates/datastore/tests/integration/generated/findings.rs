@@ -1,4 +1,4 @@
-//! Findings in the forms of a cluster, and the expected ones.
+//! Findings in the forms of a cluster, and the expected findings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,13 +29,13 @@ pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     cluster
 }
 
-/// Checks at the time of the cluster's creation.
+/// Checks a snapshot with default options.
 pub(super) fn checked(snapshot: &Snapshot) -> Report {
     check(snapshot, &Options::default())
 }
 
-/// Rechecks a report that was read at `read`. Waits before each read for `settle`, and for the operations in progress
-/// at the last one.
+/// Rechecks a report that was read at `read`. Before each read, waits for `settle`, and for the operations that were in
+/// progress at the last read.
 pub(super) async fn recheck(
     datastore: &Datastore,
     (snapshot, mut read): (&Snapshot, Instant),
@@ -61,7 +61,7 @@ pub(super) fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
     findings(&cluster.snapshot())
 }
 
-/// A list in the form of `kubectl get … -o json`.
+/// The snapshot of a list in the form of `kubectl get … -o json`.
 pub(super) async fn snapshot_of_list(cluster: &KubeCluster) -> Snapshot {
     snapshot_of_objects(&cluster.list()).await
 }
@@ -73,7 +73,7 @@ pub(super) async fn snapshot_of_objects(list: &Value) -> Snapshot {
     snapshot_of_file(&path).await
 }
 
-/// A folder with a list of each kind, in the form of the API server.
+/// The snapshot of a folder with a list of each kind, in the form of the API server.
 pub(super) async fn snapshot_of_folder(cluster: &KubeCluster) -> Snapshot {
     let folder = tempfile::tempdir().unwrap();
     cluster.write_lists(folder.path()).unwrap();

@@ -10,11 +10,11 @@ use super::findings::{snapshot_of_folder, snapshot_of_list, snapshot_of_objects}
 /// A form: its name, its snapshot, and its expected findings.
 pub(super) type FormRead = (&'static str, Snapshot, GroundTruth);
 
-/// Etcd with the pods, services and machines of its Kubernetes.
+/// A snapshot of etcd with the pods, services and machines of its Kubernetes cluster, and the expected findings.
 pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) {
     let beside = cluster.beside_etcd();
     let mut list = beside.list();
-    // Files without Calico objects are rejected.
+    // The pool is needed because files without Calico objects are rejected.
     let pool = json!({"apiVersion": Flavour::Classic.api_version(), "kind": "IPPool", "metadata": {"name": "any"},
         "spec": {"cidr": "10.0.0.0/16"}});
     list["items"].as_array_mut().unwrap().push(pool);

@@ -64,7 +64,7 @@ async fn all_faults_together_are_the_same_in_every_form() {
     }
 }
 
-/// Exactly the objects that Kubernetes cannot have are named.
+/// Exactly the objects that Kubernetes cannot have are reported as left out.
 #[test]
 fn what_cannot_be_said_in_kubernetes_is_left_out() {
     let keys = |cluster: &KubeCluster| -> BTreeSet<String> {
@@ -75,10 +75,10 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
         for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
             let broken = keys(&broken(*fault, 1).kubernetes(flavour));
             let left_out: Vec<&String> = broken.difference(&healthy).collect();
-            // The second object of the settings is omitted in every cluster.
+            // Kubernetes has the settings once, so their second object is left out of every cluster.
             let expected = !fault.exists_in(Form::of(flavour)) && *fault != Fault::ConfigurationMismatch;
-            // The settings are one object, which is not the broken one; a text patches the object's form; and object
-            // names have no capital letters.
+            // These faults disappear in Kubernetes, but no object is left out: the settings have only the sound object,
+            // a boolean replaces the text, and object names have no capital letters.
             let silent = matches!(
                 fault,
                 Fault::UndecodableConfiguration | Fault::AffinityDeletedText | Fault::UppercaseBlockKey
@@ -90,7 +90,8 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_that_kubernetes_decides_has_a_fault() {
-    // Rules that compare endpoints with pods, rules about etcd keys, and rules whose faults exclude all others.
+    // Tested elsewhere: rules that compare endpoints with pods, rules about etcd keys, and rules whose faults exclude
+    // all others.
     let elsewhere = [
         "endpoint-without-pod",
         "pod-without-endpoint",

@@ -1,5 +1,5 @@
-//! Checks of generated clusters: the findings are those of the generator, in any datastore, even while other programs
-//! write.
+//! Checks of generated clusters: the findings are those that the generator expects, in any datastore, even while other
+//! programs write.
 
 mod api_server;
 mod churn_on_etcd;

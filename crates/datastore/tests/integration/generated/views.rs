@@ -1,4 +1,4 @@
-//! A view of data that was read for it alone equals one of all data.
+//! A view of only the data that it needs equals the same view of all data.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ pub(super) async fn views_agree(store: &Datastore) {
     for (name, sources, view) in VIEWS {
         let extent = Extent::Sources(sources.iter().copied().collect());
         let mut narrow = store.observe_extent(&extent, &quiet()).await.unwrap();
-        // Addresses cool down between the two reads.
+        // The cooldown of an address may end between the two reads.
         narrow.taken_at = whole.taken_at;
         assert_eq!(view(&narrow), view(&whole), "{name} of {}", store.location());
 
@@ -58,8 +58,8 @@ pub(super) async fn views_agree(store: &Datastore) {
     addresses_agree(store, &whole).await;
 }
 
-/// `show --ip` of every recorded, used or wrong address has no finding that a check of everything does not have. If it
-/// has fewer, it reports that it read a part.
+/// For every recorded, used or wrong address, `show --ip` has no finding that a check of everything does not have. If
+/// it has fewer findings, it reports that it read only a part.
 async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
     let known = calipam_check::check(whole, &calipam_check::Options::default()).findings;
     let of_address = |address: IpAddr| {
@@ -88,7 +88,8 @@ async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
         if expected.contains(&Code::DuplicateAddress) {
             let is_seen = found.contains(&Code::DuplicateAddress);
             clashes.push(is_seen);
-            // The API server finds all pods with the address; etcd finds a node's pods in the namespaces known there.
+            // An API server finds all pods with the address. In etcd, only a node's pods in the namespaces that the
+            // records name are found.
             assert!(is_seen || narrow.datastore == DatastoreKind::Etcd, "{address} at {}", store.location());
         }
         assert_eq!(view.partly_read.is_empty(), !store.is_live(), "{address}");

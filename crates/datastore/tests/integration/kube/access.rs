@@ -16,7 +16,7 @@ use crate::support::observe;
 pub(super) const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 pub(super) const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// The documents of docs/kubernetes/rbac.yaml: the role, and a binding.
+/// The documents in docs/kubernetes/rbac.yaml: the roles, and a binding for the first one.
 pub(super) fn documented() -> Vec<Value> {
     let text = include_str!("../../../../../docs/kubernetes/rbac.yaml");
     serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
@@ -53,7 +53,9 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     .await
     .unwrap_err();
     assert!(
-        error.to_string().ends_with("the user system:serviceaccount:default:calipam may not get, list pods"),
+        error
+            .to_string()
+            .ends_with("the user system:serviceaccount:default:calipam lacks permissions: get, list pods"),
         "{error}"
     );
     let Error::Permission { missing, .. } = &error else { panic!("{error}") };
@@ -84,7 +86,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     }
 }
 
-/// Waits until permissions take effect.
+/// Reads again until `done` accepts the result, for up to 30 seconds: permissions do not take effect at once.
 async fn wait_for(
     settings: &calipam_datastore::settings::Settings,
     done: impl Fn(&calipam_datastore::Result<calipam_model::snapshot::Snapshot>) -> bool,

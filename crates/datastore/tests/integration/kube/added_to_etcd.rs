@@ -59,7 +59,7 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     let found = store.lookup(&Lookup::Address("10.0.0.0".parse().unwrap())).await.unwrap();
     assert_eq!((found.blocks.len(), found.pods.len()), (1, 1));
 
-    // Changes in both are read.
+    // Changes in both datastores are read.
     let (mut read, mut followed) = store.follow(&quiet()).await.unwrap().unwrap();
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-1", "node-1")]).unwrap();
     followed.prove().await.unwrap();
@@ -69,7 +69,7 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     (whole.taken_at, whole.newest_creation) = (read.taken_at, read.newest_creation);
     assert!(whole == read && whole.pods.len() == 2);
 
-    // With a third node, fewer than half of them are known.
+    // With a third node, fewer than half of the nodes are known to Calico.
     create(&server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();
     let error = observe(&store).await.unwrap_err();
     let Error::OtherCluster { nodes, known, .. } = error else { panic!("{error}") };

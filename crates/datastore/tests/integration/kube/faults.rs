@@ -1,4 +1,4 @@
-//! A server that fails during reads: there is a clear error in time, and never a verdict on half of the data.
+//! A server that fails during reads: there is a clear error in time, and never a snapshot with half of the data.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ async fn a_request_that_is_put_off_is_sent_again() {
     assert_eq!(result.unwrap().pods.len(), 1);
     assert_eq!(fake.count(BLOCKS), 3);
 
-    // The wait is no longer than for any other answer.
+    // A delay longer than the time limit of a request is an error.
     let (result, fake) = read(|path| match path.starts_with(BLOCKS) {
         true => Reply::Later(429, 3600),
         false => healthy(path),

@@ -15,7 +15,7 @@ use super::faults::ok;
 use super::support::settings_for_url;
 use crate::support::quiet;
 
-/// The server's next reports about pods.
+/// The next answers of the server about pods.
 struct Says {
     newest: &'static str,
     /// The output of short watches, one after another; the last one repeats.
@@ -95,7 +95,8 @@ impl Following {
         Self { store, snapshot, followed, says, _fake: fake }
     }
 
-    /// The number of changed objects so far, the reason that everything must be read, or an error.
+    /// Applies the changes up to now. Returns the number of changed objects, the reason that everything must be read,
+    /// or an error.
     async fn news(&mut self) -> Result<Result<usize, WhyWhole>, Error> {
         self.followed.prove().await?;
         let changes = match self.followed.news().await? {
@@ -129,7 +130,7 @@ async fn changes_are_taken_when_all_were_told() {
     }
 }
 
-/// True for the expected end.
+/// True for the expected result.
 type Is = fn(&Result<Result<usize, WhyWhole>, Error>) -> bool;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,7 +179,7 @@ async fn where_a_watch_breaks_off_everything_is_read_whole() {
         waited.await.expect(what).unwrap();
         let found = following.news().await;
         assert!(is_expected(&found), "{what}: {found:?}");
-        // Even after further reports.
+        // The next call also reports the interruption.
         assert!(is_interrupted(&following.news().await), "{what}");
     }
 }

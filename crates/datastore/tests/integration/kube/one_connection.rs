@@ -24,19 +24,20 @@ type Tls = StreamOwned<ServerConnection, TcpStream>;
 const NAMESPACE: &str = r#"{"metadata": {"labels": {"team": "red"}}}"#;
 /// Length of a client's preface.
 const PREFACE: usize = 24;
-/// Types of frames.
+/// Frame types.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
-/// Flags of frames: the acknowledgement of settings, the last frame of a stream, the last one with headers.
+/// Frame flags: the acknowledgment of settings, the last frame of a stream, and the last frame with headers.
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// `:status: 200` in HPACK.
 const OK: u8 = 0x88;
 
-/// Decides for each request, counted over all connections, if it ends the connection instead of getting an answer.
+/// Returns true if the request with this number ends its connection instead of getting an answer. Requests are counted
+/// over all connections.
 type Refuses = Arc<dyn Fn(usize) -> bool + Send + Sync>;
 
 /// A server that returns labels for any namespace.
@@ -124,7 +125,7 @@ fn frames(mut stream: Tls, seen: &Seen, refuses: &dyn Fn(usize) -> bool) -> std:
         if kind == HEADERS && !is_ending {
             is_ending = refuses(seen.requests.fetch_add(1, Ordering::SeqCst));
             if is_ending {
-                // The last stream that was accepted, and no error.
+                // The payload has the last stream that was accepted, and no error.
                 send(&mut stream, GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())?;
             }
         }
@@ -152,7 +153,7 @@ fn send(stream: &mut Tls, kind: u8, flags: u8, number: u32, payload: &[u8]) -> s
     stream.flush()
 }
 
-/// Serves one request of HTTP/1.
+/// Serves one HTTP/1 request.
 fn lines(stream: Tls) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -192,7 +193,7 @@ async fn what_a_server_left_when_it_ended_a_connection_is_sent_again() {
 
 #[tokio::test]
 async fn a_write_is_sent_again_with_its_body() {
-    // The API server reads the object first.
+    // Request 0 reads the object, and request 1 writes it.
     let server = Server::start("h2", |number| number == 1);
     assert!(server.queries().await.set_datastore_ready(true).await.unwrap());
     let written: Value = serde_json::from_slice(&server.seen.bodies.lock().unwrap()).unwrap();
@@ -212,7 +213,7 @@ async fn a_server_that_takes_nothing_is_not_asked_for_ever() {
 async fn a_server_without_http_2_is_asked_by_http_1() {
     let server = Server::start("http/1.1", |_| false);
     ask(&server.queries().await).await;
-    // One connection detects the protocol.
+    // The first connection only detects the protocol.
     assert_eq!(server.connections(), 4);
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
 use calipam_testkit::kube::fake::Reply;
 
-/// The server prepares both lists in parallel, but the revision of the first has been fixed since it began.
+/// The server sends both lists in parallel, but the revision of the first list is fixed once that list begins to
+/// arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_asked_for_while_blocks_still_arrive() {
     let asked = Arc::new(AtomicBool::new(false));

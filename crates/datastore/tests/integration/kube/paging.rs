@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::support::{open, pod, resource, seed, server, settings};
 
-/// Enough for more than two pages.
+/// Number of objects in a list of more than two pages.
 const MANY: usize = 10_500;
 
 /// Reads everything; returns the highest reported numbers of read and expected objects.
@@ -74,7 +74,7 @@ async fn every_object_of_long_lists_comes_once() {
     let names: BTreeSet<String> = snapshot.pods.iter().map(|p| p.value.name().to_string()).collect();
     assert_eq!(names.len(), MANY + 1);
 
-    // This many suspects are listed instead of read one by one.
+    // For this many objects, the kind is listed instead of reading them one by one.
     let keys: BTreeSet<Key> = (0..2_000).map(|i| Key::Handle(format!("net.{i}"))).collect();
     let again = store.reread(&keys).await.unwrap().unwrap();
     let found: BTreeSet<Key> = again.handles.iter().map(|h| Key::Handle(h.value.id().to_string())).collect();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::support::{open, pod, seed, server};
 use crate::support::observe;
 
-/// A pod on node-1 with changes.
+/// A pod on node-1, modified by `change`.
 fn with(name: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut pod = pod(name, "node-1");
     pod["metadata"]["uid"] = format!("00000000-0000-0000-0000-{:012}", name.len()).into();

@@ -117,7 +117,7 @@ async fn export_and_check(store: &Datastore, live: &Snapshot) {
     read.location.clone_from(&live.location);
     read.revision.clone_from(&live.revision);
     read.taken_at = live.taken_at;
-    // No pool selects namespaces and no pod waits: only the export holds them.
+    // No pool selects namespaces and no pod waits, so only the export contains namespaces.
     assert!(
         read.namespaces.take().is_some_and(|all| all.contains_key("default")) && live.namespaces.is_none()
     );

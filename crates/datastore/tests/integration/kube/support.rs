@@ -58,7 +58,7 @@ pub(super) fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) ->
     json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// A node with an IPIP and a VXLAN address from Calico.
+/// A node with a label and the given annotations.
 pub(super) fn node(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata":
         {"name": name, "labels": {"zone": "a"}, "annotations": annotations}})

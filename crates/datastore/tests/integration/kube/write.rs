@@ -130,7 +130,7 @@ async fn deletion_compares_and_leaves_nothing() {
     both(async |flavour, server, store, writer| {
         let key = Key::Handle(HANDLE.into());
         let stored = read(writer, &key).await.unwrap();
-        // Another version, and another object of the same name.
+        // An object with the same name, but another UID.
         let Revision::Kubernetes(version) = stored.revision.clone() else { panic!() };
         let mut other = version.clone();
         other.uid = "00000000-0000-0000-0000-000000000000".into();

@@ -32,7 +32,7 @@ enum Position {
     Item,
 }
 
-/// The place of the next byte: in a string, brackets and braces have no meaning.
+/// The position of the next byte relative to strings, in which brackets and braces have no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum InText {
     #[default]
@@ -65,7 +65,7 @@ impl JsonList {
             return Err(ListError::Cut);
         }
         let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
-        // Some servers omit the items of an empty list. A document with neither items nor metadata is no list.
+        // Some servers omit the items of an empty list. A document with neither items nor metadata is not a list.
         match (envelope.items, envelope.metadata) {
             (None, None) => Err(ListError::Nothing),
             (_, metadata) => Ok(metadata.unwrap_or_default()),

@@ -43,7 +43,7 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
     let mut journal = journal.renew(recorder.begin().unwrap()).unwrap();
     journal.append(time(5), BTreeMap::new(), delete(3)).unwrap();
     journal.append(time(6), BTreeMap::new(), put(4)).unwrap();
-    // The server no longer knows the changes after this state: the next full state has a correct clock.
+    // The server no longer has the changes after this state, so a new full state is written, with a correct clock.
     state.insert(key(), (9, b"{}".to_vec()));
     let mut journal = begin(&recorder, &state, 9, time(50));
     journal.append(time(60), BTreeMap::new(), delete(10)).unwrap();
@@ -58,7 +58,8 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
     assert_eq!(journal.positions()["etcd"].last.unwrap().0, 10);
 }
 
-/// Each recorder received the changes at different times and by its own clock, and each was away for a while.
+/// The two recorders received the changes at different times, by their own clocks, and neither of them ran all the
+/// time.
 #[test]
 fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
     let mut world = World::new(2, 8);
@@ -72,7 +73,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
         states.insert(world.revision, world.state.clone());
     }
     let last = world.revision;
-    // Records from the first state at or after `from` until `until`. Each group is known `late` seconds later.
+    // Records from the first state at or after `from` until `until`. Each group becomes known `late` seconds later.
     let mut record = |folder: &Path, from: i64, until: i64, late: i64| {
         let recorder = Recorder::open(folder).unwrap();
         let (begin_at, state) = states.range(from..).next().unwrap();
@@ -89,7 +90,8 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
         }
     };
     for (one, other) in [
-        // One recorder takes over; one is inside the other; both stop and restart; one has a clock far behind.
+        // One recorder takes over from the other, one covers only part of the other's time, or one fills a gap of the
+        // other.
         (vec![(first, first + 50)], vec![(first + 20, last + 1)]),
         (vec![(first, last + 1)], vec![(first + 20, first + 50)]),
         (vec![(first, first + 30), (first + 47, last + 1)], vec![(first + 23, first + 57)]),
@@ -113,7 +115,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
     }
 }
 
-/// The same revisions occur again after a restore, and are new.
+/// After a restore, the same revisions occur again, and count as new.
 #[test]
 fn another_history_is_told_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +125,7 @@ fn another_history_is_told_from_its_beginning() {
     };
     let mut journal = begin(&recorder, &State::new(), 1, time(0));
     journal.append(time(1), BTreeMap::new(), put("a", 5)).unwrap();
-    // The clock was set back as well, or belongs to a server with a resolution of seconds.
+    // The clock was set back as well, or has a resolution of seconds.
     let mut journal = begin_history(&recorder, &State::new(), 2, time(1), Some(journal.last()));
     journal.append(time(10), BTreeMap::new(), put("b", 4)).unwrap();
     let (told, reached) = told(folder.path());

@@ -6,7 +6,7 @@ use serde::forward_to_deserialize_any;
 
 use super::{Plain, Result, Unusual};
 
-/// The name with which `serde_json::value::RawValue` asks for a value's text. If it ever changes, objects with
+/// The name by which `serde_json::value::RawValue` requests the text of a value. If serde_json changes it, objects with
 /// unknown fields go to the general reader.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 

@@ -11,7 +11,7 @@ pub(super) struct Quotes<'t> {
     bytes: &'t [u8],
     /// The end of the current block.
     end: usize,
-    /// The remaining quotes in the current block, the first one in the lowest bit.
+    /// The remaining quotes in the current block. Each bit stands for one byte, starting with the lowest bit.
     ahead: u64,
 }
 
@@ -66,7 +66,7 @@ fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// Fills up a text's last block, which is shorter, with blanks.
+/// Pads the last block of a text with blanks.
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
@@ -76,7 +76,8 @@ fn filled(rest: &[u8]) -> [u8; BLOCK] {
 /// A factor that gathers the lowest bits of eight bytes in the highest byte.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
-/// The quotes in a block, the first byte in the lowest bit. [`Unusual`] if a byte is a backslash or control character.
+/// The quotes in a block. Each bit stands for one byte, starting with the lowest bit. [`Unusual`] if a byte is a
+/// backslash or control character.
 #[inline]
 fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
     // Without branches, the compiler compares many bytes at once.

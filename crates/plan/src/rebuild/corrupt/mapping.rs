@@ -21,7 +21,7 @@ pub(super) enum Slot {
     Free,
     /// Held by the record with this index.
     Held(usize),
-    /// Held for an unknown owner. The ordinal gets an empty record, which only a person releases.
+    /// Held for an unknown owner. The ordinal gets an empty record, which is released only by hand.
     Unknown,
 }
 
@@ -33,8 +33,9 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Keeps readable records of the block, and finds records for ordinals that are held without a readable one: by the
-    /// user of the address, by the ordinals that Windows reserves, by a cooldown, or because only one record is left.
+    /// Keeps readable records of the block, and finds records for the other held ordinals. It matches records by the
+    /// users of the addresses, the ordinals that Windows reserves, and cooldowns, or takes the only record that is
+    /// left.
     pub(super) fn new(
         basis: &Basis<'_>,
         key: IpNet,
@@ -61,7 +62,7 @@ struct Sorter<'m, 'b, 's> {
 }
 
 impl Sorter<'_, '_, '_> {
-    /// Reads the slots that the block itself states.
+    /// Reads the slots from the lists in the block.
     fn read(&mut self) -> Result<(), Refusal> {
         let RawBlock { size, allocations, free, attributes, .. } = self.raw;
         let listed: BTreeSet<u32> = free.iter().copied().collect();
@@ -95,7 +96,7 @@ impl Sorter<'_, '_, '_> {
         Ok(())
     }
 
-    /// Returns the records that no ordinal has.
+    /// Returns the indices of the records that no ordinal uses.
     fn unused(&self) -> Vec<usize> {
         let used: BTreeSet<usize> = self
             .slots

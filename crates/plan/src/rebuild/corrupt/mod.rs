@@ -1,4 +1,4 @@
-//! Repairs the structure of corrupt blocks, so that the rest of the plan sees sound ones.
+//! Repairs the structure of corrupt blocks, so that the rest of the plan works with sound ones.
 
 mod mapping;
 mod raw;

@@ -1,5 +1,6 @@
-//! Handle IDs with a carriage return (facts 3.13). Calico looks handles up by the part before it: a record under such
-//! an ID works, but an object is never found. Both get the clean ID, so that the address can be freed.
+//! Handle IDs with a carriage return (facts 3.13). Calico looks handles up by the part before it: a record with the
+//! full ID works, but an object with the full ID is never found. Records are rewritten with the clean ID, and objects
+//! are replaced by one with the clean ID, so that the addresses can be freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

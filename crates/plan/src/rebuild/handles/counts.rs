@@ -1,7 +1,7 @@
 //! The counts of handles.
 //!
 //! At most one write of a handle depends on the handle's version. It usually comes before the blocks, and corrects the
-//! counts for blocks that the plan does not change. For every other block, the handle counts up or down in the step of
+//! counts for blocks that the plan does not change. The count for any other block is raised or lowered in the step of
 //! that block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,7 +34,7 @@ pub(in crate::rebuild) struct Counting {
 
 pub(in crate::rebuild) type Countings = BTreeMap<IpNet, Counting>;
 
-/// Codes of findings about handles that counting repairs.
+/// Codes of findings that this part of the plan repairs.
 const CODES: [Code; 5] = [
     Code::MissingHandle,
     Code::HandleCount,

@@ -1,4 +1,4 @@
-//! The plan for one handle: what becomes of its object, and which counts are written with blocks.
+//! The plan for one handle: the decision about its object, and the counts that are written with blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -195,8 +195,8 @@ impl HandlePlan<'_, '_> {
         blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
-    /// Returns the edits to write before the blocks, with their preconditions: the blocks must record nothing under a
-    /// deleted handle, something under a created one, and what the new counts of a corrected one allow.
+    /// Returns the edits to write before the blocks, with their preconditions. Blocks must record no addresses under a
+    /// deleted handle, some under a created one, and numbers that the new counts of a corrected one allow.
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
@@ -238,7 +238,7 @@ impl HandlePlan<'_, '_> {
                 (Verb::DeleteHandle, "its object whose key has a carriage return, which Calico never finds")
             }
             _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
-            Observed::Object(_) => (Verb::SetHandleCounts, "to what the blocks record"),
+            Observed::Object(_) => (Verb::SetHandleCounts, "its counts differ from what the blocks record"),
             _ => (Verb::CreateHandle, "the blocks record addresses under it"),
         };
         let subject = Subject::Handle(self.id.to_owned());
@@ -257,7 +257,7 @@ impl HandlePlan<'_, '_> {
         let mut first = None;
         for (block, moved) in self.moved {
             let recorded = self.recorded.get(block).copied().unwrap_or_default();
-            // An object that is not corrected counts as if it were right, and so keeps its difference.
+            // The counts of an object that is not corrected are treated as right, so they keep their difference.
             let says = if is_corrected { claimed.get(block).copied().unwrap_or_default() } else { recorded };
             let by = recorded + moved - says;
             let is_needless = says == 0 && claimed.contains_key(block);
@@ -272,7 +272,7 @@ impl HandlePlan<'_, '_> {
                 let down = (edit(HandleEdit::Decrement(*block, -by)), rests_on.into_iter().collect());
                 counting.down.insert(self.id.to_owned(), down);
             } else if is_needless {
-                // Counting up by 0 removes a count of 0, which would keep the handle after the release of its last
+                // An increment by 0 removes a count of 0, which would keep the handle after the release of its last
                 // address.
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
             } else {

@@ -87,7 +87,7 @@ fn whatever_is_there_a_rebuild_keeps_its_promises() {
         }
         let name = format!("round {round}, {wanted:?}");
         let Rebuilt { before, plan, .. } = rebuild(&name, cluster.snapshot(), &wanted);
-        // The same, interrupted at random.
+        // The same plan, interrupted at random.
         let kept = plan.actions.iter().filter(|_| rng.below(4) > 0).collect::<Vec<_>>();
         let parts = kept.into_iter().map(|action| {
             let all = action.step.edits().count() as u64;

@@ -137,7 +137,7 @@ fn what_nobody_can_tell_is_left_alone() {
         let skipped = rebuilt.plan.skipped.iter().find(|s| s.code == Some(Code::CorruptBlock));
         skipped.unwrap_or_else(|| panic!("{name} is not skipped")).reason
     };
-    // Nothing but the CIDR and the owner.
+    // Only the CIDR and the owner are left.
     let (_, whole) = cluster();
     let mut value = whole.clone();
     for field in ["allocations", "unallocated", "attributes"] {
@@ -152,7 +152,8 @@ fn what_nobody_can_tell_is_left_alone() {
     value["allocations"][51] = json!(-2);
     value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 50 && ordinal != 51);
     assert_eq!(reason("two ghosts", &value), SkipReason::CorruptBeyondRepair);
-    // The same for a node without a tunnel address, with the reason of the scripts of Calico 2.x.
+    // The same, but one record is of a tunnel whose node has no tunnel address. The rebuild scripts for Calico 2.x gave
+    // this reason.
     let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-9", "secondary": {"node": "node-9", "type": "ipipTunnelAddress"}});
     let count = value["attributes"].as_array().unwrap().len();
     value["attributes"][count - 1] = tunnel.clone();
@@ -162,7 +163,7 @@ fn what_nobody_can_tell_is_left_alone() {
     of_other["secondary"]["node"] = json!("node-2");
     value["attributes"][count - 1] = of_other;
     assert_eq!(reason("tunnel behind", &value), SkipReason::TunnelAddressTooHigh);
-    // The content of another block.
+    // The block has the content of another block.
     let mut value = whole;
     value["cidr"] = json!("10.244.2.0/26");
     let other = cluster().0;
@@ -193,7 +194,7 @@ fn a_corrupt_block_that_overlaps_another_is_skipped() {
         let mut of_block = rebuilt.plan.skipped.iter().filter(|s| s.code == Some(Code::CorruptBlock));
         of_block.find(|skipped| skipped.subject == Subject::Block(cidr)).map(|skipped| skipped.reason)
     };
-    // A part of a sound block once more, with the same records, and corrupt.
+    // A corrupt block inside a sound one, with the same records.
     let (mut cluster, mut value) = cluster();
     let (part, key) = ("10.244.1.0/28", KEY.replace("-26", "-28"));
     value["cidr"] = json!(part);
@@ -204,7 +205,7 @@ fn a_corrupt_block_that_overlaps_another_is_skipped() {
     let rebuilt = rebuild("within a sound one", cluster.snapshot(), &Request::default());
     assert_eq!(reason(&rebuilt, part), Some(SkipReason::Overlap), "{}", words(&rebuilt.plan));
 
-    // Both are corrupt; or the other cannot be decoded.
+    // Both blocks are corrupt, or the other one cannot be decoded.
     let (_, mut whole) = self::cluster();
     whole["unallocated"].as_array_mut().unwrap().push(json!(64));
     cluster.put_raw(KEY, whole.to_string());

@@ -74,7 +74,7 @@ fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
             (Some(pod.handle.as_str()), expected.clone())
         );
     }
-    // The handle counts up before the block is written, and the endpoint is the one that was read.
+    // The handle's count is raised before the block is written, and the endpoint must be the version that was read.
     for action in &rebuilt.plan.actions {
         let edits: Vec<&Edit> = action.step.edits().collect();
         let [Edit::Handle(id, HandleEdit::Increment(_, 1)), Edit::Block(_, BlockEdit::Assign { .. })] =
@@ -170,7 +170,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
             && *expect == Precondition::Absent
     });
     assert_eq!(absent.count(), 1, "{evidence:?}");
-    // The recorded pod lives and has another address: nobody knows which of them is right.
+    // The recorded pod exists and has another address: it is unclear which pod should have this one.
     let mut cluster = plain();
     let (lives, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     let stolen = lives.address();
@@ -232,7 +232,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     let lost = info.blocks[0];
     cluster.remove(&key::block(lost));
     cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
-    // One of them cannot get a record; it must not be free either.
+    // One of the pods cannot get a record, but its address must not be free either.
     cluster.endpoint_mut(&pods[1].endpoint).spec.container_id.clear();
     let rebuilt = done("lost", &cluster);
     let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
@@ -309,7 +309,7 @@ fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
     cluster.inject(Fault::UnallocatedNoBlock, 1);
     let info = cluster.nodes().last().unwrap().clone();
     let lost = info.blocks[0];
-    // Windows has no tunnels, whose addresses lie where Windows reserves.
+    // Windows nodes have no tunnels. Their addresses would be among those that Windows reserves.
     for tunnel in Tunnel::ALL {
         cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
     }

@@ -13,13 +13,13 @@ use super::judge::{Rebuilt, rebuild, words};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Repair {
     Always,
-    /// Unless there is one of the reasons.
+    /// Unless one of the listed reasons applies.
     Sometimes,
     /// Never: a person decides.
     Never,
 }
 
-/// Returns for every code whether it is repaired, and the reasons why it is left.
+/// Returns whether findings of a code are repaired, and the reasons for which they may be skipped.
 fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
@@ -105,7 +105,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     }
 }
 
-/// Faults that leave a finding of a code that is sometimes repaired, and the reason.
+/// Faults after which a finding remains although its code is sometimes repaired, with the reason.
 const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::LeakedHalf, Code::LeakedAddress, SkipReason::HandleHeld),
     (Fault::LeakedAnonymous, Code::LeakedAddress, SkipReason::UnknownOwner),

@@ -75,13 +75,13 @@ impl Rebuilt {
         self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
     }
 
-    /// A rebuild of everything skips all remaining findings with a reason.
+    /// Checks that a rebuild of everything skips all remaining findings with a reason.
     fn assert_all_is_said(&self, name: &str, request: &Request) {
         if *request != Request::default() {
             return;
         }
         let known: BTreeSet<String> = self.report.findings.iter().map(line).collect();
-        // Findings that count records show only once the records exist.
+        // Findings that count records appear only once the records exist.
         let told = [Code::PoolNearlyFull, Code::NodeWithoutAddresses, Code::BorrowedTunnelAddress];
         let is_told = |f: &&Finding| told.contains(&f.code) && !known.contains(&line(f));
         let left = self.later.findings.iter();
@@ -91,7 +91,7 @@ impl Rebuilt {
         assert!(unsaid.is_empty(), "{name}: neither repaired nor skipped: {unsaid:?}\n{}", words(&self.plan));
     }
 
-    /// Objects without an edit are unchanged.
+    /// Checks that objects without an edit are unchanged.
     fn assert_nothing_else_changed(&self, name: &str) {
         let edits = self.plan.actions.iter().flat_map(|action| action.step.edits());
         let touched: HashSet<Key> = edits.map(Edit::key).collect();
@@ -112,7 +112,7 @@ impl Rebuilt {
         assert!(bare(before) == bare(after), "{name}: something that is none of IPAM's data has changed");
     }
 
-    /// An address in use is never freed, and its record changes only if the plan says so.
+    /// Checks that no address in use is freed, and that records change only as the plan says.
     fn assert_in_use_stays(&self, name: &str) {
         let (before, after) =
             (Index::new(&self.before, self.before.taken_at), Index::new(&self.after, self.after.taken_at));
@@ -134,7 +134,7 @@ impl Rebuilt {
         }
     }
 
-    /// A second rebuild has nothing to do.
+    /// Checks that a second rebuild has nothing to do.
     fn assert_idempotent(&self, name: &str, request: &Request) {
         let again = planned_with(&self.after, &self.later, request, &self.report);
         assert!(

@@ -1,4 +1,4 @@
-//! Rebuilds on Kubernetes: pods instead of endpoints, labels, names without case.
+//! Rebuilds on Kubernetes: pods instead of endpoints, labels, and names that differ only in case.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn version(number: usize) -> Revision {
     }))
 }
 
-/// Makes the pods of endpoints. They have the names of nodes in Kubernetes.
+/// Makes pods from endpoints. The pods refer to nodes by their names in Kubernetes.
 fn pods_of(snapshot: &Snapshot) -> Vec<Versioned<Pod>> {
     let mut pods = Vec::new();
     for (number, endpoint) in snapshot.endpoints.iter().enumerate() {
@@ -61,7 +61,7 @@ fn pods_of(snapshot: &Snapshot) -> Vec<Versioned<Pod>> {
     pods
 }
 
-/// A snapshot of etcd as Kubernetes would hold it.
+/// Converts a snapshot of etcd into one of the Kubernetes datastore.
 fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.pods = pods_of(&snapshot);
@@ -124,7 +124,7 @@ fn a_record_names_the_node_by_its_name_in_calico() {
     snapshot.nodes[0].value.kubernetes_name = Some("worker-a.example.org".to_owned());
     snapshot.pods = pods_of(&snapshot);
     snapshot.mark_read([Source::Pods]);
-    // The pod has no endpoint any more, so only its own object has its node.
+    // The pod no longer has an endpoint, so only its own object names its node.
     snapshot.endpoints.retain(|endpoint| endpoint.value.pod() != *pod.name.pod.as_str());
     let rebuilt = rebuild("renamed", snapshot, &Request::default());
     let block = rebuilt.after.blocks.iter().find(|b| b.value.key == pod.block()).unwrap();
@@ -169,7 +169,7 @@ fn handles_that_share_an_object_are_left_alone() {
     let mut twin = Handle::new(&id.to_uppercase());
     twin.set_count(snapshot.blocks[0].value.key, 1);
     snapshot.handles.push(Versioned { value: twin, revision: version(7) });
-    // Addresses that are recorded under it leak.
+    // The addresses of one of the two handles are leaked.
     snapshot.pods.retain(|pod| !id.ends_with(&pod.value.container_id().to_string()));
     let rebuilt = rebuild("collision", snapshot, &Request::default());
     let reasons: Vec<SkipReason> = rebuilt.plan.skipped.iter().map(|skipped| skipped.reason).collect();
@@ -218,7 +218,7 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     let as_read = Condition::SameUser(read.uid, Arc::new(User::Service(service)));
     assert_eq!(evidence, [&(key, Precondition::Matches(as_read))]);
 
-    // It has another address by now.
+    // The service now has another address.
     let mut later = rebuilt.after;
     later.taken_at += SignedDuration::from_hours(1);
     later.services[0].value.ingress = vec!["203.0.113.7".parse().unwrap()];
@@ -301,6 +301,6 @@ fn what_a_pod_held_that_finished_long_ago_goes_at_first_sight() {
     assert_eq!(after(Some(grace + SignedDuration::from_secs(1)), false), (2, 0));
     assert_eq!(after(Some(grace), false), (0, 2));
     assert_eq!(after(None, false), (0, 2));
-    // Lists of different moments can have two pods of that name, of which one may have finished just now.
+    // Lists from different times can contain two pods with that name, one of which may have just finished.
     assert_eq!(after(Some(grace * 2), true), (0, 2));
 }

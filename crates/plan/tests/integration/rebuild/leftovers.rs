@@ -34,7 +34,7 @@ fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
     ]
 }
 
-/// A slow CNI ADD has written the handle, and the block comes later.
+/// A slow CNI ADD may have written the handle, but not the block yet.
 #[test]
 fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     let mut cluster = plain();
@@ -62,7 +62,7 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     for plan in plans(&snapshot, &[looked(60)]) {
         let deleted: Vec<_> = plan.changes().filter(|change| change.action == Verb::DeleteHandle).collect();
         assert_eq!(deleted.len(), 1, "{}", words(&plan));
-        // Its blocks must not record it at the time of the write, either.
+        // The handle's blocks must not record it at the time of the write, either.
         let guarded = plan.actions.iter().flat_map(|action| action.step.evidence());
         assert!(guarded.into_iter().any(|(key, expect)| {
             matches!((key, expect), (Key::Block(_), Precondition::Records(_, range)) if *range.end() == 0)
@@ -70,8 +70,8 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     }
 }
 
-/// An ADD has counted its address and not recorded it yet. A count falls only after a second read, and only while its
-/// block records no more.
+/// An ADD may have counted its address, but not recorded it yet. A count is lowered only after a second read, and only
+/// if its block records no more addresses.
 #[test]
 fn a_count_that_is_too_high_has_to_be_seen_twice() {
     for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
@@ -116,7 +116,7 @@ fn a_count_that_is_too_high_has_to_be_seen_twice() {
     }
 }
 
-/// Its node may be about to create the block, and would not find it without the affinity.
+/// The affinity's node may be about to create the block, and would not find it without the affinity.
 #[test]
 fn an_affinity_between_two_steps_has_to_be_seen_twice() {
     for cidr in ["10.244.200.0/26", "fd00:10:244:ff::/122"] {
@@ -177,7 +177,7 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     assert_eq!(deleted.len(), 1, "{}", words(&rebuilt.plan));
     assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
 
-    // A block that belongs to it.
+    // A block that belongs to the affinity's holder.
     let mut snapshot = cluster.snapshot();
     let mut keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
     let key = keys.find(|key| matches!(key.kind, AffinityType::Other(_))).unwrap().clone();
@@ -185,7 +185,7 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
     let [_, plan] = plans(&snapshot, &[]);
-    // The affinity of the block's former node is deleted; its subject is the same.
+    // The affinity of the block's former node, which has the same subject, is deleted.
     let of_unknown_type = |edit: &Edit| edit.key() == Key::Affinity(key.clone());
     let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
     assert!(!edits.any(of_unknown_type), "{}", words(&plan));
@@ -200,7 +200,7 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
     assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
 
-    // Only those of a named node.
+    // A request with a scope skips only the affinities in the scope.
     snapshot.affinities.iter_mut().for_each(|affinity| {
         affinity.value.state = AffinityState::Other("odd".to_owned());
     });

@@ -31,7 +31,7 @@ fn any_set_of_faults() {
     let mut rng = Rng::new(2024);
     for round in 0..calipam_testkit::rounds(60) {
         let mut chosen: Vec<Fault> = (0..2 + rng.below(6)).map(|_| *rng.pick(&together)).collect();
-        // Faults that look at the whole cluster come last.
+        // Faults that depend on the whole cluster come last.
         chosen.sort();
         let mut cluster = Cluster::plain(ClusterSpec::new(round), 2, 3);
         chosen.iter().for_each(|fault| cluster.inject(*fault, 1 + rng.below(2) as usize));

@@ -1,5 +1,5 @@
-//! Rebuilds, planned and simulated on generated clusters. All that can be repaired is, the rest is skipped with
-//! reasons, and nothing else changes.
+//! Rebuilds, planned and simulated on generated clusters. Everything that can be repaired is repaired, the rest is
+//! skipped with a reason, and nothing else changes.
 
 mod chaos;
 mod corrupt;

@@ -1,4 +1,5 @@
-//! The steps of a plan as the executor carries them out: some are abandoned, and Kubernetes writes object by object.
+//! The steps of a plan as the executor carries them out: some are abandoned, and on Kubernetes each object is written
+//! separately.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -22,7 +23,7 @@ fn manifold(seed: u64) -> (Snapshot, Plan) {
     (snapshot, plan)
 }
 
-/// Returns true for an edit of one certain version of an object.
+/// Returns true for an edit that requires one particular version of an object.
 fn is_guarded(edit: &Edit) -> bool {
     match edit {
         Edit::Create(Key::Pool(_) | Key::IpamConfig, _)
@@ -83,7 +84,7 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
 fn each_address_of_a_block_is_a_part_of_its_own() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 1, 0);
     let pods: Vec<_> = (0..60).map(|_| cluster.add_pod_on(0)).collect();
-    // One stays, to show the name of the network.
+    // One pod keeps its records, which show the name of the network.
     for pod in &pods[1..] {
         for (address, block) in &pod.addresses {
             cluster.free(*address, *block);
@@ -96,7 +97,7 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
     let parts: Vec<&Part> = plan.actions.iter().flat_map(|action| &action.step.parts).collect();
     assert_eq!(parts.len(), 118);
     for part in parts {
-        // The block, the handle and the endpoint.
+        // Each part edits a block and a handle, and depends on an endpoint.
         let keys: BTreeSet<Key> = part.edits.iter().map(Edit::key).collect();
         assert_eq!((keys.len(), part.evidence.len(), part.addresses().len()), (2, 1, 1), "{part:?}");
     }
@@ -140,8 +141,8 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
         .map(|finding| (finding.code, finding.subject))
         .chain(plan.revealed.iter().cloned())
         .collect();
-    // An address that is recorded at last may be in another node's block. Calico, too, leaves blocks without an owner
-    // whose affinity is still there (facts 3.15).
+    // An address that is now recorded may be in another node's block. Calico itself can leave a block without an owner
+    // while the block's affinity still exists (facts 3.15).
     let told = [Code::BorrowedTunnelAddress, Code::AffinityBlockMismatch];
     let new: Vec<_> = check(after, &options)
         .findings
@@ -175,7 +176,8 @@ fn steps_that_are_abandoned_do_no_harm() {
     }
 }
 
-/// Splits a step by object, as a datastore without transactions writes it, up to the first `count` of them.
+/// Splits a step into writes of single objects, as for a datastore without transactions. Returns the first `count` of
+/// them.
 pub(super) fn part_of(step: &Step, count: usize) -> Vec<Step> {
     let object = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut one = Step::new(&*step.reason);

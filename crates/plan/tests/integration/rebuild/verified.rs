@@ -38,7 +38,7 @@ fn what_a_plan_claims_must_come_true() {
 #[test]
 fn what_a_plan_breaks_is_found() {
     let (snapshot, report, mut plan) = of(&[Fault::UnallocatedFreed]);
-    // The addresses are recorded, and the handle is not counted up.
+    // The addresses are recorded, but the handle's count is not raised.
     for action in &mut plan.actions {
         action.step.parts[0].edits.remove(0);
     }
@@ -66,7 +66,7 @@ fn what_a_corrupt_block_has_hidden_is_not_new_after_its_repair() {
 fn a_pool_may_turn_out_to_be_as_full_as_it_was() {
     let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3);
     cluster.inject(Fault::PoolNearlyFull, 1);
-    // One of its pods has no record, so the pool looks less full than it is.
+    // Three of its addresses have no record, so the pool looks less full than it is.
     let report = check(&cluster.snapshot(), &Options::default());
     let Some(Subject::Pool(pool)) = report.findings.first().map(|f| f.subject.clone()) else {
         panic!("no pool is full");
@@ -89,7 +89,7 @@ fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
     let all = plan.actions.len();
     let broken: Vec<_> =
         (0..all).filter(|i| plan.actions[*i].changes[0].action == Verb::AssignAddress).collect();
-    // The addresses are recorded, and the handle is not counted up.
+    // The addresses are recorded, but the handle's count is not raised.
     broken.iter().for_each(|index| drop(plan.actions[*index].step.parts[0].edits.remove(0)));
     let rest = all - broken.len();
     assert!(tried(&snapshot, &report, &plan).is_err() && rest >= 2 && !broken.is_empty());
@@ -101,7 +101,7 @@ fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
     assert!(left_out.iter().all(|skipped| skipped.code == Some(Code::UnallocatedInUse)));
     assert!(left_out.len() >= broken.len() && left_out[0].detail.contains("it would create missing-handle"));
 
-    // A step that cannot be made at all.
+    // A step that cannot be applied at all.
     let step = &mut plan.actions.iter_mut().find(|a| a.changes[0].action == Verb::DeleteHandle).unwrap().step;
     for edit in step.parts.iter_mut().flat_map(|part| &mut part.edits) {
         let Edit::Delete(Key::Handle(id), _) = edit else { continue };

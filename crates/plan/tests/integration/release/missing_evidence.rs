@@ -1,4 +1,4 @@
-//! Clusters that have lost their evidence: no address may be called leaked there.
+//! Clusters that have lost all endpoints or nodes: no address may be released there as leaked.
 
 use calipam_check::Code;
 use calipam_plan::SkipReason;

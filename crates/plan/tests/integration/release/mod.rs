@@ -1,4 +1,4 @@
-//! Plans of releases, made on generated clusters, simulated, and checked again.
+//! Plans of releases that are made on generated clusters, simulated, and checked again.
 
 mod everything;
 mod healthy;

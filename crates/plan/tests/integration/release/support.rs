@@ -39,7 +39,7 @@ pub(super) fn subjects(report: &Report, code: Code, errors_only: bool) -> Vec<St
     wanted.map(|f| f.subject.to_string()).collect()
 }
 
-/// Every object of a snapshot as text, by a unique name.
+/// The blocks, handles and affinities of a snapshot as text, by unique names.
 pub(super) fn objects(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for block in &snapshot.blocks {

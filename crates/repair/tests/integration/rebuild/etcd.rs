@@ -1,4 +1,4 @@
-//! On etcd.
+//! Rebuilds on etcd.
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
@@ -39,7 +39,7 @@ async fn each_fault_that_can_be_repaired_is_and_nothing_else_changes() {
         let mut cluster = Cluster::small(spec);
         cluster.inject(*fault, 1);
         fill(&etcd, &cluster).await;
-        // A new connection each time, so that no knowledge about the cluster is kept.
+        // A new connection for each cluster has nothing cached about the previous one.
         let store = open(overrides.clone()).await;
         let done = rebuild_and_compare(fault.name(), &etcd, &store, &cluster).await;
         rebuilt += usize::from(!done.plan.is_empty());

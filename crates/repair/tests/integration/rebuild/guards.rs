@@ -1,5 +1,4 @@
-//! Others write between plan and execution. The preconditions of a step are compared with the present objects, and
-//! nothing else is.
+//! Other clients write between plan and execution. Only changes that break a precondition of a step abandon the step.
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
@@ -45,7 +44,7 @@ impl World {
         Self { etcd, store, plan, cluster }
     }
 
-    /// The subject of the change.
+    /// The subject of the first change with this verb in the plan.
     fn subject(&self, verb: Verb) -> String {
         let change = self.plan.changes().find(|change| change.action == verb);
         change.unwrap_or_else(|| panic!("{:?}", self.plan.actions)).subject.to_string()
@@ -128,7 +127,7 @@ async fn an_affinity_stays_where_its_node_has_created_the_block_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
-    // The CNI plugin has written the handle, and now the block.
+    // The CNI plugin has written the handle, and now writes the block.
     let world = World::with(Fault::OrphanHandle).await;
     let id = world.subject(Verb::DeleteHandle);
     let key = format!("/calico/ipam/v2/handle/{id}");
@@ -160,8 +159,8 @@ async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
     assert_eq!(world.get(&format!("/calico/ipam/v2/handle/{id}")).await, None);
 }
 
-/// A block that is created again, or that lost its records, is written without the address of a workload that has gone
-/// since.
+/// A block that is created again, or that lost its records, is written without the address of a workload that was
+/// deleted in the meantime.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block() {
     for is_corrupt in [false, true] {

@@ -1,4 +1,4 @@
-//! On Kubernetes, in both API groups.
+//! Rebuilds on Kubernetes, in both API groups.
 
 use std::collections::BTreeMap;
 

@@ -65,8 +65,8 @@ pub(super) fn findings(report: &Report) -> BTreeSet<(Code, Subject)> {
     report.findings.iter().map(|f: &Finding| f.key()).collect()
 }
 
-/// The findings that the plan claims to repair are gone, there are no new ones, and the others were skipped with a
-/// reason.
+/// Asserts that the findings that the plan claims to repair are gone, that there are no new ones, and that all
+/// remaining ones were skipped with a reason.
 pub(super) fn judge(name: &str, rebuilt: &Rebuilt) {
     let (before, after) = (findings(&rebuilt.before), findings(&rebuilt.after));
     for repaired in rebuilt.plan.changes().flat_map(|change| &change.repairs) {

@@ -1,4 +1,4 @@
-//! Others write to pods that use addresses between plan and run. Only changes about addresses count.
+//! Between plan and run, other clients write to pods that use addresses. Only changes of addresses matter.
 
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ impl World {
         Self { connection: Connection::open(&server).unwrap(), store, _server: server }
     }
 
-    /// Plans a rebuild, lets others write to pods, and carries the plan out.
+    /// Plans a rebuild, lets `meanwhile` write to pods, and carries out the plan.
     async fn run(&mut self, meanwhile: impl FnOnce(&mut Connection, &Snapshot)) -> Execution {
         let snapshot = observe(&self.store).await;
         let report = calipam_check::check(&snapshot, &options());
@@ -115,13 +115,13 @@ async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
 /// The loss of a block that a rebuild writes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
-    /// It is created again.
+    /// The block is deleted, and the rebuild creates it again.
     Deleted,
-    /// Its records are lost: it is rebuilt.
+    /// The block has lost its records, and the rebuild replaces it.
     Corrupt,
 }
 
-/// The block with most pods, and the pods with their addresses in it.
+/// The block with the most pods, and these pods with their addresses in the block.
 fn fullest(snapshot: &Snapshot) -> (IpNet, Vec<(String, IpAddr)>) {
     let of_block = |cidr: IpNet| -> Vec<(String, IpAddr)> {
         let pods = snapshot.pods.iter().map(|pod| &pod.value);
@@ -157,7 +157,7 @@ async fn a_pod_goes_before_its_block_is_written(lost: Lost) {
         .run(|connection, _| {
             let path = format!("{gone}?gracePeriodSeconds=0");
             assert_eq!(connection.request("DELETE", &path, "").unwrap().status, 200);
-            // One that has merely changed keeps its address.
+            // A pod that has merely changed keeps its address.
             let status = r#"{"status":{"phase":"Failed"}}"#;
             let path = format!("{changed}/status");
             assert_eq!(connection.request("PATCH", &path, status).unwrap().status, 200);

@@ -1,5 +1,5 @@
-//! Connections to etcd that break at every request in turn, and members that die: every step has a defined end, the
-//! lock is restored, and running again converges.
+//! Connections to etcd that break at every request in turn, and members that die: every step has a defined result, the
+//! lock is restored, and a second run converges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -83,13 +83,13 @@ impl Cluster for OnEtcd {
         }
     }
 
-    /// One connection that breaks is no reason to give up.
+    /// A run has to survive one broken connection.
     fn copes(tear: Tear, execution: Option<&Execution>) -> bool {
         !matches!(tear, Tear::Drop | Tear::Swallow) || execution.is_some_and(Execution::is_complete)
     }
 }
 
-/// An address of a pod in each of some blocks.
+/// One pod address in each of three blocks.
 fn targets(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
     let of_pod = |block: &Block| {
         let mut pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
@@ -98,7 +98,7 @@ fn targets(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
     sound(snapshot).filter_map(of_pod).take(3).collect()
 }
 
-/// The release of those among the addresses that are still recorded.
+/// The releases of the target addresses that are still recorded.
 fn releases(snapshot: &Snapshot, targets: &BTreeSet<IpAddr>) -> Vec<Step> {
     let of_block = |block: &Block| {
         let held = block.allocations().find(|a| targets.contains(&a.address));
@@ -149,7 +149,7 @@ async fn every_request_torn_in_turn() {
     tear_every_request(&mut cluster, &BTreeSet::new(), rebuild).await;
 }
 
-/// Locks the datastore and releases addresses until a proxy closes at an event.
+/// Locks the datastore and releases addresses. The proxy closes at the first event that `when` accepts.
 async fn run_until_closed(
     store: &Datastore,
     sound: &Datastore,

@@ -27,7 +27,7 @@ struct OnKubernetes {
     server: Lease,
     site: Site,
     connection: Connection,
-    /// The objects at first, by path.
+    /// The initial objects, by path.
     base: BTreeMap<String, Value>,
 }
 
@@ -42,7 +42,7 @@ impl OnKubernetes {
         Self { server, site, connection, base: BTreeMap::new() }
     }
 
-    /// With a handle that nothing refers to.
+    /// Starts a cluster with a handle that nothing refers to.
     async fn with_orphan() -> Self {
         let mut cluster = Self::new().await;
         let orphan = json!({"apiVersion": FLAVOUR.api_version(), "kind": "IPAMHandle", "metadata": {"name": ORPHAN},
@@ -174,14 +174,14 @@ async fn every_request_torn_in_turn() {
     tear_every_request(&mut cluster, &BTreeSet::new(), rebuild).await;
 }
 
-/// A handle that was counted for an address whose block could not be written is counted back.
+/// If a block cannot be written after its handle, the count of the handle is lowered again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_without_its_block_is_counted_back() {
     let mut cluster = OnKubernetes::new().await;
     let base = cluster.values().await;
     let cidr = "10.0.0.0/30".parse().unwrap();
     let record = |id: &str| Attribute { handle: Some(id.to_owned()), ..Attribute::default() };
-    // One handle is new, the other counts already.
+    // One handle is new, and the other has a count already.
     for id in ["net.new", "net.0-0"] {
         let mut step = Step::new("unallocated-in-use");
         step.whole().edits = vec![
@@ -209,8 +209,8 @@ async fn a_handle_without_its_block_is_counted_back() {
     }
 }
 
-/// A deletion that is killed between its two steps leaves an empty block. Both running again and an undo go on from
-/// there.
+/// A deletion that is killed between its two steps leaves an empty block. A second run and an undo can both continue
+/// from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_got_as_far_as_the_mark() {
     for is_undone in [true, false] {
@@ -252,7 +252,7 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
     }
 }
 
-/// Calico's second step of a deletion names the UID: a handle that is needed again must get another one.
+/// Calico's second step of a deletion names the UID: a handle that is needed again must get another UID.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_marked_handle_is_created_anew() {
     let mut cluster = OnKubernetes::new().await;

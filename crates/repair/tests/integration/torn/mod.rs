@@ -1,5 +1,5 @@
-//! Servers behind a proxy that fails at every request in turn: no live address is freed, no handle of one is lost, the
-//! lock is restored or reported, and running again converges.
+//! Servers behind a proxy that fails at every request in turn: no live address is freed or loses its handle, the lock
+//! is restored or reported, and a second run converges.
 
 mod etcd;
 mod kubernetes;
@@ -24,9 +24,9 @@ use crate::cluster::{consent, guid, journal_path, observe};
 /// A datastore behind the proxy, and runs that lock it.
 struct Site {
     torn: Tearing,
-    /// Opened at the proxy.
+    /// The datastore through the proxy.
     store: Datastore,
-    /// Opened past the proxy.
+    /// The datastore without the proxy.
     sound: Datastore,
     cluster: String,
     folder: TempDir,
@@ -49,7 +49,7 @@ impl Site {
         Options { lock: true, ..Options::new("a test", journal) }
     }
 
-    /// The result of a run, which is `None` if it could not begin, and its journal.
+    /// Carries out steps. Returns the result, which is `None` if the run could not begin, and the journal.
     async fn run(&mut self, steps: Vec<Step>) -> (Option<Execution>, PathBuf) {
         let options = self.options();
         let run = execute(&self.store, &self.cluster, steps, consent(&self.cluster), &options).await;
@@ -64,9 +64,9 @@ impl Site {
     }
 }
 
-/// A cluster whose requests are torn.
+/// A cluster behind the failing proxy.
 trait Cluster {
-    /// The answers of the proxy, one after the other.
+    /// The faults that the proxy injects, in turn.
     const TEARS: &'static [Tear];
 
     fn site(&mut self) -> &mut Site;
@@ -74,14 +74,15 @@ trait Cluster {
     /// All values, without sequence numbers and versions.
     async fn values(&mut self) -> BTreeMap<String, Value>;
 
-    /// Restores the first state.
+    /// Restores the initial state.
     async fn reset(&mut self);
 
-    /// True if a run or an undo copes with one such answer.
+    /// Returns true if this result of a run or an undo is acceptable after one such fault.
     fn copes(tear: Tear, execution: Option<&Execution>) -> bool;
 }
 
-/// Tears every request of a run and of its undo in turn. Addresses but the targets stay recorded under their handles.
+/// Tears every request of a run and of its undo in turn. All addresses except the targets stay recorded under their
+/// handles.
 async fn tear_every_request<C: Cluster>(
     cluster: &mut C,
     targets: &BTreeSet<IpAddr>,
@@ -109,7 +110,7 @@ async fn tear_every_request<C: Cluster>(
         is_settled(cluster.site(), torn.as_ref(), &before, targets, &what).await;
         assert!(C::copes(tear, torn.as_ref()), "{what}: {torn:?}");
 
-        // The finished part is undone, or running again converges.
+        // The finished part is undone, or a second run converges.
         cluster.site().torn.plan(|_| Tear::Pass);
         if number % 3 < 2 && torn.is_some() {
             let undone = cluster.site().undo(&journal).await.unwrap();
@@ -123,7 +124,7 @@ async fn tear_every_request<C: Cluster>(
             cluster.reset().await;
         }
 
-        // So does an undo.
+        // A torn undo converges as well.
         let steps = plan(&cluster.site().snapshot().await);
         let (whole, journal) = cluster.site().run(steps).await;
         assert!(whole.as_ref().is_some_and(Execution::is_complete), "{what}: {whole:?}");
@@ -139,8 +140,8 @@ async fn tear_every_request<C: Cluster>(
     }
 }
 
-/// The lock is removed, or the run has reported it. Every recorded address has its handle, and all but the targets are
-/// recorded as they were.
+/// Asserts that the lock is removed, or that the run has reported it. Also asserts that every recorded address has its
+/// handle, and that all addresses except the targets are recorded as before.
 async fn is_settled(
     site: &Site,
     execution: Option<&Execution>,

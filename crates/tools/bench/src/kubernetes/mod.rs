@@ -12,20 +12,20 @@ use calipam_testkit::servers::KubeApiserver;
 use crate::Failed;
 use crate::measured::Measured;
 
-/// Calico's kinds for the allocation of addresses, which the plugin reads or writes.
+/// Calico's kinds for address allocation, which the plugin reads or writes.
 pub(crate) const OF_ALLOCATION: [&str; 6] =
     ["ipamblocks", "ipamhandles", "blockaffinities", "ipamconfigs", "ippools", "ipreservations"];
-/// Calico's kinds that a check reads beside them.
+/// Calico's other kinds that a check reads.
 const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
 /// Kinds of Kubernetes that a check reads.
 const CORE: [&str; 3] = ["pods", "nodes", "services"];
 
-/// Time limit until the API server has a million keys in its caches.
+/// Time limit for the API server to have a million keys in its caches.
 const CACHES: Duration = Duration::from_secs(900);
 /// Pause while the API server is behind.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Starts an API server with a healthy cluster of a number of pods, all of it in its caches.
+/// Starts an API server with a healthy cluster of a number of pods, and waits until all of it is in the caches.
 pub(crate) fn seeded(pods: u64) -> Result<KubeApiserver, Failed> {
     let server = KubeApiserver::start()?;
     install(&server, Flavour::Classic)?;
@@ -47,7 +47,8 @@ pub(crate) fn connection(server: &KubeApiserver) -> [String; 4] {
 }
 
 /// Waits until the API server has something in its caches: it watches its etcd, and refuses lists while it is behind.
-/// Kinds are requested one after another, since a finished list would keep it from catching up with the others.
+/// Callers wait for one kind at a time, since lists of kinds that are ready would keep the server from catching up with
+/// the others.
 pub(crate) fn wait_for(is_there: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
     let start = Instant::now();
     while let Err(error) = is_there() {
@@ -65,8 +66,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
     CORE.into_iter().chain(OF_ALLOCATION).chain(OF_CLUSTER)
 }
 
-/// Reads all objects of some kinds once, the floor: the time in which the API server sends the lists. All lists are
-/// requested at the same time, each whole on a connection of its own. Built-in kinds come as protobuf; nothing is
+/// Reads all objects of some kinds once, as the floor: the time in which the API server sends the lists. All lists are
+/// requested at the same time, each in one piece on its own connection. Built-in kinds come as protobuf; nothing is
 /// decoded.
 pub(crate) fn pull<'k>(
     server: &KubeApiserver,
@@ -89,8 +90,8 @@ pub(crate) fn pull<'k>(
     Ok(Measured { seconds: start.elapsed().as_secs_f64(), bytes, ..Measured::default() })
 }
 
-/// Makes the API server collect its garbage. A collection costs it as much as all lists together, and with a heap of
-/// this size one is due about every second run: it could always hit the checks, or always the floor.
+/// Makes the API server collect its garbage. A collection costs as much as all lists together, and with a heap of this
+/// size one is due about every second run. Left to chance, it could always hit the checks, or always the floor.
 pub(crate) fn collect_garbage(server: &KubeApiserver) -> Result<(), Failed> {
     Ok(server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop)?)
 }

@@ -3,7 +3,7 @@
 use calipam_testkit::cluster::KubeObject;
 use serde_json::{Value, json};
 
-/// Adds the fields that controllers, the kubelet and the API server write. A running pod then has 7 KB.
+/// Adds the fields that controllers, the kubelet and the API server write. A running pod then takes 7 KB.
 pub(super) fn complete(object: &mut KubeObject) {
     match object.plural {
         "pods" => complete_pod(&mut object.json),
@@ -15,7 +15,7 @@ pub(super) fn complete(object: &mut KubeObject) {
     object.json["metadata"]["managedFields"] = json!([managed]);
 }
 
-/// Makes it a pod of a Deployment.
+/// Adds the fields of a Deployment's pod.
 fn complete_pod(pod: &mut Value) {
     let time = "2026-05-01T10:12:03Z";
     let image = "registry.example.com/shop/checkout:v2.31.4";
@@ -68,7 +68,7 @@ fn image(i: usize) -> Value {
     json!({"names": [format!("{name}@sha256:{i:064x}"), format!("{name}:v1.0.{i}")], "sizeBytes": 48_000_000 + i})
 }
 
-/// Fields in the form of `managedFields`; items of lists are named by their names or types.
+/// The fields of a value in the form of `managedFields`. Items of lists are named by their `name` or `type`.
 fn fields(value: &Value) -> Value {
     let named = |item: &Value| {
         let name = [&item["name"], &item["type"]].into_iter().find(|name| name.is_string())?;

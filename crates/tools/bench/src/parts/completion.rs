@@ -8,7 +8,7 @@ use crate::cluster::seeded_etcd;
 use crate::measured::{Measured, in_turns, middle_and_slowest};
 use crate::{Failed, table};
 
-/// Runs of each measurement. The median and the slowest are printed, since each run stands for a pressed key.
+/// Runs of each measurement. The table shows the median and the slowest, since each run stands for a keystroke.
 const RUNS: usize = 21;
 /// Number of names per range read.
 const AT_ONCE: i64 = 100;
@@ -55,7 +55,7 @@ async fn read(endpoint: &str, prefix: &str) -> Result<(), etcd_client::Error> {
     client.get(prefix, Some(options)).await.map(drop)
 }
 
-/// Completes a line like the script of bash, and returns the number of suggestions.
+/// Completes a line as the bash script does. Returns the number of suggestions.
 fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, Failed> {
     let (command, option) = line.split_once(' ').unwrap_or_default();
     let typed = line.rsplit(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One check of many clusters compared with single checks, and the time a browser needs for the page.
+//! One check of many clusters compared with single checks, and the time that a browser needs for the page.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::{Failed, table};
 const NODES: u32 = 100;
 const PODS: usize = 50;
 
-/// Clusters per group: so many can have pools of their own.
+/// Clusters per group. A group has room for this many clusters with their own pools.
 const GROUP: u64 = 200;
 
 /// Measures each number of clusters and prints the table.
@@ -37,7 +37,7 @@ fn measure_fleet(program: &str, clusters: u64, cores: f64) -> Result<String, Fai
         let place = u8::try_from(number % GROUP)?;
         let spec = ClusterSpec { seed: number, ..ClusterSpec::new(1).v4_only().in_place(place) };
         let mut cluster = Cluster::plain(spec, NODES, PODS);
-        // The place is unique within a group only.
+        // The place is unique only within a group.
         cluster.name_cluster(&format!("{number:032x}"));
         cluster.write_export(&export)?;
 

@@ -14,9 +14,9 @@ use crate::measured::sorted;
 use crate::table::{self, Table};
 use crate::{Failed, kubernetes, requests};
 
-/// Pods that go or come per second.
+/// Pods that go or come per second. A replacement counts as two.
 const CHANGES: u32 = 50;
-/// Pause between two looks for a finding, and pods that are replaced meanwhile.
+/// Pause between two looks for a finding, and the number of pods to replace meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
 const AT_A_TIME: u32 = CHANGES / 2 / 5;
 /// Durations of watching at rest, and while the cluster changes.
@@ -26,7 +26,7 @@ const BUSY: Duration = Duration::from_secs(30);
 const FINDINGS: usize = 5;
 /// Seconds until a missing handle becomes a finding.
 const SETTLE: f64 = 1.0;
-/// Time limit of everything.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Number of revisions that stay after a compaction; without any, etcd would be full.
@@ -50,7 +50,7 @@ impl FromStr for Size {
     }
 }
 
-/// Measures on a datastore; sizes are allocations on `etcd` and pods on `kubernetes`. `SIZE+CHANGES` adds a number of
+/// Measures on a datastore. Sizes are allocations on `etcd` and pods on `kubernetes`. `SIZE+CHANGES` adds a number of
 /// fast changes.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let objects = if datastore == "etcd" { "allocations" } else { "pods" };
@@ -131,7 +131,7 @@ impl Changing {
     }
 }
 
-/// A running `calipam serve`, whose own interval is an hour.
+/// A running `calipam serve` that checks by itself only once an hour.
 struct Server {
     running: Running,
     address: String,
@@ -147,7 +147,7 @@ impl Server {
         Ok(Self { running, address })
     }
 
-    /// Requests the report; returns status and body.
+    /// Requests the report. Returns the status and the body.
     fn report(&self) -> Result<(u16, String), Failed> {
         requests::get(&self.address, "/report.json")
     }
@@ -166,7 +166,7 @@ impl Server {
         }
     }
 
-    /// The share of one core that it uses during `work`.
+    /// The share of one core that the server uses during `work`.
     fn share(&self, work: impl FnOnce() -> Result<(), Failed>) -> Result<f64, Failed> {
         let (begin, before) = (Instant::now(), self.running.processor_seconds());
         work()?;

@@ -15,11 +15,11 @@ mod simulate;
 
 use crate::Failed;
 
-/// Parts that measure either datastore.
+/// Parts that can measure either datastore.
 const ON_BOTH: [&str; 5] = ["cni", "cni-large", "live", "release", "simulate"];
 
-/// Measures a program for each size on the command line, and prints the results. Names of parts are those of
-/// `cargo xtask bench`, some with a datastore at their end.
+/// Measures a part for each size on the command line, and prints the results. `name` is the name of a part in `cargo
+/// xtask bench`, some with a datastore as the suffix.
 pub(crate) fn run(name: &str, program: &str, sizes: &[String]) -> Result<(), Failed> {
     let (part, datastore) = match name.rsplit_once('-') {
         Some((part, datastore @ ("etcd" | "kubernetes"))) if ON_BOTH.contains(&part) => (part, datastore),

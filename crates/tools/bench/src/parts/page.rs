@@ -14,8 +14,8 @@ pub(super) struct Opened {
     pub complaints: usize,
 }
 
-/// Opens the page; returns `None` without a browser. With a folder for pictures it uses the page, and leaves pictures
-/// of it for people to look at.
+/// Opens the page; returns `None` without a browser. With a folder for pictures, it also operates the page and saves
+/// screenshots for people to look at.
 pub(super) fn open(file: &Path, pictures: Option<&Path>) -> Result<Option<Opened>, Failed> {
     if browser::program().is_err() {
         return Ok(None);

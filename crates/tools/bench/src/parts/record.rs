@@ -14,7 +14,7 @@ use crate::{Failed, table};
 
 /// Number of pods that are replaced.
 const REPLACED: u64 = 10_000;
-/// A recording that has not grown for so long is complete.
+/// A recording that has not grown for this long is complete.
 const QUIET: Duration = Duration::from_secs(5);
 
 const TITLES: &str = "allocations | changes | recorded | bytes a change | processor time | \
@@ -51,7 +51,7 @@ fn measure(program: &str, allocations: u64) -> Result<String, Failed> {
     ))
 }
 
-/// The length of the changes when they do not grow any more.
+/// The total length of the change files, once they have stopped growing.
 fn quiet_length(folder: &Path) -> Result<u64, Failed> {
     let length = || {
         let files = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;

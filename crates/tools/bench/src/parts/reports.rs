@@ -1,5 +1,5 @@
-//! The time and memory that the reports of a check take, without the check. Every tenth address is leaked, so there are
-//! as many findings.
+//! The time and memory that the reports of a check take, without the check itself. Every tenth address is leaked, so
+//! one in ten allocations has a finding.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::parts::page;
 use crate::table::{self, Table};
 use crate::{Failed, child, form, leak};
 
-/// The formats in the order of their writing. The metrics are last: they have the time of the verdict.
+/// The formats in the order in which they are written. The metrics are last: they contain the time of the verdict.
 const FORMATS: [&str; 9] = ["json", "yaml", "table", "wide", "name", "ignore", "junit", "html", "prometheus"];
 
 const TITLES: [&str; 2] = [
@@ -27,7 +27,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
 fn measure(program: &str, allocations: u64, [totals, formats]: &mut [Table; 2]) -> Result<(), Failed> {
     let etcd = seeded_etcd(allocations)?;
     let findings = leak::every_tenth(&etcd, form::ETCD.pods)?;
-    // Not in a memory file system, whose files would count as memory of the machine.
+    // Not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     let run = |reports: &[String]| {
         let mut command = Command::new(program);
@@ -44,7 +44,7 @@ fn measure(program: &str, allocations: u64, [totals, formats]: &mut [Table; 2]) 
     let mut before = begin + Duration::from_secs_f64(verdict);
     for format in FORMATS {
         let file = fs::metadata(folder.path().join(format)).map_err(|e| format!("{format}: {e}"))?;
-        // Files are written one after another.
+        // Files are written one after another, so modification times show how long each took.
         let written = file.modified()?;
         let seconds = written.duration_since(before).unwrap_or_default().as_secs_f64();
         formats.row(format!("{allocations} | {format} | {:.2} MB | {seconds:.2} s", file.len() as f64 / 1e6));

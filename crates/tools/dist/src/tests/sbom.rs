@@ -31,7 +31,7 @@ fn what_a_program_is_built_of_is_listed() {
     for name in ["clap", "kube", "calipam-model", "mimalloc"] {
         assert!(names(&calipam).iter().any(|found| found == name), "{name}");
     }
-    // Of tests alone, of other targets, of the other program.
+    // Crates that only tests, other targets or the other program need.
     for name in ["insta", "calipam-testkit", "windows-sys"] {
         assert!(!names(&calipam).iter().any(|found| found == name), "{name}");
     }
@@ -53,7 +53,7 @@ fn what_a_program_is_built_of_is_listed() {
     }
 }
 
-/// Removes references to other files: the list of SPDX's licences and signatures, of which these documents have none.
+/// Removes references to other files: the list of SPDX's licenses and signatures, of which these documents have none.
 fn without_other_files(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Pods, and the calls of the plugin for them.
+//! Pods, and the plugin calls for them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,16 +14,16 @@ use crate::world::{Client, Footprint, NodeNotes, PODS, World};
 
 pub(super) const NETWORK: &str = "k8s-pod-network";
 
-/// The plugin on a node.
+/// The plugin that runs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Calipam,
-    /// calipam's plugin with an API server: its own client reads and writes the objects.
+    /// calipam's plugin with an API server, where its own client reads and writes the objects.
     OnKubernetes,
     Calico,
 }
 
-/// A pod's call.
+/// A plugin call for a pod.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub node: String,
@@ -33,17 +33,17 @@ pub struct Call {
     pub network: &'static str,
     pub wanted: Wanted,
     pub program: Program,
-    /// The datastore answers each query of a read separately.
+    /// True if the datastore answers each query of a read separately.
     pub one_by_one: bool,
-    /// The endpoint is written some time after the address was recorded, the pod is deleted some time after the start,
-    /// and people see the clock of the machine.
+    /// True if the call takes its time: the endpoint is written some time after the address is recorded, and the pod is
+    /// deleted some time after its start. People then see the clock of the machine.
     pub is_watched: bool,
-    /// The node keeps notes about full blocks.
+    /// True if the node keeps notes about full blocks.
     pub keeps_notes: bool,
 }
 
 impl Call {
-    /// A pod on a node that wants any IPv4 address.
+    /// Creates a call for a pod on a node that wants any IPv4 address.
     pub fn new(node: &str, pod: &str) -> Self {
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
         let (node, pod) = (node.to_owned(), pod.to_owned());
@@ -52,7 +52,7 @@ impl Call {
         Self { node, pod, network, wanted, program, one_by_one, is_watched, keeps_notes }
     }
 
-    /// A pod on a node that wants an address of each family.
+    /// Creates a call for a pod on a node that wants an address of each family.
     pub fn of_both(node: &str, pod: &str) -> Self {
         let wanted = Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 };
         Self { wanted, ..Self::new(node, pod) }
@@ -68,7 +68,7 @@ impl Call {
         format!("{}.{}", self.network, self.pod)
     }
 
-    /// Number of addresses that it wants.
+    /// Number of addresses that the pod wants.
     pub(crate) fn wants(&self) -> usize {
         match self.wanted {
             Wanted::Address(_) => 1,
@@ -100,7 +100,7 @@ impl Call {
         allocator.with_notes(Arc::new(notes))
     }
 
-    /// The attributes in the record of its address.
+    /// The attributes to record with the pod's address.
     pub(crate) fn attributes(&self, now: Timestamp) -> BTreeMap<String, String> {
         let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
         let entries =
@@ -108,7 +108,7 @@ impl Call {
         entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
     }
 
-    /// The state outside of IPAM that changes when a pod gets or loses its addresses.
+    /// The footprint outside of IPAM of a pod that gets or loses its addresses.
     pub(super) fn touched(&self) -> Footprint {
         Footprint::default()
             .write(self.endpoint())
@@ -121,7 +121,7 @@ impl Call {
         format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
     }
 
-    /// Shows readers of the cluster that the pod has these addresses; without any, that it waits for one.
+    /// Shows readers of the cluster that the pod has these addresses. Without addresses, the pod still waits for one.
     pub(super) fn show(&self, world: &World, addresses: &[IpAddr]) {
         if world.is_kubernetes() {
             world

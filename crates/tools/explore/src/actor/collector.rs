@@ -1,4 +1,4 @@
-//! Releases of unused addresses and blocks, and other operations of the allocator that no pod asks for.
+//! Releases of unused addresses and blocks, and other operations of the allocator that no pod triggers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub fn collect() -> Actor {
     })
 }
 
-/// Runs an operation of the allocator, which succeeds if nothing disturbs it.
+/// Runs an operation of the allocator, which must succeed if nothing disturbs it.
 pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
     name: impl Into<String>,
     operation: impl Fn(Arc<World>, Allocator<Client>) -> F + 'static,
@@ -64,7 +64,7 @@ pub fn claim(network: IpNet, node: &'static str) -> Actor {
     })
 }
 
-/// A node releases its empty block and claims it again.
+/// Makes a node release its empty block and claim it again.
 pub fn claim_again(block: IpNet, node: &'static str) -> Actor {
     operate(format!("{node} gives up {block} and claims it"), move |_, allocator| async move {
         allocator.release_affinity(block, node, InUse::Refuse).await?;

@@ -1,5 +1,5 @@
-//! calipam's commands that write, run by a person: the code of `workflow` and `repair` on a datastore and files that
-//! the explorer controls.
+//! The commands of calipam that write, as a person runs them: the code of `workflow` and `repair`, with a datastore and
+//! files that the explorer controls.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use jiff::SignedDuration;
 use super::Actor;
 use crate::world::{Footprint, OneDisk, Phase, Verdict, World, etcd, kubernetes};
 
-/// A command.
+/// A command, or a step of someone else between two commands.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// `release --leaked`.
@@ -35,18 +35,18 @@ pub enum Command {
     Assign(IpAddr, &'static str, &'static str),
     Split(&'static str),
     Configure(IpamSetting),
-    /// The next phase of the migration from the pool, to another CIDR or through it to blocks of this size.
+    /// The next phase of a migration away from the pool `pool`: to this CIDR, or through it to blocks of this size.
     Migrate(&'static str, Option<u8>),
-    /// Someone else creates a key and deletes another one before the next command.
+    /// A step of someone else, who creates a key and may delete another one.
     Others {
         create: (&'static str, &'static str),
         delete: Option<&'static str>,
     },
-    /// `undo` of the previous command.
+    /// `undo` of the last command.
     Undo,
 }
 
-/// A person runs commands one after another; after a kill they run the others.
+/// Creates a person who runs commands one after another. After a kill, they run `after_kill` instead.
 pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
     let session = move |commands: &[Command]| {
         let commands = commands.to_vec();
@@ -59,7 +59,7 @@ pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill
 struct Session {
     world: Arc<World>,
     actor: usize,
-    /// The commands lock the datastore while they write.
+    /// True if the commands lock the datastore while they write.
     locks: bool,
 }
 
@@ -88,10 +88,10 @@ impl Session {
         self.world.audit.to_undo(self.actor, &journal);
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
-        // An incomplete run is left to the next command.
+        // The next command has to complete an incomplete run.
         let why = match carry_out(datastore, command, intent, &self.person()).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
-            // The users of the pool have to move first.
+            // A migration can proceed only after the users of the pool have moved.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Undoes the last command, and checks that the state is as it was before the command.
+    /// Undoes the last command, and checks that a complete undo restores the state before the command.
     async fn undo(&self, datastore: &Datastore) {
         let Some(journal) = self.world.audit.undoes(self.actor) else { return };
         let Ok(recorded) = Recorded::read(&journal) else { return };
@@ -147,7 +147,7 @@ impl Session {
     }
 }
 
-/// The criteria of a person who looks twice, the second time shortly after the first.
+/// The criteria of a person who looks twice in quick succession.
 fn criteria() -> Criteria {
     let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
     Criteria { options, recheck_after: SignedDuration::ZERO }
@@ -229,10 +229,10 @@ async fn carry_out(
     }
 }
 
-/// Rebuilds everything on a datastore without other users.
+/// Rebuilds everything on a datastore that nobody else uses.
 ///
 /// # Errors
-/// If the rebuild fails or is incomplete.
+/// Returns an error if the rebuild fails or is incomplete.
 pub(crate) fn rebuild_all(
     memory: &Arc<MemoryStore>,
     is_kubernetes: bool,
@@ -266,7 +266,7 @@ pub(crate) fn rebuild_all(
     })
 }
 
-/// A person who agrees to everything, and waits for the grace period before a second look.
+/// A person who agrees to everything, and waits out the grace period before a second look.
 struct AtTerminal(Option<(Arc<World>, usize)>);
 
 impl Operator for AtTerminal {

@@ -1,4 +1,4 @@
-//! The actors on a cluster.
+//! The actors in a world.
 
 mod call;
 mod collector;
@@ -30,12 +30,12 @@ pub struct Actor {
     /// A name for reports.
     pub name: String,
     pub begin: Begin,
-    /// Starts the work after a kill, such as DEL after an ADD. It may be killed as well, and then starts again.
+    /// Starts the work after a kill, such as DEL after an ADD. This work may be killed, and then starts again.
     pub after_kill: Option<Begin>,
 }
 
 impl Actor {
-    /// An actor that does nothing after it is killed.
+    /// Creates an actor that does nothing after it is killed.
     pub fn new<F: Future<Output = ()> + 'static>(
         name: impl Into<String>,
         begin: impl Fn(Arc<World>, usize) -> F + 'static,
@@ -44,7 +44,7 @@ impl Actor {
         Self { name: name.into(), begin, after_kill: None }
     }
 
-    /// A process that is followed by another one after a kill.
+    /// Creates a process. After a kill, another process follows.
     pub fn process<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
         name: impl Into<String>,
         begin: impl Fn(Arc<World>, usize) -> F + 'static,
@@ -57,7 +57,7 @@ impl Actor {
         }
     }
 
-    /// Leaves everything as it is after a kill.
+    /// Removes the work after a kill.
     #[must_use]
     pub fn abandoned(self) -> Self {
         Self { after_kill: None, ..self }

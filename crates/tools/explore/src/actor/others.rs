@@ -7,10 +7,11 @@ use calipam_testkit::memory::MemoryStore;
 use super::Actor;
 use crate::world::{Footprint, Verdict, World, Write};
 
-/// Changes a value; `None` stands for a missing one.
+/// Changes a value; `None` means that there is no value.
 pub type Edit = fn(Option<&str>) -> Option<String>;
 
-/// Reads a key and writes it at the version that was read, like `calicoctl apply` and `delete`.
+/// Creates an actor that reads a key and writes it at the version that it has read, like `calicoctl apply` and
+/// `delete`.
 pub fn edits(name: &'static str, path: &'static str, edit: Edit) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
         let read = Footprint::default().read(path);

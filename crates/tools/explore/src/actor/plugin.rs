@@ -1,4 +1,4 @@
-//! The CNI plugin and the kubelet that calls it: calipam's own code, or Calico's plugin after the facts.
+//! The CNI plugin and the kubelet that calls it. The plugin is calipam's own code, or a model of Calico's plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -22,12 +22,12 @@ use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
 use crate::world::{Client, LockGuard, NodeLock, Phase, World, kubernetes};
 
-/// Lead of a node's clock, so that a new record is too young to be judged.
+/// The lead of a node's clock, so that a new record is too young for a check to judge.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
-/// Number of calls of DEL by the kubelet; the next would be too late for any scenario.
+/// Number of times that the kubelet calls DEL. No scenario has room for another one.
 const ATTEMPTS: usize = 4;
 
-/// The node of a call, without time limits.
+/// The host of a call, without time limits.
 struct OnNode(NodeLock);
 
 impl Host for OnNode {
@@ -43,14 +43,14 @@ impl Host for OnNode {
     }
 }
 
-/// Starts a pod.
+/// Creates an actor that starts a pod.
 pub fn add(call: Call) -> Actor {
     let (name, again) = (format!("ADD {} on {}", call.pod, call.node), call.clone());
     let begin = move |world, actor| start(world, actor, call.clone());
     kubelet(name, again, begin)
 }
 
-/// Stops a pod.
+/// Creates an actor that stops a pod.
 pub fn del(call: Call) -> Actor {
     let (name, again) = (format!("DEL {} on {}", call.pod, call.node), call.clone());
     let begin = move |world: Arc<World>, actor| {
@@ -66,7 +66,7 @@ pub fn del(call: Call) -> Actor {
     kubelet(name, again, begin)
 }
 
-/// A call, which is followed by DEL after a kill.
+/// Creates an actor for a call, which is followed by DEL after a kill.
 fn kubelet<F: Future<Output = ()> + 'static>(
     name: String,
     call: Call,
@@ -110,7 +110,7 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
             give(&world, &call, &addresses);
             world.end_add(actor);
         }
-        // The kubelet releases the leftovers of a failed ADD.
+        // The kubelet calls DEL to release the leftovers of a failed ADD.
         None => {
             world.end_add(actor);
             stop(world, actor, call).await;
@@ -150,7 +150,7 @@ async fn calico_add(
     }
 }
 
-/// The addresses that an ADD gets on a datastore without other users.
+/// The addresses that an ADD gets on a datastore that nobody else uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
     let allocator = Allocator::new(store);
     let attributes = call.attributes(store.now());
@@ -168,7 +168,7 @@ pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     call.show(world, &world.truth.addresses(&handle));
 }
 
-/// A pod turns out to use its recorded address: its endpoint is written late.
+/// Creates an actor that writes the endpoint of a pod late: the pod does use its recorded address.
 pub fn comes_back(call: Call, address: IpAddr) -> Actor {
     Actor::new(format!("the endpoint of {} is written", call.pod), move |world: Arc<World>, actor| {
         let call = call.clone();
@@ -186,12 +186,12 @@ pub fn comes_back(call: Call, address: IpAddr) -> Actor {
 /// The result of a DEL.
 enum Deleted {
     Done,
-    /// A request had no answer.
+    /// A request got no answer, so the kubelet tries again.
     Again,
     Failed(String),
 }
 
-/// Stops a pod, whose addresses are about to be released; returns them.
+/// Stops a pod and returns its addresses, which are about to be released.
 fn withdraw(world: &World, actor: usize, call: &Call) -> Vec<IpAddr> {
     world.begin_phase(actor, Phase::Releases);
     world.data().remove(&call.endpoint());
@@ -200,7 +200,7 @@ fn withdraw(world: &World, actor: usize, call: &Call) -> Vec<IpAddr> {
     world.truth.withdraw(&call.handle())
 }
 
-/// Releases the addresses of a pod that stops one by one, under its handle. DEL comes later.
+/// Creates an actor that stops a pod, and releases its addresses one by one under its handle before DEL.
 pub fn del_by_address(call: Call) -> Actor {
     Actor::new(format!("releases the addresses of {}", call.pod), move |world: Arc<World>, actor| {
         let call = call.clone();
@@ -218,7 +218,7 @@ pub fn del_by_address(call: Call) -> Actor {
     })
 }
 
-/// The kubelet stops the pod and repeats DEL until it succeeds.
+/// Stops a pod, and repeats DEL until it succeeds, as the kubelet does.
 pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
     let handle = call.handle();
     let previous = withdraw(&world, actor, &call);
@@ -306,7 +306,7 @@ impl Store for OnApiServer {
     }
 }
 
-/// The runtime of a node asks to release the addresses of containers that are not alive.
+/// Creates an actor for a container runtime that calls GC: it releases the addresses of containers that are not valid.
 pub fn gc(node: &str, valid: &[&str]) -> Actor {
     let gc = Gc {
         node: node.to_owned(),
@@ -319,16 +319,16 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
             world.begin_phase(actor, Phase::Releases);
             let allocator = Allocator::new(Client::new(&world, actor));
             let host = OnNode(NodeLock::new(&world, actor, &gc.node));
-            // The runtime asks again later.
+            // The runtime ignores errors, since it calls GC again later.
             drop(Plugin { allocator: &allocator, host: &host }.gc(&gc).await);
         }
     })
 }
 
-/// Runs DEL for a handle on a datastore without other users.
+/// Runs DEL for a handle on a datastore that nobody else uses.
 ///
 /// # Errors
-/// If DEL fails or waits.
+/// Returns an error if DEL fails or waits.
 pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), String> {
     let allocator = Allocator::new(store);
     let container = Container { node: node.to_owned(), handle: handle.to_owned(), machine: None };

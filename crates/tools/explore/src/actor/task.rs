@@ -8,20 +8,20 @@ use tokio::runtime::{Builder, Runtime};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The work of an actor. Dropping it kills the actor, with everything that it has begun.
+/// The work of an actor. Dropping it kills the actor, and cancels everything that it has begun.
 pub enum Task {
     Plain(Work),
     /// Work with tasks and timers, like a process.
     Process(Process),
 }
 
-/// A process: one thread, and a clock that advances while everything waits for it.
+/// A process: one thread, and a clock that advances while all of its tasks wait.
 pub struct Process {
     work: Option<Work>,
     runtime: Runtime,
 }
 
-/// Longer than any pause of calipam: after it, everything waits for the explorer.
+/// A duration longer than any pause of calipam. After it, all tasks wait for the explorer.
 const LONGER: Duration = Duration::from_secs(3_600);
 
 impl Task {
@@ -34,7 +34,7 @@ impl Task {
         Self::Process(Process { work: Some(Box::pin(work)), runtime: runtime.expect("a runtime") })
     }
 
-    /// Continues until it waits for the explorer; true if it has ended.
+    /// Continues until the work waits for the explorer. Returns true if it has ended.
     pub(crate) fn go_on(&mut self) -> bool {
         match self {
             Self::Plain(work) => {

@@ -14,10 +14,10 @@ use super::Call;
 use super::plugin::Alone;
 use crate::world::{World, at_once};
 
-/// Longer than a fruitless search is remembered.
+/// A duration longer than a node remembers a fruitless search.
 const LATER: SignedDuration = SignedDuration::from_secs(6);
 
-/// The datastore a few seconds later. It notes an attempt to write, and refuses it.
+/// The datastore a few seconds later. It records an attempt to write, and refuses it.
 struct Trial<'w> {
     world: &'w World,
     is_written: Arc<AtomicBool>,
@@ -39,8 +39,8 @@ impl Store for Trial<'_> {
     }
 }
 
-/// True if an ADD a few seconds from now, with these notes of its node, would write: it has found an address, or a
-/// place for a block.
+/// Returns true if an ADD a few seconds from now, with these notes of its node, would write. Then it has found a free
+/// address, or room for a block.
 pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
     let is_written = Arc::new(AtomicBool::new(false));
     let store = Trial { world, is_written: Arc::clone(&is_written) };

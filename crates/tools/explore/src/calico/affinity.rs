@@ -12,7 +12,7 @@ use calipam_model::snapshot::Versioned;
 use super::{Calico, RETRIES, Result, Stop, found, key_of};
 
 impl Calico {
-    /// Returns an affinity in the state pending, or a confirmed one.
+    /// Returns a host's affinity for a block, which is now pending or already confirmed.
     pub(super) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store.create(&Record::Affinity(pending.clone())).await {
@@ -81,7 +81,7 @@ impl Calico {
             self.confirm(affinity).await?;
             return Ok(found);
         }
-        // Calico only logs errors of it.
+        // Calico only logs errors of this deletion.
         let _ = self.delete_affinity(affinity).await;
         Err(Stop::NotOurs)
     }
@@ -95,7 +95,7 @@ impl Calico {
         }
     }
 
-    /// Deletes an empty block, which may have to have this sequence number.
+    /// Deletes an empty block. If `sequence` is given, the block must have this sequence number.
     pub(super) async fn release(
         &self,
         key: &AffinityKey,

@@ -15,10 +15,10 @@ use jiff::SignedDuration;
 
 use super::{Calico, RETRIES, Result, Stop, found, key_of};
 
-/// Time for which an empty block stays with its owner.
+/// Minimum age at which an empty block can be taken from its owner.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 
-/// A request for an address: the host, the handle and the record.
+/// A request for an address: the host, the handle and the attributes to record.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub host: String,
@@ -103,8 +103,8 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// Returns the first place without a block, or a block of the host with a free address; otherwise takes an empty
-    /// block from another host.
+    /// Returns the CIDR of a block to use. Prefers the first one without a block, or a block of the host with a free
+    /// address. Otherwise takes an empty block from another host.
     async fn usable_block(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<IpNet> {
         let blocks = self.blocks().await?;
         let now = self.store.now();
@@ -133,7 +133,8 @@ impl Calico {
         Err(Stop::NoFreeBlock)
     }
 
-    /// Takes an address from a block of the host. Calico logs any error but a lost race, and tries another block.
+    /// Takes an address from a block of the host. Retries lost races. Calico logs any other error, and tries another
+    /// block.
     async fn take_own(
         &self,
         mut block: Versioned<Block>,
@@ -164,8 +165,8 @@ impl Calico {
         Ok(None)
     }
 
-    /// Takes an address from a block; `None` if it has none. If the write of the block fails or has no answer, the
-    /// count is taken back.
+    /// Takes an address from a block; `None` if no address is free. If the write of the block fails or has no answer,
+    /// the count in the handle is decremented again.
     async fn take(
         &self,
         block: Versioned<Block>,
@@ -209,7 +210,7 @@ impl Calico {
             let block = match block {
                 Ok(block) => block,
                 Err(Stop::Conflict) => continue,
-                // Calico treats a lost race against another host like other errors.
+                // Calico treats a block that another host has claimed meanwhile like any other error.
                 Err(stop) => return Err(stop),
             };
             if config.strict_affinity && !wanted.owns(&block.value) {
@@ -235,7 +236,7 @@ impl Calico {
     }
 }
 
-/// The places for blocks in order, beginning at one that depends on the host.
+/// The CIDRs of all possible blocks in order, beginning at one that depends on the host.
 fn walk(pools: &[Pool], host: &str) -> Vec<IpNet> {
     let of_pool = |pool: &Pool| {
         let mut places: Vec<IpNet> = pool.cidr.subnets(pool.block_size).into_iter().flatten().collect();

@@ -11,13 +11,13 @@ use super::{Calico, Result};
 use crate::truth::Pod;
 use crate::world::Client;
 
-/// One round of the collector, from the first sight of a leak to the end of the grace period.
+/// One round of the collector, from the first look that finds a leak to the end of the grace period.
 pub(crate) struct Collector {
     calico: Calico,
     client: Client,
 }
 
-/// The contents of its caches. Pods and nodes are older than blocks.
+/// The contents of the collector's caches. Pods and nodes are older than blocks.
 struct Look {
     pods: BTreeMap<String, Pod>,
     nodes: BTreeSet<String>,
@@ -33,7 +33,7 @@ struct Assignment {
     address: IpAddr,
     sequence: u64,
     node: String,
-    /// It belongs to a pod or a tunnel; others are left alone.
+    /// True if the address belongs to a pod or a tunnel. The collector ignores all others.
     is_known: bool,
 }
 
@@ -51,7 +51,7 @@ impl Assignment {
         })
     }
 
-    /// True if the pod has the address, or does not show its addresses yet.
+    /// True if the pod has the address, or shows no addresses yet.
     fn is_used_by(&self, pod: Option<&Pod>) -> bool {
         let has = |pod: &Pod| pod.addresses.is_empty() || pod.addresses.contains(&self.address);
         !self.is_known || pod.is_some_and(|pod| pod.exists && has(pod))
@@ -90,7 +90,7 @@ impl Collector {
         Self { calico: Calico::new(client.clone()), client }
     }
 
-    /// Runs the round; errors are left to the next one.
+    /// Runs the round. The next round handles errors.
     pub(crate) async fn collect(&self) {
         let _ = self.try_collect().await;
     }
@@ -105,7 +105,7 @@ impl Collector {
             return Ok(());
         }
         let confirmed = self.confirmed(&first, &second).await?;
-        // All addresses of a handle must have leaked.
+        // The collector releases the addresses of a handle only if all of them have leaked.
         let is_whole = |handle: &String| {
             second.held().filter(|held| held.handle == *handle).all(|held| confirmed.contains(&held))
         };
@@ -121,7 +121,7 @@ impl Collector {
         }
 
         let before = first.empty();
-        // One at a time, so that one stays.
+        // Only one block at a time, so that the node keeps one.
         if let Some((block, node)) = second.empty().into_iter().find(|(block, _)| before.contains_key(block))
         {
             let _ = self.calico.release_empty(block, &node).await;
@@ -135,7 +135,8 @@ impl Collector {
         Ok(())
     }
 
-    /// The leaks at both looks, and those of gone nodes. If the node exists, the pod is read once more.
+    /// The leaks that both looks found, and those of nodes that are gone. If the node exists, the pod is read once
+    /// more.
     async fn confirmed(&self, first: &Look, second: &Look) -> Result<BTreeSet<Assignment>> {
         let candidates = first.leaks();
         let mut confirmed = BTreeSet::new();

@@ -7,7 +7,7 @@ use calipam_model::handle::Handle;
 use super::{Calico, RETRIES, Result, Stop, found};
 
 impl Calico {
-    /// Counts one more address. The write is retried after any error.
+    /// Counts one more address. Retries the write after any error.
     pub(super) async fn increment(&self, id: &str, block: IpNet) -> Result<()> {
         for _ in 0..RETRIES {
             let stored = found(self.handle(id).await)?;

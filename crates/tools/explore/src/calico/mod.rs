@@ -1,9 +1,9 @@
-//! Calico's own allocator and collector, written after the facts (3.3 to 3.17).
+//! Models of Calico's own allocator and collector, written after the facts (3.3 to 3.17).
 //!
-//! They send Calico's requests in their order, each read separately, with the differences that `docs/cni.md` lists.
-//! They share only the arithmetic of blocks with calipam's allocator, so a guard that is missing there is not missing
-//! here. Nothing in these worlds needs IPv6, Windows, machines, reservations, or the looks at node and pool after a
-//! release, since the pool selects every node.
+//! They send Calico's requests in Calico's order, each read separately, except for the differences that `docs/cni.md`
+//! lists. They share only the arithmetic of blocks with calipam's allocator, so a guard that is missing there is not
+//! missing here. They leave out everything that these worlds do not need: IPv6, Windows, machines and reservations.
+//! They also do not look at node and pool after a release, since the pool selects every node.
 
 mod affinity;
 mod assign;
@@ -28,7 +28,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::world::Client;
 
-/// Number of attempts while others are faster.
+/// Number of attempts that may lose a race.
 const RETRIES: usize = 100;
 
 /// Calico's allocator in one process.
@@ -43,14 +43,14 @@ pub(crate) enum Stop {
     Conflict,
     Exists,
     Gone,
-    /// The block belongs to another host, and the own affinity is deleted.
+    /// The block belongs to another host, and the host's own affinity has been deleted.
     NotOurs,
     NotEmpty,
     /// There is no block to claim.
     NoFreeBlock,
-    /// The address is taken, or differs from the request.
+    /// The address is taken, or its record differs from the request.
     Refused,
-    /// The request had no answer; it may have been carried out or not.
+    /// The request got no answer. It may or may not have been executed.
     NoAnswer,
 }
 
@@ -122,7 +122,7 @@ impl Calico {
         Ok(found.filter_map(cidr).collect())
     }
 
-    /// Replaces a block that was read; its sequence number is already higher.
+    /// Replaces a block as it was read. Its sequence number has already been incremented.
     async fn update_block(&self, block: Versioned<Block>) -> Result<Versioned<Block>> {
         let record = Record::Block(Arc::new(block.value.clone()));
         let revision = self.store.update(&record, &block.revision).await?;

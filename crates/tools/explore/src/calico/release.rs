@@ -44,7 +44,7 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// Writes a block without some addresses. An empty block without owner is deleted.
+    /// Writes a block without some addresses. Deletes the block if it is empty and has no owner.
     async fn write_without(
         &self,
         mut block: Versioned<Block>,
@@ -65,7 +65,7 @@ impl Calico {
         self.update_block(block).await.map(drop)
     }
 
-    /// Releases addresses that match their requests. One mismatch keeps its whole block; the other blocks are released.
+    /// Releases addresses that match their requests. A mismatch prevents releases in its block, not in other blocks.
     pub(super) async fn release_ips(&self, requests: &[Release]) -> Result<()> {
         let pools = self.pools().await?;
         let config = self.config().await?;

@@ -1,4 +1,4 @@
-//! The invariants, at every step and at the end.
+//! The invariants that hold at every step and at the end.
 
 pub(crate) mod repairs;
 
@@ -20,7 +20,7 @@ use crate::scenario::NODES;
 use crate::truth::Pod;
 use crate::world::{ALL, RequestId, World, kubernetes};
 
-/// Findings after a crash (facts 3.15). All others would be damage.
+/// Findings that a crash may leave (facts 3.15). All others would be damage.
 const OF_CRASHES: &[Code] = &[
     // Allocated, without an endpoint yet or any more.
     Code::LeakedAddress,
@@ -37,8 +37,8 @@ const OF_CRASHES: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// Findings after DEL was repeated: affinities that the next claim or release settles, and surplus counts in handles of
-/// pods, until the pod stops.
+/// Findings that may remain after DEL was repeated: affinities that the next claim or release settles, and surplus
+/// counts in handles of pods, which last until the pod stops.
 const OF_QUIET: &[Code] = &[
     Code::HandleCount,
     Code::UnsettledAffinity,
@@ -50,7 +50,8 @@ const OF_QUIET: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// Checks the invariants of every step. `by` is the request of the step, whose sender may have been killed.
+/// Checks the invariants after a step. `by` is the request of the step, and `is_orphan` is true if its sender was
+/// killed.
 pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> Result<(), String> {
     if let Some(violation) = world.truth.take_violations().into_iter().next() {
         return Err(violation);
@@ -83,13 +84,13 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])
 }
 
-/// The same where nodes lose blocks that they use or claim at that time: another node may own the block by now, and the
-/// next claim settles an affinity.
+/// Checks the end in worlds where nodes lose blocks that they use or claim. Another node may own the block by now, and
+/// the next claim settles an affinity.
 pub(crate) fn at_the_end_of_claims(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[Code::BorrowedUnderStrictAffinity])
 }
 
-/// Checks the end, and that the next pod of a node gets an address of each family.
+/// Checks the end, and also that the next pod of a node gets an address of each family.
 pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])?;
     let copy = world.copy_of_data();
@@ -113,7 +114,7 @@ pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     explained(world, &copy.values(ALL), OF_QUIET)
 }
 
-/// Repeats DEL for some of the pods.
+/// Runs DEL again for the selected pods.
 fn stop(world: &World, data: &MemoryStore, is_stopped: fn(&Pod) -> bool) -> Result<(), String> {
     for (handle, pod) in world.truth.pods().iter().filter(|(_, pod)| is_stopped(pod)) {
         clean_up(data, &pod.node, handle).map_err(|error| format!("DEL of {handle} fails: {error}"))?;
@@ -128,7 +129,7 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
     }
     explained(world, &copy.values(ALL), &[OF_CRASHES, also].concat())?;
 
-    // A write that takes effect last leaves something as well.
+    // A late write, which takes effect last, may also leave something behind.
     stop(world, &copy, |pod| !pod.is_served())?;
     let objects = Objects::of(&copy.values(ALL))?;
     let users = world.truth.users();
@@ -158,7 +159,7 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
     Ok(())
 }
 
-/// The notes of a node hide no address from its next ADD, whatever happened to the file.
+/// Checks that the notes of a node hide no address from its next ADD, whatever happened to their file.
 pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     at_the_end(world)?;
     for node in NODES {
@@ -179,7 +180,7 @@ pub(crate) fn may_be_left(world: &World, handle: &str) -> bool {
     world.truth.is_of_calico(handle) && is_miscounted
 }
 
-/// Checks that nothing is recorded for a handle after its release was answered.
+/// Checks that nothing is recorded for a handle once its release has succeeded.
 pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
     let recorded = Objects::of(&world.values())?.recorded()?;
     match recorded.into_iter().find(|(_, recorded)| recorded == handle) {
@@ -201,7 +202,7 @@ pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool 
     recorded.is_ok_and(|recorded| recorded.get(&address).is_some_and(|found| found == handle))
 }
 
-/// Checks that a check has only these findings. It may also report a clock that went back.
+/// Checks that `check` reports only these findings. It may also report a clock that went back.
 fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code]) -> Result<(), String> {
     let mut snapshot = snapshot(values);
     (snapshot.taken_at, snapshot.rechecked) = (world.now(), true);
@@ -225,7 +226,7 @@ fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code])
     }
 }
 
-/// The values as a check reads them.
+/// The snapshot that a check takes of these values.
 fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (path, value, revision) in values {
@@ -285,7 +286,7 @@ impl Objects {
         counts
     }
 
-    /// Checks that no handle counts less than it has, which would leave an address behind.
+    /// Checks that no handle counts fewer addresses than it has. DEL would leave such addresses behind.
     fn handles_count_enough(&self, world: &World) -> Result<(), String> {
         for ((handle, block), count) in self.counts() {
             if world.truth.is_damaged(&handle) || may_be_left(world, &handle) {
@@ -299,9 +300,11 @@ impl Objects {
         Ok(())
     }
 
-    /// Checks that no handle counts too much, unless an answer was lost or its process was killed. Calico's may: it does
-    /// not take back the count of an assignment that lost a race. So may one that an undo has brought back: the release
-    /// found it like that, since the collector had released the address but not yet the handle.
+    /// Checks that no handle counts too many addresses, unless an answer was lost or a process was killed.
+    ///
+    /// Handles of Calico's plugin are exempt: it does not take back the count of an assignment that lost a race. So are
+    /// handles that an undo has restored, since the release may have found them like that: the collector had released
+    /// the address, but not yet the handle.
     fn handles_count_exactly(&self, world: &World) -> Result<(), String> {
         let counts = self.counts();
         let is_brought_back = |id: &String| {
@@ -350,7 +353,7 @@ impl Objects {
         }
     }
 
-    /// Checks that no two nodes have a block confirmed.
+    /// Checks that a block has a confirmed affinity of at most one node.
     fn blocks_have_one_affinity(&self) -> Result<(), String> {
         let mut sure: BTreeMap<IpNet, String> = BTreeMap::new();
         let confirmed = self.affinities.iter().filter(|affinity| affinity.state == AffinityState::Confirmed);

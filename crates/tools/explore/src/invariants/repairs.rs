@@ -1,4 +1,4 @@
-//! The promises of calipam's own commands.
+//! The invariants of calipam's own commands.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::{OF_CRASHES, Objects, explained};
 use crate::actor::rebuild_all;
 use crate::world::{NotedWrite, Phase, RequestId, World, is_same};
 
-/// The handle of addresses assigned by a person.
+/// The handle of addresses that a person assigns.
 pub(crate) const BY_HAND: &str = "by-hand";
 
 /// The key of the allocator's configuration.
 pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
 
-/// The cluster of all scenarios.
+/// The name of the cluster in all scenarios.
 pub(crate) const CLUSTER: &str = "explored";
 
-/// Findings after a rebuild: those that a node's next claim settles, and those about capacity.
+/// Findings that may remain after a rebuild: those that a node's next claim settles, and those about capacity.
 const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddresses, Code::PoolNearlyFull];
 
-/// Checks each write: strict affinity is kept, DEL and GC create nothing, a command releases only leaks, an undo
-/// restores the former state, and a command that locks the datastore writes only while it is locked, if nothing goes
-/// wrong.
+/// Checks each write: strict affinity is kept, DEL and GC create nothing, a command releases only leaks, and an undo
+/// restores the previous state. If nothing goes wrong, a command that locks the datastore writes only while it is
+/// locked.
 pub(super) fn written(
     world: &World,
     by: Option<RequestId>,
@@ -47,11 +47,11 @@ pub(super) fn written(
                 takes_no_block(world, &write, &node)?;
             }
         }
-        // On Kubernetes pools are written one by one: until the last is written, each address is in one.
+        // On Kubernetes, pools are written one by one, and may overlap until the last one is written.
         if is_of_command && !world.is_kubernetes() {
             overlaps_no_pool(world, &write)?;
         }
-        // A run whose answer was lost may take another's lock for its own: both write the same value.
+        // After a lost answer, a run may mistake another run's lock for its own, since both write the same value.
         let is_locking = by.is_some_and(|id| world.audit.is_locking(id.actor)) && !world.audit.has_faults();
         if is_of_command && is_locking && !is_lock && !is_locked(world) {
             return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
@@ -71,7 +71,7 @@ pub(super) fn written(
                     Some(replaced) => is_same(path, replaced.as_deref(), is),
                     None => world.audit.takes_back_of_others(actor, path, was, is),
                 };
-                // An object is marked before it is deleted, and a marked one is deleted before it comes back.
+                // An object is marked before it is deleted, and a marked object is deleted before it is created again.
                 let is_marked = is_marked(is) || (is.is_none() && is_marked(was));
                 if !is_as_before && !is_marked && !is_lock {
                     return Err(format!("an undo writes {path}, which was not so before the run"));
@@ -89,7 +89,7 @@ fn is_marked(value: Option<&[u8]>) -> bool {
     object.is_some_and(|object| object["spec"]["deleted"] == true || object["spec"]["deleted"] == "true")
 }
 
-/// Checks that pools do not overlap.
+/// Checks that a written pool overlaps no other pool.
 fn overlaps_no_pool(world: &World, write: &NotedWrite) -> Result<(), String> {
     let cidr = |path: &str, value: &[u8]| Some(Pool::parse(path, value).ok()?.value.cidr);
     const POOLS: &str = "/ippools/";
@@ -123,8 +123,8 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
     Ok(())
 }
 
-/// Checks that an ADD takes no block from another node that is in use or was claimed less than a minute ago. Otherwise
-/// two nodes would take it from each other again and again.
+/// Checks that an ADD does not take a block from another node if the block is in use or was claimed less than a minute
+/// ago. Otherwise, two nodes could take it from each other again and again.
 fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), String> {
     let Some(before) = block(&write.path, write.before()) else { return Ok(()) };
     let is_taken = block(&write.path, write.after()).is_none_or(|after| after.owner() != before.owner());
@@ -137,12 +137,12 @@ fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), S
     }
 }
 
-/// The block in a value, if it is one.
+/// Decodes the block in a value, if it is one.
 fn block(path: &str, value: Option<&[u8]>) -> Option<Block> {
     objects(path, value)?.blocks.pop()
 }
 
-/// Checks that no existing pod loses an address by a command, not even one that it is just getting.
+/// Checks that a command takes no address from an existing pod, not even from one that is just starting.
 fn released_was_leaked(world: &World, write: &NotedWrite) -> Result<(), String> {
     let pods = world.truth.pods();
     let kept = recorded(&write.path, write.after());
@@ -155,7 +155,7 @@ fn released_was_leaked(world: &World, write: &NotedWrite) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks that no command makes a handle count fewer addresses than it has: DEL would leave them behind.
+/// Checks that no command makes a handle count fewer addresses than it has. DEL would leave such addresses behind.
 fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
     let Some(before) = handle(&write.path, write.before()) else { return Ok(()) };
     let (id, after) = (before.id().to_string(), handle(&write.path, write.after()));
@@ -170,12 +170,12 @@ fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
     Ok(())
 }
 
-/// The handle in a value, if it is one.
+/// Decodes the handle in a value, if it is one.
 fn handle(path: &str, value: Option<&[u8]>) -> Option<Handle> {
     objects(path, value)?.handles.into_values().next()
 }
 
-/// Checks that commands change only strict affinity in the configuration.
+/// Checks that commands change only strict affinity in the allocator's configuration.
 fn keeps_other_settings(write: &NotedWrite) -> Result<(), String> {
     let others = |value: Option<&[u8]>| {
         let mut value: serde_json::Value = serde_json::from_slice(value?).ok()?;
@@ -195,13 +195,13 @@ fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
     recorded.into_iter().collect()
 }
 
-/// The object in a value.
+/// Decodes the object in a value.
 fn objects(path: &str, value: Option<&[u8]>) -> Option<Objects> {
     Objects::of(&[(path.to_owned(), value?.to_vec(), 1)]).ok()
 }
 
 /// Checks the end, with all actors stopped: the lock is released or named in a journal, `check` explains the state, and
-/// `rebuild`, with the collector of kube-controllers, cleans it up.
+/// `rebuild` and the collector of kube-controllers clean it up.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = Arc::new(world.copy_of_data());
     let is_locked = is_locked(world);
@@ -218,7 +218,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     if !world.audit.has_faults() {
         Objects::of(&world.values())?.handles_count_exactly(world)?;
     }
-    // The leftovers of a split go with its undo, not with a rebuild; objects that others have made stay.
+    // Only an undo removes the leftovers of a split, not a rebuild. Objects that others have created stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
     explained(world, &copy.values(""), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
@@ -229,13 +229,13 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
-    // Calico's plugin looks for another address if the first request has no answer. The first stays until the pod
-    // stops.
+    // Calico's plugin looks for another address if the first request gets no answer. The first address stays until the
+    // pod stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
     let has_two =
         |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
-    // An address assigned by hand stays if there was no room for the journal of its undo. In etcd the collector has
-    // released it.
+    // An address that was assigned by hand stays if there was no room for the journal of its undo. In etcd, the
+    // collector has released it.
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
@@ -256,9 +256,9 @@ fn is_locked(world: &World) -> bool {
     cluster.is_some_and(|information| information.datastore_ready == Some(false))
 }
 
-/// Damage at the start of a scenario or by others, which stays if the commands are killed.
+/// Findings about damage at the start of a scenario or by others. It stays if the commands are killed.
 const DAMAGED: &[Code] =
     &[Code::MissingHandle, Code::OverlappingPools, Code::BlockOfMissingNode, Code::AffinityOfMissingNode];
 
-/// Findings where objects are written one by one.
+/// Findings that may remain where objects are written one by one.
 const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];

@@ -1,4 +1,4 @@
-//! Worlds for one guard each: without the guard, an invariant breaks after a few steps.
+//! Worlds that each test one guard. Without the guard, an invariant breaks after a few steps.
 
 use calipam_assign::plugin::Wanted;
 
@@ -7,12 +7,12 @@ use crate::actor::{Call, add, claim_again, del, gc, release_empty};
 
 const SECOND: &str = "10.0.0.4/30";
 
-/// A pod that wants the second address of the first block.
+/// A call for a pod that wants the second address of the first block.
 fn given(node: &str, pod: &str) -> Call {
     Call { wanted: Wanted::Address([10, 0, 0, 1].into()), ..Call::new(node, pod) }
 }
 
-/// A pod of another CNI network.
+/// A call for a pod of another CNI network.
 fn of_other_network(node: &str, pod: &str) -> Call {
     Call { network: "other-network", ..Call::new(node, pod) }
 }

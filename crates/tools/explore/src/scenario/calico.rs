@@ -1,4 +1,4 @@
-//! Worlds in which Calico's own plugin and collector write beside calipam's.
+//! Worlds in which Calico's own plugin and collector write at the same time as calipam's.
 
 use calipam_assign::plugin::Wanted;
 
@@ -7,13 +7,13 @@ use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, large
 use crate::actor::{Call, Command, Program, add, calipam, collect, del, release_empty};
 use crate::invariants::repairs::BY_HAND;
 
-/// A pod on a node with Calico's plugin.
+/// Makes Calico's plugin serve a call.
 fn calico(call: Call) -> Call {
     call.by(Program::Calico)
 }
 
 impl Before<'_> {
-    /// Removes a node with its pod.
+    /// Removes a node and its pod, whose address leaks.
     fn gone(&self, node: &str, pod: &str) {
         self.leak(node, pod);
         self.0.data().remove(&format!("{}nodes/{node}", calipam_model::key::RESOURCE_PREFIX));

@@ -1,4 +1,4 @@
-//! Worlds on Kubernetes, with a request for each object.
+//! Worlds on Kubernetes, where each object takes its own request.
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
 use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large};
@@ -6,10 +6,10 @@ use crate::actor::{Call, Command, Program, add, calipam, del};
 use crate::invariants::repairs::BY_HAND;
 
 const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
-/// Lists come in pages of one object.
+/// A cluster whose lists come in pages of one object.
 const PAGES: Cluster = Cluster { page: 1, ..KUBERNETES };
 
-/// A pod on a node with calipam's plugin.
+/// Makes calipam's plugin serve a call with an API server.
 fn on_kubernetes(call: Call) -> Call {
     call.by(Program::OnKubernetes)
 }
@@ -44,7 +44,7 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod("a", "p"),
             || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
         )
-        // A killed split may be deleted between the comparison and the write of its undo.
+        // No faults: a split that was killed may be deleted between the comparison and the write of its undo.
         .up_to(0),
         large(
             "kubernetes-rebuild",

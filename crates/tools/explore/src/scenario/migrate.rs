@@ -1,4 +1,4 @@
-//! Worlds in which a pool is migrated, phase by phase, beside pods and the collector.
+//! Worlds in which a pool is migrated, phase by phase, while pods and the collector run.
 
 use super::repairs::any;
 use super::{FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large, plain};
@@ -7,10 +7,10 @@ use crate::invariants;
 use crate::world::World;
 
 const TO: Command = Command::Migrate("10.0.1.0/29", None);
-/// Through a temporary pool to blocks of two addresses.
+/// A migration through a temporary pool to blocks of two addresses.
 const SIZED: Command = Command::Migrate("10.0.1.0/29", Some(31));
 
-/// The phases of a migration without users.
+/// The phases of a migration of a pool without users.
 const PHASES: [Command; 4] = [TO; 4];
 const THERE_AND_BACK: [Command; 7] = [SIZED; 7];
 
@@ -82,7 +82,7 @@ pub(super) fn all() -> Vec<Scenario> {
     scenarios.into_iter().map(|scenario| Scenario { longest: 160, ..scenario }).collect()
 }
 
-/// Checks that the old pool is gone, if nothing went wrong.
+/// Checks that only the new pool is left, if nothing went wrong.
 fn has_moved(world: &World) -> Result<(), String> {
     ends_with(world, "10.0.1.0/29", "30")
 }
@@ -91,7 +91,7 @@ fn is_resized(world: &World) -> Result<(), String> {
     ends_with(world, ONE_BLOCK.pool, "31")
 }
 
-/// Checks that one pool is left, with this CIDR and block size.
+/// Checks that exactly one pool is left, and that it has this CIDR and block size.
 fn ends_with(world: &World, cidr: &str, size: &str) -> Result<(), String> {
     invariants::repairs::at_the_end(world)?;
     let pools = world.values().into_iter().filter(|(path, ..)| path.contains("/ippools/"));

@@ -28,13 +28,13 @@ use crate::world::{World, at_once, kubernetes as api_server};
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Requests without an answer.
+    /// True if requests can stay without an answer.
     pub answers: bool,
-    /// Kills of actors.
+    /// True if actors can be killed.
     pub kills: bool,
     /// Jumps of the clock, in seconds.
     pub jumps: &'static [i64],
-    /// Notes of nodes that are torn or out of date.
+    /// True if notes of nodes can be torn or out of date.
     pub notes: bool,
 }
 
@@ -42,23 +42,23 @@ pub struct Faults {
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
-    /// A description of what it shows.
+    /// A description of what the scenario shows.
     pub about: &'static str,
-    /// True if all schedules without faults fit in a few seconds. They do not if two actors can undo each other's work
-    /// until one has tried a hundred times.
+    /// True if all schedules without faults can be explored in a few seconds. This is not possible if two actors can
+    /// undo each other's work until one has tried a hundred times.
     pub is_small: bool,
     /// Number of faults of a run.
     pub faults: usize,
-    /// The limit of faults; more may break something that is not promised (`docs/safety.md`).
+    /// The maximum number of faults. More faults may break something that is not promised (`docs/safety.md`).
     most_faults: usize,
     pub kinds: Faults,
-    /// Longer schedules are cut off, since two actors may undo each other's work until one has tried a hundred times.
-    /// Runs on Kubernetes, object by object, and the phases of a migration need more steps.
+    /// The maximum length of a schedule, since two actors may undo each other's work until one has tried a hundred
+    /// times. Runs on Kubernetes, which write object by object, and the phases of a migration need more steps.
     pub(crate) longest: usize,
-    /// Checks the end, with all actors stopped.
+    /// Checks the invariants at the end, with all actors stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
     cluster: Cluster,
-    /// Prepares the state before the actors.
+    /// Prepares the state in which the actors start.
     before: fn(&Before<'_>),
     actors: fn() -> Vec<Actor>,
 }
@@ -67,18 +67,18 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug)]
 struct Cluster {
     pool: &'static str,
-    /// The pool of IPv6, with blocks of four addresses.
+    /// The IPv6 pool, with blocks of four addresses.
     pool_v6: Option<&'static str>,
     strict_affinity: bool,
     /// The cooldown in seconds.
     cooldown: i64,
-    /// The datastore is Kubernetes, and its pods show the addresses in use.
+    /// True if the datastore is Kubernetes, where pods show the addresses in use.
     is_kubernetes: bool,
     /// Number of objects on a page of a list of Kubernetes; 0 means all.
     page: usize,
 }
 
-/// Two blocks of four addresses.
+/// A cluster with room for two blocks of four addresses.
 const TWO_BLOCKS: Cluster = Cluster {
     pool: "10.0.0.0/29",
     pool_v6: None,
@@ -95,7 +95,7 @@ const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: fals
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
 
-/// Prepares the state before the actors.
+/// The state in which the actors start, while it is prepared.
 struct Before<'w>(&'w World);
 
 impl Before<'_> {
@@ -104,7 +104,7 @@ impl Before<'_> {
         self.served(&Call::new(node, pod));
     }
 
-    /// Answers a pod's call.
+    /// Assigns the addresses of a pod's call.
     fn served(&self, call: &Call) {
         self.0.truth.begin(&call.handle(), &call.node);
         give(self.0, call, &served(self.0.data(), call));
@@ -116,14 +116,14 @@ impl Before<'_> {
         drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
     }
 
-    /// Adds a half-done claim of a block, which may be the node's already.
+    /// Adds a half-done claim of a block, which the node may already own.
     fn pending(&self, block: &str, node: &str) {
         let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
         let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
         self.0.data().put(&record.key().to_string(), record.encode().unwrap_or_default());
     }
 
-    /// Removes the owner of a block with addresses in use.
+    /// Removes the owner of a block even though its addresses are in use.
     fn disown(&self, block: &str, node: &str) {
         let allocator = Allocator::new(self.0.data());
         drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
@@ -136,7 +136,7 @@ impl Before<'_> {
     }
 }
 
-/// A world with one fault at most.
+/// A world with at most one fault.
 fn plain(
     name: &'static str,
     about: &'static str,
@@ -160,7 +160,7 @@ fn plain(
     }
 }
 
-/// A world with more schedules than fit in a few seconds.
+/// A world that cannot be explored completely in a few seconds.
 fn large(
     name: &'static str,
     about: &'static str,
@@ -176,19 +176,19 @@ fn cidr(text: &str) -> IpNet {
 }
 
 impl Scenario {
-    /// Adds jumps of the clock: ahead by more than all waits (the cooldown, and the time for which an empty block stays
-    /// with its owner), and back by less than clocks may differ. Commands and nodes have different clocks, so a new
-    /// record may look old.
+    /// Adds jumps of the clock. A jump ahead exceeds all waits: the cooldown, and the time for which an empty block
+    /// stays with its owner. A jump back is smaller than the allowed difference between clocks. Commands and nodes have
+    /// different clocks, so a new record may look old.
     fn with_jumps(self) -> Self {
         Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
     }
 
-    /// Adds damage to the notes of nodes.
+    /// Adds faults of the notes of nodes.
     fn with_damaged_notes(self) -> Self {
         Self { kinds: Faults { notes: true, ..self.kinds }, ..self }
     }
 
-    /// Removes faults: a DEL after one would release addresses of the other call.
+    /// Removes faults, since a DEL after a fault would release addresses of the other call.
     fn without_faults(self) -> Self {
         Self { kinds: Faults { answers: false, kills: false, ..ANY }, ..self }
     }
@@ -199,12 +199,12 @@ impl Scenario {
         Self { faults, ..*self }
     }
 
-    /// Sets the number of faults, at most that for which the scenario promises something.
+    /// Sets the number of faults, up to the maximum for which the scenario makes promises.
     pub fn with_promised_faults(&self, faults: usize) -> Self {
         self.with_faults(faults.min(self.most_faults))
     }
 
-    /// Sets the limit of faults for which the scenario promises something.
+    /// Sets the maximum number of faults for which the scenario makes promises.
     const fn up_to(self, most_faults: usize) -> Self {
         Self { most_faults, ..self }
     }
@@ -234,7 +234,8 @@ impl Scenario {
             json!({"metadata": {"name": "default"}, "spec": {"clusterGUID": CLUSTER, "datastoreReady": true}}),
         );
         (self.before)(&Before(&world));
-        // By the clock of the machine, addresses assigned from now on are too young to judge, and all others are old.
+        // By the clock of the machine, all existing addresses are old, and those assigned from now on are too young to
+        // judge.
         world.advance(SignedDuration::from_hours(24 * 36_500));
         if self.cluster.is_kubernetes {
             world.to_kubernetes(&self.objects(&world), self.cluster.page);
@@ -246,7 +247,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// The initial objects on Kubernetes, created once for all runs.
+    /// Returns the initial objects on Kubernetes, which are created once for all runs.
     fn objects(&self, world: &World) -> Objects {
         static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
         let mut made = lock(&MADE);
@@ -259,7 +260,7 @@ impl Scenario {
 /// Objects of Kubernetes by their paths.
 type Objects = Vec<(String, Vec<u8>)>;
 
-/// The pods with addresses.
+/// The objects of all pods that exist.
 fn pods(world: &World) -> Vec<serde_json::Value> {
     let pods = world.truth.pods().into_iter().filter(|(_, pod)| pod.exists);
     let name = |handle: &str| handle.rsplit('.').next().unwrap_or_default().to_owned();
@@ -268,7 +269,8 @@ fn pods(world: &World) -> Vec<serde_json::Value> {
 
 /// All scenarios, those of the plugin first.
 pub fn all() -> Vec<Scenario> {
-    // Without commands, nothing is promised about undo and the lock of the datastore.
+    // Worlds without commands promise nothing about undo and the lock of the datastore, so their end is checked
+    // differently.
     let of_plugin = [plugin::all(), aimed::all()]
         .concat()
         .into_iter()

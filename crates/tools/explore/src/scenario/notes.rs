@@ -1,10 +1,10 @@
-//! Worlds in which nodes keep notes about full blocks, and lose them or find them out of date.
+//! Worlds in which nodes keep notes about full blocks. The notes may get lost or be out of date.
 
 use super::{Before, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, large, plain};
 use crate::actor::{Call, add, del, release_empty};
 use crate::invariants;
 
-/// A pod on a node that keeps notes.
+/// A call for a pod on a node that keeps notes.
 fn call(node: &str, pod: &str) -> Call {
     Call { keeps_notes: true, ..Call::new(node, pod) }
 }

@@ -1,5 +1,5 @@
-//! Worlds of eight blocks of each family: operations of the allocator that are killed before each of their requests,
-//! and pods that come and go while blocks are claimed and given up.
+//! Worlds with room for eight blocks of each family. Operations of the allocator are killed before each of their
+//! requests, or pods come and go while blocks are claimed and given up.
 
 use calipam_assign::plugin::Wanted;
 use calipam_assign::{AssignIp, AutoAssign, Error, InUse, NewOwner, OwnerConditions, OwnerUpdates};
@@ -16,12 +16,12 @@ const HALF: &str = "10.0.0.0/28";
 /// A handle that several clients share.
 const SHARED: &str = "k8s-pod-network.shared";
 
-/// A pod that wants this IPv4 address.
+/// A call for a pod that wants this IPv4 address.
 fn at(node: &str, pod: &str, last: u8) -> Call {
     Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..Call::new(node, pod) }
 }
 
-/// Adds a pod with an address of each family on node `a`, the first one of the first block.
+/// Adds a pod on node `a`. It has an address of each family, the IPv4 one from the first block.
 fn with_pod(before: &Before<'_>) {
     before.block(FIRST, "a");
     before.served(&Call::of_both("a", "first"));
@@ -33,16 +33,16 @@ fn taken(before: &Before<'_>) {
     before.served(&Call::of_both("a", "first"));
 }
 
-/// An address of each family for another pod of node `a`.
+/// Starts another pod on node `a`, which gets an address of each family.
 fn next() -> Vec<Actor> {
     vec![add(Call::of_both("a", "next")).abandoned()]
 }
 
-/// Gives up all blocks of `a`.
+/// Releases the affinities of all blocks of `a`.
 fn give_up(in_use: InUse) -> Vec<Actor> {
     vec![operate("a gives up its blocks", move |_, allocator| async move {
         let released = allocator.release_host_affinities(AffinityType::Host, "a", in_use).await;
-        // The block of a pod stays, which is an error.
+        // The block of a pod stays. The operation reports that as an error.
         if in_use == InUse::Refuse { Ok(()) } else { released }
     })]
 }
@@ -59,7 +59,7 @@ fn remove_host(node: &'static str) -> Actor {
     })
 }
 
-/// The pod's address gets a second owner, as in a live migration.
+/// Sets a second owner of the pod's address, as in a live migration.
 fn set_owner() -> Actor {
     operate("a second owner is recorded", |world, allocator| async move {
         let (first, target) = (Call::of_both("a", "first"), Call::new("b", "target"));
@@ -70,7 +70,7 @@ fn set_owner() -> Actor {
     })
 }
 
-/// A world of one operation, after which the next pod of the node gets its addresses.
+/// A world with one operation. Afterwards, the next pod of the node must get its addresses.
 fn one(
     name: &'static str,
     about: &'static str,
@@ -97,7 +97,7 @@ fn interrupted() -> Vec<Scenario> {
             "a pod starts where another node uses or just claimed all blocks",
             |before| {
                 taken(before);
-                // A pod in each block: none is empty.
+                // Each block contains a pod, so none is empty.
                 (0..8).for_each(|block| before.served(&at("b", &format!("b{block}"), 4 * block + 3)));
             },
             next,
@@ -141,7 +141,7 @@ fn interrupted() -> Vec<Scenario> {
     ]
 }
 
-/// Pods of all nodes come and go, also without DEL.
+/// Pods that come and go on all nodes, some without DEL.
 fn pods() -> Vec<Actor> {
     vec![
         add(Call::of_both("a", "q1")),
@@ -153,7 +153,7 @@ fn pods() -> Vec<Actor> {
     ]
 }
 
-/// The same while blocks are claimed and given up.
+/// Pods that come and go while blocks are claimed and given up.
 fn pods_and_blocks() -> Vec<Actor> {
     let mut actors = pods();
     actors.extend([
@@ -199,13 +199,13 @@ fn of_one_handle() -> Vec<Actor> {
     vec![fill("a", 0), fill("b", 2), fill_at("c", 1), empty(), fill("c", 2), fill_at("a", 9), empty()]
 }
 
-/// A large world, with pods on two nodes and an empty block of the third.
+/// A large world with pods on two nodes, and an empty block on the third.
 fn busy(name: &'static str, about: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
     let before = |before: &Before<'_>| {
         before.served(&Call::of_both("a", "p1"));
         before.served(&Call::of_both("b", "p2"));
         before.block("10.0.0.8/30", "c");
-        // DEL finds the leftovers of a handle that is not a pod's.
+        // Registers the shared handle like a pod that is gone, so that DEL releases its leftovers at the end.
         before.0.truth.begin(SHARED, "a");
         before.0.truth.withdraw(SHARED);
     };
@@ -214,7 +214,7 @@ fn busy(name: &'static str, about: &'static str, cluster: Cluster, actors: fn() 
 }
 
 pub(super) fn all() -> Vec<Scenario> {
-    // An hour ahead is longer than all waits; after any two of these jumps, an old block is still old.
+    // An hour ahead is longer than all waits. After any two of these jumps, an old block is still old.
     let hours = Faults { jumps: &[3_600, -1_700], ..ANY };
     let of_pods = "pods of three nodes come and go, by both families";
     let of_blocks = "the same while blocks are claimed and given up";

@@ -1,4 +1,4 @@
-//! Worlds of the plugin and of releases of blocks.
+//! Worlds in which the plugin runs, or blocks are released.
 
 use calipam_assign::plugin::Wanted;
 

@@ -1,4 +1,4 @@
-//! Worlds in which calipam's own commands write beside others.
+//! Worlds in which calipam's own commands write while others do.
 
 use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
@@ -12,7 +12,7 @@ pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
 const SPLITTABLE: Cluster = TWO_BLOCKS;
 
 impl Before<'_> {
-    /// Adds a pod that is gone although its address is recorded.
+    /// Adds a pod that is gone although its address is still recorded.
     pub(super) fn leak(&self, node: &str, pod: &str) {
         self.pod(node, pod);
         let call = Call::new(node, pod);
@@ -20,13 +20,13 @@ impl Before<'_> {
         self.0.truth.withdraw(&call.handle());
     }
 
-    /// Removes a key about a pod's addresses.
+    /// Removes a key that records a pod's addresses.
     pub(super) fn damage(&self, pod: &str, path: &str) {
         self.0.data().remove(path);
         self.0.truth.damage(&Call::new("", pod).handle());
     }
 
-    /// Adds a pod that is gone although its address is recorded, without its handle.
+    /// Adds a pod that is gone although its address is still recorded, and removes its handle.
     pub(super) fn leak_without_handle(&self, node: &str, pod: &str) {
         self.leak(node, pod);
         self.damage(pod, &handle_path(pod));
@@ -39,12 +39,12 @@ impl Before<'_> {
     }
 }
 
-/// A pod that wants any address.
+/// A call for a pod that wants any address.
 pub(super) fn any(node: &str, pod: &str) -> Call {
     Call { is_watched: true, ..Call::new(node, pod) }
 }
 
-/// A pod that wants the leaked address.
+/// A call for a pod that wants the leaked address.
 pub(super) fn the_leaked(node: &str, pod: &str) -> Call {
     Call { wanted: Wanted::Address(LEAK.into()), ..any(node, pod) }
 }
@@ -221,7 +221,7 @@ pub(super) fn all() -> Vec<Scenario> {
             },
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
         )
-        // After a kill the DEL leaves the first address, which the handle does not count yet.
+        // A DEL after a kill would leave the first address behind, since the handle does not count it yet.
         .without_faults(),
         plain(
             "rebuild-missing-block",

@@ -1,9 +1,9 @@
-//! Every schedule of a scenario, by depth-first search.
+//! Follows every schedule of a scenario by depth-first search.
 //!
 //! A future cannot be copied, so each schedule is replayed from the start, except the first one of a branch. Two
-//! reductions leave every state reachable. Sleep sets skip a step that was tried before another one with which it
-//! commutes. A state that was seen with no more steps asleep is not explored again (Godefroid, *Partial-Order Methods
-//! for the Verification of Concurrent Systems*, 1996).
+//! reductions keep every state reachable. Sleep sets skip a step that was tried before another step with which it
+//! commutes. A state is not explored again if an earlier visit had no steps asleep that are awake now (Godefroid,
+//! *Partial-Order Methods for the Verification of Concurrent Systems*, 1996).
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -31,10 +31,10 @@ pub struct Explored {
     pub is_complete: bool,
 }
 
-/// Explores all schedules of a scenario, until `until`.
+/// Explores all schedules of a scenario, until `until` at the latest.
 ///
 /// # Errors
-/// The first schedule that ends with a violation.
+/// Returns the first schedule that ends with a violation.
 pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explored, Violation> {
     let explored = Explored { is_complete: true, ..Explored::default() };
     let mut search = Search { scenario, until, explored, seen: HashMap::new(), path: Vec::new() };
@@ -47,7 +47,7 @@ pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explore
 struct Visited {
     /// The steps that were asleep at every visit.
     asleep: BTreeSet<Choice>,
-    /// The smallest number of steps to the state.
+    /// The smallest number of steps that lead to the state.
     depth: usize,
 }
 
@@ -60,7 +60,7 @@ struct Search<'s> {
     path: Vec<Choice>,
 }
 
-/// A state on the path, and its steps that are still to be tried.
+/// A state on the path, and its steps that are not tried yet.
 struct Branch<'s> {
     /// The run at this state, until it continues.
     run: Option<Run<'s>>,
@@ -120,7 +120,7 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// Visits a state; returns its steps that are to be tried, if there are any.
+    /// Visits a state. Returns a branch with the steps to try, if there are any.
     fn visit(&mut self, run: Run<'s>, asleep: Vec<Asleep>) -> Result<Option<Branch<'s>>, Violation> {
         self.explored.deepest = self.explored.deepest.max(self.path.len());
         if self.until.is_some_and(|until| Instant::now() > until) {
@@ -137,12 +137,12 @@ impl<'s> Search<'s> {
         Ok((!left.is_empty()).then(|| Branch { run: Some(run), left: left.into_iter(), asleep }))
     }
 
-    /// Notes a state; false if it cannot lead to anything new.
+    /// Records a visit of a state. Returns false if the state cannot lead to anything new.
     fn is_new(&mut self, run: &Run<'_>, asleep: &[Asleep]) -> Result<bool, Violation> {
         let sleeping: BTreeSet<Choice> = asleep.iter().map(|asleep| asleep.choice).collect();
         let (state, depth) = (run.hash(), self.path.len());
         if let Some(before) = self.seen.get_mut(&state) {
-            // Something may have been cut off below this state, and there is more room from here.
+            // Schedules may have been cut off below this state, and this shorter path leaves room for more steps.
             let is_nearer = depth < before.depth && self.explored.cut > 0;
             let is_known = before.asleep.is_subset(&sleeping) && !is_nearer;
             before.asleep.retain(|choice| sleeping.contains(choice));

@@ -1,4 +1,4 @@
-//! Random schedules by a seed, for worlds that are too large to explore completely.
+//! Random schedules from a seed, for worlds that are too large to explore completely.
 
 use calipam_testkit::cluster::rng::Rng;
 
@@ -6,18 +6,19 @@ use super::Violation;
 use crate::run::{Choice, Possible, Run};
 use crate::scenario::Scenario;
 
-/// Number of steps within which priorities may change.
+/// Number of steps from the start within which priorities change.
 const LENGTH: u64 = 120;
-/// One of so many steps is a fault, while faults are left.
+/// While faults are left, one in this many steps is a fault.
 const FAULTS: u64 = 12;
 
-/// Follows one schedule by a seed; returns its number of steps. An even seed chooses at each step. An odd one gives
-/// actors priorities that change a few times, which finds violations that need a certain order of few events
-/// (Burckhardt et al.,
-/// *A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs*, 2010).
+/// Follows one schedule that is derived from a seed. Returns its number of steps.
+///
+/// An even seed chooses at random at each step. An odd seed gives actors priorities that change a few times, which
+/// finds violations that need a certain order of few events (Burckhardt et al., *A Randomized Scheduler with
+/// Probabilistic Guarantees of Finding Bugs*, 2010).
 ///
 /// # Errors
-/// The schedule, if it ends with a violation.
+/// Returns the schedule if it ends with a violation.
 pub fn random(scenario: &Scenario, seed: u64) -> Result<usize, Violation> {
     let mut rng = Rng::new(seed);
     let mut schedule = Vec::new();
@@ -62,7 +63,7 @@ fn follow(
     }
 }
 
-/// The step of the actor with the highest priority. New actors get a random priority, and so do late writes.
+/// The step of the actor with the highest priority. A new actor gets a random priority, and so do its late writes.
 fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
     let who = |choice: Choice| match choice {
         Choice::Go(id) | Choice::Fail(id) | Choice::PutOff(id) | Choice::Expire(id) => id.actor,

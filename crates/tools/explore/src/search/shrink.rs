@@ -1,14 +1,14 @@
-//! Replays schedules, and finds shorter ones with the same end.
+//! Replays schedules, and finds shorter ones with the same result.
 
 use super::Violation;
 use crate::run::{Choice, Run};
 use crate::scenario::Scenario;
 
-/// Follows a schedule and skips impossible steps. At its end all actors continue in their order until they have
-/// stopped.
+/// Follows a schedule and skips impossible steps. At the end of the schedule, all actors continue in order until they
+/// have stopped.
 ///
 /// # Errors
-/// The violation, with the schedule that leads to it.
+/// Returns the violation, with the schedule that leads to it.
 pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, Violation> {
     let mut followed = Vec::new();
     let result = follow(scenario, schedule, &mut followed);
@@ -37,7 +37,7 @@ fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) 
     }
 }
 
-/// Finds a shorter schedule with a violation: without unneeded faults, and with as few changes between actors as
+/// Finds a shorter schedule with a violation: without unneeded faults, and with as few switches between actors as
 /// possible.
 pub fn shrink(scenario: &Scenario, found: Violation) -> Violation {
     let mut best = found;
@@ -53,7 +53,7 @@ pub fn shrink(scenario: &Scenario, found: Violation) -> Violation {
     }
 }
 
-/// The schedule without a step, and with the step later or earlier.
+/// Variants of a schedule: without a step, and with the step earlier or later.
 fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
     let mut without = schedule.to_vec();
     let step = without.remove(index);
@@ -68,7 +68,7 @@ fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
     all
 }
 
-/// The number of faults, of changes between actors, and of steps.
+/// The number of faults, of switches between actors, and of steps.
 fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
     let who = |choice: &Choice| match choice {
         Choice::Kill(actor) | Choice::Crash(actor) => Some(*actor),

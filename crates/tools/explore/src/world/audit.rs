@@ -1,4 +1,4 @@
-//! A record of all writes, with their writers and phases.
+//! Records all writes, with their writers and phases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{RequestId, kubernetes};
 
-/// The kind of work of an actor.
+/// The kind of work that an actor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// DEL or GC releases addresses of a pod.
@@ -36,11 +36,11 @@ pub(crate) struct Audit(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The phases of each actor, with their first requests.
+    /// The phases of each actor, each with the number of its first request.
     phases: BTreeMap<usize, Vec<(usize, Phase)>>,
     /// Current values.
     values: BTreeMap<String, Vec<u8>>,
-    /// The value of a key before an actor's run first wrote it.
+    /// The values that an actor's run replaced: the value of each key before the run first wrote it.
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// All former values of a key.
     former: BTreeMap<String, Vec<Option<Vec<u8>>>>,
@@ -48,25 +48,25 @@ struct State {
     intended: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
-    /// The node for whose pod an actor wants addresses.
+    /// The node of the pod for which an actor wants addresses.
     adds: BTreeMap<usize, String>,
     /// Actors that write only while the datastore is locked.
     locking: BTreeSet<usize>,
-    /// There is only one actor.
+    /// True if there is only one actor.
     is_alone: bool,
-    /// An actor was killed.
+    /// True if an actor was killed.
     has_killed: bool,
-    /// A fault has occurred.
+    /// True if a fault has occurred.
     has_faults: bool,
-    /// A request had no answer.
+    /// True if a request got no answer.
     has_lost_answers: bool,
-    /// Keys that someone else is writing, to whom no invariant applies.
+    /// Keys that someone else is writing. No invariant applies to that writer.
     of_others: BTreeSet<String>,
-    /// The last writer of a key, and whether it had been killed before.
+    /// The last writer of a key, and whether it had been killed before the write.
     last: BTreeMap<String, (Option<usize>, bool)>,
 }
 
-/// One write, with the former value.
+/// One write, with the previous value.
 pub(crate) struct NotedWrite {
     pub path: String,
     pub before: Option<Vec<u8>>,
@@ -100,17 +100,17 @@ impl Audit {
         lock(&self.0).has_killed = true;
     }
 
-    /// Notes that an actor wants an address on a node.
+    /// Records that an actor wants an address on a node.
     pub(crate) fn adds(&self, actor: usize, node: &str) {
         lock(&self.0).adds.insert(actor, node.to_owned());
     }
 
-    /// The node for whose pod a request wants an address.
+    /// The node of the pod for which a request wants an address.
     pub(crate) fn adds_for(&self, id: RequestId) -> Option<String> {
         lock(&self.0).adds.get(&id.actor).cloned()
     }
 
-    /// Notes that an actor locks the datastore while it writes.
+    /// Records that an actor locks the datastore while it writes.
     pub(crate) fn locks(&self, actor: usize) {
         lock(&self.0).locking.insert(actor);
     }
@@ -119,18 +119,18 @@ impl Audit {
         lock(&self.0).locking.contains(&actor)
     }
 
-    /// Notes that there is only one actor.
+    /// Records that there is only one actor.
     pub(crate) fn alone(&self) {
         lock(&self.0).is_alone = true;
     }
 
-    /// True if neither faults nor others keep an actor from its work.
+    /// True if there are neither faults nor other actors to disturb an actor.
     pub(crate) fn is_undisturbed(&self) -> bool {
         let state = lock(&self.0);
         state.is_alone && !state.has_faults
     }
 
-    /// Notes a fault, which may be a lost answer.
+    /// Records a fault. `loses_answer` is true if it loses an answer.
     pub(crate) fn fault(&self, loses_answer: bool) {
         let mut state = lock(&self.0);
         state.has_faults = true;
@@ -165,14 +165,14 @@ impl Audit {
         lock(&self.0).journals.get(&actor).cloned()
     }
 
-    /// The phase of a request; `None` if it is not one of calipam's runs.
+    /// The phase of a request; `None` if it belongs to no phase.
     pub(crate) fn phase(&self, id: RequestId) -> Option<Phase> {
         let state = lock(&self.0);
         let phases = state.phases.get(&id.actor)?;
         phases.iter().rev().find(|(first, _)| *first <= id.number).map(|(_, phase)| *phase)
     }
 
-    /// Notes writes; returns them with the former values.
+    /// Records writes. Returns them with the previous values.
     pub(crate) fn note(
         &self,
         by: Option<RequestId>,
@@ -199,27 +199,27 @@ impl Audit {
         written
     }
 
-    /// The value of a key before an actor's run wrote it; `None` if the run has not written it.
+    /// The value of a key before an actor's run wrote it; `None` if the run has not written the key.
     pub(crate) fn replaced(&self, actor: usize, path: &str) -> Option<Option<Vec<u8>>> {
         lock(&self.0).replaced.get(&(actor, path.to_owned())).cloned()
     }
 
-    /// True if a key has its value from before a run, so an undo has restored it.
+    /// True if a key has the value from before a run again, so that an undo has restored it.
     pub(crate) fn is_brought_back(&self, path: &str, now: &[u8]) -> bool {
         let state = lock(&self.0);
         let mut before = state.replaced.iter().filter(|((_, replaced), _)| replaced == path);
         before.any(|(_, before)| is_same(path, before.as_deref(), Some(now)))
     }
 
-    /// Notes the intention of a write.
+    /// Records the value that a write is to have.
     pub(super) fn intend(&self, by: RequestId, path: &str, after: Option<Vec<u8>>) {
         if self.phase(by) == Some(Phase::Repairs) {
             lock(&self.0).intended.insert((by.actor, path.to_owned()), after);
         }
     }
 
-    /// True if others have written the value that an actor's run intended for a key, and the key gets a former value
-    /// back. The undo cannot tell whose write it was.
+    /// True if others have written the value that an actor's run intended for a key, and the key reverts to a previous
+    /// value. The undo cannot tell whose write it was.
     pub(crate) fn takes_back_of_others(
         &self,
         actor: usize,
@@ -234,7 +234,7 @@ impl Audit {
             && former.any(|former| is_same(path, former.as_deref(), after))
     }
 
-    /// The first key that an undo has not restored although nobody else has written it since.
+    /// The first key that an undo has not restored, although nobody else has written it since.
     pub(crate) fn not_brought_back(&self, actor: usize) -> Option<String> {
         let state = lock(&self.0);
         // The lock of the datastore is checked elsewhere.
@@ -250,7 +250,7 @@ impl Audit {
 
 impl Hash for Audit {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Replaced values follow from the answers to the actors.
+        // Replaced values follow from the answers to the actors, so they need not be hashed.
         lock(&self.0).last.hash(hasher);
     }
 }
@@ -258,7 +258,7 @@ impl Hash for Audit {
 /// True if two values of a key are equal, except for sequence numbers of blocks, which only rise.
 pub(crate) fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
-    // An API server sets the metadata.
+    // An API server changes the metadata.
     let json = |raw: &[u8]| {
         let mut value = serde_json::from_slice::<Value>(raw).ok()?;
         if path.starts_with(kubernetes::ALL) {

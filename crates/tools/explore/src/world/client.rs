@@ -1,4 +1,5 @@
-//! The datastore of one actor's allocator: like etcd, or like Kubernetes, which has no transactions.
+//! The datastore as the allocator of one actor sees it. It behaves like etcd, or like Kubernetes, which has no
+//! transactions.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +21,17 @@ use crate::truth::Pod;
 pub struct Client {
     world: Arc<World>,
     actor: usize,
-    /// Each query of a read is answered separately, as by an API server.
+    /// True if each query of a read is answered separately, as by an API server.
     one_by_one: bool,
 }
 
 impl Client {
-    /// A connection to etcd, which answers all queries of a read at one revision.
+    /// Creates a connection to etcd, which answers all queries of a read at one revision.
     pub fn new(world: &Arc<World>, actor: usize) -> Self {
         Self { world: Arc::clone(world), actor, one_by_one: false }
     }
 
-    /// Makes it a connection to an API server.
+    /// Turns the connection into one to an API server.
     pub fn one_by_one(self) -> Self {
         Self { one_by_one: true, ..self }
     }
@@ -39,7 +40,7 @@ impl Client {
         &self.world
     }
 
-    /// The pods of Kubernetes and the names of its nodes.
+    /// Reads the pods of Kubernetes and the names of its nodes.
     pub(crate) async fn cluster(&self) -> Result<(BTreeMap<String, Pod>, BTreeSet<String>), StoreError> {
         let nodes = format!("{RESOURCE_PREFIX}nodes/");
         let footprint = Footprint::default().read_range(PODS).read_range(nodes.clone());
@@ -50,7 +51,7 @@ impl Client {
         Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
     }
 
-    /// The current state of a pod of Kubernetes.
+    /// Reads the current state of a pod of Kubernetes.
     pub(crate) async fn pod(&self, handle: &str) -> Result<Option<Pod>, StoreError> {
         let footprint = Footprint::default().read(format!("{PODS}{handle}"));
         self.may_read(format!("get the pod of {handle}"), footprint).await?;
@@ -59,7 +60,7 @@ impl Client {
         Ok(pod)
     }
 
-    /// False while the datastore is locked.
+    /// Returns false while the datastore is locked.
     pub(crate) async fn is_ready(&self) -> Result<bool, StoreError> {
         let path = format!("{RESOURCE_PREFIX}clusterinformations/default");
         self.may_read("read whether the datastore is ready".into(), Footprint::default().read(path.clone()))
@@ -69,7 +70,7 @@ impl Client {
         Ok(value["spec"]["datastoreReady"] != false)
     }
 
-    /// Waits for the turn to read, and notes the values.
+    /// Waits until the read may take place, and records the values.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
         let verdict = self.world.turn(self.actor, what, footprint.clone()).await;
         if verdict == Verdict::Fail {
@@ -129,14 +130,14 @@ impl Store for Client {
         };
         self.world.tell(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
         if result.is_ok() {
-            // The revision of what was written.
+            // The actor also learns the revision of its write.
             self.world.tell(self.actor, self.world.memory.value_at(&path));
         }
         result
     }
 }
 
-/// Polls a future on a datastore in memory, which never waits.
+/// Polls a future on an in-memory datastore, which never waits. Returns `None` if the future waits for anything else.
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(given) => Some(given),

@@ -1,4 +1,4 @@
-//! Files: disks for journals, which can be full, and power failures.
+//! Disks for journals, which can be full or lose data in power failures.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,7 +20,7 @@ pub(crate) struct Files(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The folder of each actor, which has a machine of its own. They are removed with the world.
+    /// The folder of each actor, which has its own machine. Folders are removed with the world.
     folders: BTreeMap<usize, Folder>,
 }
 
@@ -30,14 +30,14 @@ struct Folder {
     journals: Vec<PathBuf>,
     /// Number of durable bytes of the last journal.
     durable: u64,
-    /// A line was admitted, and is durable when the step ends.
+    /// True if a line was admitted. It becomes durable when the step ends.
     is_admitted: bool,
     /// Number of power failures that tore a journal.
     torn: usize,
 }
 
 impl Files {
-    /// The path of the next journal of an actor, and the folder of all its journals.
+    /// Returns the path of the next journal of an actor, and the folder of all its journals.
     pub(crate) fn next_journal(&self, actor: usize) -> Option<(PathBuf, PathBuf)> {
         let mut state = lock(&self.0);
         let folder = match state.folders.entry(actor) {
@@ -55,7 +55,7 @@ impl Files {
         lock(&self.0).folders.values().map(|folder| folder.folder.path().to_owned()).collect()
     }
 
-    /// Ends a step of an actor.
+    /// Ends a step of an actor, which makes admitted lines durable.
     pub(crate) fn end_step(&self, actor: usize) {
         if let Some(folder) = lock(&self.0).folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
             folder.is_admitted = false;
@@ -100,7 +100,7 @@ impl Folder {
 impl Hash for Files {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let state = lock(&self.0);
-        // The contents follow from the answers to the actors.
+        // The contents follow from the answers to the actors, so they need not be hashed.
         state
             .folders
             .iter()

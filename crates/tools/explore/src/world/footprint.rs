@@ -1,4 +1,4 @@
-//! The footprints of steps: two steps without a common path commute.
+//! The footprints of steps. Two steps commute unless one writes a path that the other reads or writes.
 
 /// The paths that a step reads and writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Footprint(Vec<Access>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Access {
     path: String,
-    /// The path is a prefix.
+    /// True if the path is a prefix.
     is_range: bool,
     writes: bool,
 }
@@ -49,7 +49,7 @@ impl Footprint {
         self.0.iter().any(|a| other.0.iter().any(|b| (a.writes || b.writes) && a.meets(b)))
     }
 
-    /// The paths that are read, with true for prefixes.
+    /// The paths that are read, each with true if it is a prefix.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&str, bool)> {
         self.0.iter().filter(|access| !access.writes).map(|access| (&*access.path, access.is_range))
     }

@@ -1,5 +1,5 @@
-//! An API server as one process sees it, in place of the connection of calipam's client. Objects are stored by their
-//! paths; their version is that of the last write.
+//! An API server as one process sees it. It replaces the connection of calipam's client. Objects are stored by their
+//! paths; the version of an object is the revision of its last write.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -35,7 +35,7 @@ pub(crate) fn open(world: &Arc<World>, actor: usize) -> Datastore {
     open_place(Place::World(Arc::clone(world), actor))
 }
 
-/// Opens a datastore that answers at once.
+/// Opens an in-memory datastore, which answers at once.
 pub fn open_memory(memory: &Arc<MemoryStore>) -> Datastore {
     open_place(Place::Memory(Arc::clone(memory)))
 }
@@ -49,7 +49,7 @@ fn open_place(place: Place) -> Datastore {
     Datastore::of_kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
 }
 
-/// The status and body of an answer.
+/// The status and the body of a response.
 type Answer = (StatusCode, Value);
 
 impl Place {
@@ -72,14 +72,14 @@ impl Place {
     }
 
     async fn read(&self, path: &str, query: &str) -> Result<Answer, BoxError> {
-        // An answer from a cache of the server could be older; calipam never allows it.
+        // A response from a cache of the server could be older. calipam never allows that.
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
         let (is_list, page) = (is_list(path), Page::of(query));
         if let Self::World(world, actor) = self {
             let footprint = match is_list {
-                // It is read at the revision of the first page.
+                // A later page is read at the revision of the first page.
                 true if page.of.is_some() => Footprint::default(),
                 true => Footprint::default().read_range(folder(path)),
                 false => Footprint::default().read(path),
@@ -114,7 +114,7 @@ impl Place {
         Ok((StatusCode::OK, list(&found, &Page { most, of: Some(number), ..page })))
     }
 
-    /// The answer to a request that is not carried out.
+    /// The response to a request that is not executed; `None` if it is executed.
     fn refused(&self, verdict: Verdict) -> Result<Option<Answer>, BoxError> {
         let status = match verdict {
             Verdict::Go => return Ok(None),
@@ -159,7 +159,7 @@ impl Place {
 }
 
 impl World {
-    /// Keeps the result of a list for its next pages; returns its number.
+    /// Keeps the result of a list for its next pages. Returns the number of the list.
     fn begin_list(&self, actor: usize, found: Values) -> i64 {
         let mut state = self.state();
         let lists = state.lists.entry(actor).or_default();
@@ -167,7 +167,7 @@ impl World {
         lists.len() as i64 - 1
     }
 
-    /// The result of the list with a number.
+    /// The kept result of a list.
     fn begun_list(&self, actor: usize, number: i64) -> Values {
         let state = self.state();
         let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
@@ -198,7 +198,7 @@ fn failure(status: StatusCode) -> Answer {
     (status, json!({"kind": "Status", "message": status.to_string(), "code": status.as_u16()}))
 }
 
-/// An object in an answer of the server.
+/// An object as the server returns it.
 fn object((value, revision): (Vec<u8>, i64)) -> Value {
     let mut object: Value = serde_json::from_slice(&value).unwrap_or_default();
     object["metadata"]["resourceVersion"] = revision.to_string().into();
@@ -212,7 +212,7 @@ fn get(store: &MemoryStore, path: &str) -> Answer {
     }
 }
 
-/// The newest state, in continue tokens.
+/// The number in continue tokens of a list that was read at the newest state.
 const NEWEST: i64 = -1;
 
 /// The query of a list.
@@ -221,9 +221,9 @@ struct Page {
     label: String,
     /// Maximum number of items.
     most: usize,
-    /// The first name.
+    /// The name of the first item.
     start: String,
-    /// The number of the list that it continues.
+    /// The number of the list that the page continues.
     of: Option<i64>,
 }
 
@@ -270,7 +270,7 @@ fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
     json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
 }
 
-/// Creates, replaces or deletes an object, if the named version and UID match.
+/// Creates, replaces or deletes an object if the version and the UID in the request match.
 fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> Answer {
     let found = store.value_at(path);
     let named = if *method == Method::DELETE { &body["preconditions"] } else { &body["metadata"] };
@@ -296,7 +296,7 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
     metadata.remove("resourceVersion");
     let status = match *method {
         Method::POST => {
-            // No other object has or will have it.
+            // Makes the UID unique: the revision of this change belongs to no other object.
             let created = store.change_together(&[(path.to_owned(), None)]);
             metadata.insert("uid".into(), format!("{path}-{created}").into());
             StatusCode::CREATED
@@ -307,7 +307,7 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
     (status, get(store, path).1)
 }
 
-/// Adds an object to a snapshot; false if its kind is not read.
+/// Adds an object to a snapshot. Returns false if calipam does not read its kind.
 pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision: i64) -> bool {
     let plural = path.rsplit('/').nth(1).unwrap_or_default();
     let Some(kind) = by_plural(plural) else { return false };

@@ -1,4 +1,5 @@
-//! Late writes, for which no sender waits any more, and the grace period, which waits for these and for ADDs.
+//! Late writes, whose senders do not wait for them any more, and the grace period, which waits for late writes and for
+//! ADDs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub(super) struct OnTheWay {
     pub(super) what: String,
     footprint: Footprint,
     write: Write,
-    /// Its sender was killed.
+    /// True if the sender was killed.
     pub(super) is_orphan: bool,
 }
 
@@ -48,12 +49,12 @@ impl World {
             .for_each(|(_, write)| write.is_orphan = true);
     }
 
-    /// Notes that a pod waits for its addresses.
+    /// Records that a pod waits for its addresses.
     pub(crate) fn begin_add(&self, actor: usize) {
         self.state().adding.insert(actor);
     }
 
-    /// Notes that a pod does not wait for addresses any more.
+    /// Records that a pod no longer waits for addresses.
     pub(crate) fn end_add(&self, actor: usize) {
         self.state().adding.remove(&actor);
     }
@@ -65,12 +66,12 @@ impl World {
         let adding = state.adding.iter().filter(has_begun).copied().collect();
         let on_the_way = state.on_the_way.keys().filter(|id| id.actor != actor).copied().collect();
         state.waits.insert(actor, Grace { adding, on_the_way });
-        // The steps of all actors show which of them have begun, and the late writes.
+        // The result depends on which actors have begun, and on the late writes.
         let touched = Footprint::default().read_range("actor/").read_range("late/");
         state.touched = std::mem::take(&mut state.touched).and(&touched);
     }
 
-    /// Executes a late write; true if its sender was killed.
+    /// Executes a late write. Returns true if its sender was killed.
     pub(crate) fn land(&self, id: RequestId) -> bool {
         let write = self.state().on_the_way.remove(&id);
         let Some(OnTheWay { write, is_orphan, .. }) = write else { return false };
@@ -80,7 +81,7 @@ impl World {
 }
 
 impl State {
-    /// Keeps a write as late; a read is dropped.
+    /// Keeps a failed write, which may still take effect. Drops a read.
     pub(super) fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
         if let Some(write) = &pending.write {
             let PendingRequest { what, footprint, .. } = pending.asked.clone();

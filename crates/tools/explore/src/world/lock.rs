@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Footprint, World};
 
-/// The lock that the calls of a node take one after another.
+/// The lock of a node, which its calls take one after another.
 pub struct NodeLock {
     world: Arc<World>,
     actor: usize,

@@ -1,4 +1,4 @@
-//! A datastore under control: every request waits until the explorer decides on it.
+//! The datastore and everything else that the explorer controls. Every request waits until the explorer decides on it.
 
 mod audit;
 mod client;
@@ -38,10 +38,10 @@ use crate::truth::Truth;
 /// The prefix of all values.
 pub(crate) const ALL: &str = "/calico/";
 
-/// The prefix of Kubernetes' pods in footprints.
+/// The prefix of pods in footprints.
 pub(crate) const PODS: &str = "pods/";
 
-/// A request, by its actor and its number among the actor's requests.
+/// A request, identified by its actor and its number among the actor's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     pub actor: usize,
@@ -51,17 +51,17 @@ pub struct RequestId {
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
-    /// It is answered.
+    /// The request is answered.
     Go,
-    /// It has no answer. A write may take effect at any later time, or never.
+    /// The request gets no answer. A write may take effect at any later time, or never.
     Fail,
-    /// The API server is overloaded, and wants the request again a second later.
+    /// The API server is overloaded, and asks the client to retry a second later.
     PutOff,
-    /// The revision of a list is compacted.
+    /// The list cannot continue, since its revision has been compacted.
     Expire,
 }
 
-/// Stored values with their paths and versions.
+/// Stored values, with their paths and revisions.
 pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
 
 /// Executes a late write, without an answer.
@@ -70,7 +70,7 @@ pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
 /// The time limit of all clients: requests wait until the explorer decides.
 const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 
-/// The values behind the server that a client sees.
+/// The storage behind the server that a client sees.
 #[derive(Clone)]
 enum Place {
     /// Each request waits until the explorer decides on it.
@@ -91,15 +91,15 @@ impl Place {
 pub struct World {
     memory: MemoryStore,
     state: Mutex<State>,
-    /// The users of addresses.
+    /// The real users of addresses.
     pub truth: Truth,
     /// All writes.
     pub(crate) audit: audit::Audit,
-    /// The files of all runs of calipam.
+    /// The journals of all runs of calipam.
     pub(crate) files: Files,
     /// The notes of nodes.
     pub(crate) notes: notes::AllNotes,
-    /// The values are objects of Kubernetes, by their paths on an API server.
+    /// True if the values are objects of Kubernetes, stored by their paths on an API server.
     is_kubernetes: AtomicBool,
     /// Number of objects on a page of a list; 0 means all.
     page: AtomicUsize,
@@ -112,13 +112,13 @@ struct State {
     pending: BTreeMap<RequestId, Pending>,
     /// Decisions that the actors have not seen yet.
     verdicts: BTreeMap<RequestId, Verdict>,
-    /// Writes whose sender does not wait any more.
+    /// Writes whose senders do not wait any more.
     on_the_way: BTreeMap<RequestId, OnTheWay>,
     /// Number of requests so far, by actor.
     numbers: BTreeMap<usize, usize>,
-    /// A hash of all answers to each actor, which determine its next steps.
+    /// A hash of all answers to each actor. They determine its next steps.
     told: BTreeMap<usize, u64>,
-    /// Lists with a first page that an actor has received.
+    /// Lists of which an actor has received the first page.
     lists: BTreeMap<usize, Vec<Values>>,
     /// The holder of each lock.
     locks: BTreeMap<String, usize>,
@@ -126,15 +126,15 @@ struct State {
     adding: BTreeSet<usize>,
     /// Actors that wait for the grace period before a second look.
     waits: BTreeMap<usize, Grace>,
-    /// The paths that the current step has touched beside its request.
+    /// The paths that the current step has touched in addition to its request.
     touched: Footprint,
 }
 
 impl World {
-    /// An empty cluster.
+    /// Creates an empty cluster.
     pub fn new(now: Timestamp) -> Self {
         let state = State { now, ..State::default() };
-        // Earlier values are an hour old.
+        // Values that exist before the actors start are an hour old.
         let before = now - SignedDuration::from_hours(1);
         Self {
             memory: MemoryStore::new(before),
@@ -156,7 +156,7 @@ impl World {
         &self.memory
     }
 
-    /// Copies the values to a datastore that answers at once.
+    /// Copies the values to an in-memory datastore, which answers at once.
     pub fn copy_of_data(&self) -> MemoryStore {
         let copy = MemoryStore::new(self.now());
         for (path, value, _) in self.values() {
@@ -179,7 +179,7 @@ impl World {
         self.page.load(Ordering::Relaxed)
     }
 
-    /// Replaces the values by objects of an API server with pages of `page` objects; 0 means all.
+    /// Replaces the values with objects of an API server whose lists have pages of `page` objects; 0 means no pages.
     pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
         self.page.store(page, Ordering::Relaxed);
         for (path, ..) in self.memory.values(ALL) {
@@ -189,7 +189,7 @@ impl World {
         self.is_kubernetes.store(true, Ordering::Relaxed);
     }
 
-    /// The time, which only the explorer moves.
+    /// The current time, which only the explorer advances.
     pub fn now(&self) -> Timestamp {
         self.state().now
     }
@@ -199,13 +199,13 @@ impl World {
         self.state().jumped
     }
 
-    /// Moves the clocks of nodes and of commands.
+    /// Advances the clocks of nodes and of commands.
     pub(crate) fn jump(&self, by: SignedDuration) {
         self.state().jumped += by;
         self.advance(by);
     }
 
-    /// Moves the clock of nodes.
+    /// Advances the clock of nodes.
     pub(crate) fn advance(&self, by: SignedDuration) {
         let now = &mut self.state().now;
         *now = now.saturating_add(by).unwrap_or(*now);
@@ -229,7 +229,7 @@ impl World {
         state.pending.values().filter(is_free).map(asked).collect()
     }
 
-    /// True if an actor waits for anything, including a lock.
+    /// True if an actor has a pending request, which may be for a lock.
     pub(crate) fn is_waiting(&self, actor: usize) -> bool {
         self.state().pending.keys().any(|id| id.actor == actor)
     }
@@ -266,7 +266,7 @@ impl World {
         std::mem::take(&mut self.state().touched)
     }
 
-    /// Notes an answer to an actor.
+    /// Records an answer to an actor.
     pub(crate) fn tell(&self, actor: usize, what: impl Hash) {
         let mut state = self.state();
         let told = state.told.entry(actor).or_default();
@@ -275,7 +275,7 @@ impl World {
         *told = hasher.finish();
     }
 
-    /// A hash of the state: two worlds with the same hash have the same future.
+    /// A hash of the state. Two worlds with the same hash have the same future.
     pub(crate) fn hash(&self, mut hasher: impl Hasher) -> u64 {
         for (path, value, revision) in self.values() {
             (path, timeless(&value), revision).hash(&mut hasher);
@@ -292,7 +292,7 @@ impl World {
     }
 }
 
-/// A value without fields from the clock of the machine, equal for two runs of a schedule.
+/// Removes the fields that contain the time of the machine. The rest is equal in two runs of a schedule.
 fn timeless(value: &[u8]) -> Vec<u8> {
     const FIELDS: [&[u8]; 5] = [
         b"\"timestamp\":\"",

@@ -1,4 +1,4 @@
-//! The notes that the plugin of a node keeps beside its lock for later calls, and their faults.
+//! The notes about full blocks that the plugin of a node keeps in files for later calls, and the faults of these files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{Footprint, World};
 #[derive(Default)]
 pub(crate) struct AllNotes(Mutex<BTreeMap<String, NodeFile>>);
 
-/// The file of a node, for IPv4 only.
+/// The notes file of a node, for IPv4 only.
 #[derive(Clone, Debug, Default)]
 struct NodeFile {
     now: Option<FullBlocks>,
@@ -28,12 +28,12 @@ impl AllNotes {
         lock(&self.0).get(node).and_then(|kept| kept.now.clone())
     }
 
-    /// Tears the file, which is the same as removing it (tested in the plugin).
+    /// Tears the file. The plugin treats a torn file like a missing one (its own tests check that).
     pub(crate) fn tear(&self, node: &str) {
         lock(&self.0).remove(node);
     }
 
-    /// Takes back the last write, which was not durable at a power failure.
+    /// Reverts the last write, which was not durable at a power failure.
     pub(crate) fn take_back(&self, node: &str) {
         lock(&self.0).entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
     }
@@ -64,7 +64,7 @@ pub(crate) fn path(node: &str) -> String {
     format!("notes/{node}")
 }
 
-/// The notes of a node, for a call.
+/// The notes of a node, as one call accesses them.
 pub(crate) struct NodeNotes {
     pub world: Arc<World>,
     pub actor: usize,

@@ -1,4 +1,4 @@
-//! Waits for the explorer's decision.
+//! Requests that wait for the explorer's decision.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,17 +12,17 @@ pub(crate) struct PendingRequest {
     /// A description for reports.
     pub what: String,
     pub footprint: Footprint,
-    /// The lock that it waits for.
+    /// The lock that the request waits for.
     pub lock: Option<String>,
     pub is_read: bool,
-    /// An API server may defer it.
+    /// True if an API server may put off the request.
     pub can_be_put_off: bool,
-    /// It continues a list, whose revision may be compacted.
+    /// True if the request continues a list, whose revision may be compacted.
     pub is_continued: bool,
 }
 
 impl PendingRequest {
-    /// False for a lock, which is a file of the node and always works.
+    /// False for a lock, which is a file on the node and always works.
     pub(crate) fn can_fail(&self) -> bool {
         self.lock.is_none()
     }
@@ -34,16 +34,16 @@ pub(super) struct Pending {
     pub(super) waker: Waker,
 }
 
-/// Waits until the explorer decides on a request.
+/// A future that waits until the explorer decides on a request.
 pub(crate) struct Turn<'w> {
     world: &'w World,
     id: RequestId,
-    /// The request; `None` after it was sent.
+    /// The request; `None` once it was sent.
     begun: Option<(PendingRequest, Option<Write>)>,
 }
 
 impl World {
-    /// Sends a read and waits for the decision.
+    /// Creates a read, which is sent when the future is first polled.
     pub(crate) fn turn(&self, actor: usize, what: String, footprint: Footprint) -> Turn<'_> {
         let number = {
             let mut state = self.state();
@@ -59,7 +59,7 @@ impl World {
 }
 
 impl Turn<'_> {
-    /// Adds the writes that the request intends, by key.
+    /// Records the values that the request is to write, by key.
     pub(crate) fn intends<'k>(self, writes: impl Iterator<Item = (&'k str, Option<Vec<u8>>)>) -> Self {
         for (path, after) in writes {
             self.world.audit.intend(self.id, path, after);
@@ -82,7 +82,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Makes the request wait for a lock, and take it.
+    /// Makes the request wait for a lock and take it.
     pub(crate) fn locking(self, name: &str) -> Self {
         self.with(|asked, _| {
             asked.is_read = false;

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the folder of the programs, by default that of this one, and the traces.
+/// Parses the arguments: the folder of the programs, by default that of this program, and the traces.
 fn arguments() -> Option<(PathBuf, Vec<PathBuf>)> {
     let mut arguments = std::env::args_os().skip(1).peekable();
     let programs = match arguments.next_if(|first| first == "--programs") {

@@ -1,4 +1,4 @@
-//! The operations that a churn's workers are running, for tests that read meanwhile.
+//! The operations that the workers of a churn are running, for tests that read at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use calipam_model::parallel::lock;
 
-/// Pause between two checks if an operation has ended.
+/// Pause between two checks whether an operation has ended.
 const POLL: Duration = Duration::from_millis(20);
 
 /// The operations in progress. Clones share one churn.

@@ -11,15 +11,15 @@ use super::store::{Result, Target};
 use super::worker::{Shared, Worker};
 use crate::cluster::{Cluster, ClusterSpec};
 
-/// The amount of work for the workers, all of it bounded.
+/// The amount of work for the workers. All of it is bounded.
 #[derive(Clone, Debug)]
 pub struct Churn {
-    /// Workers at a time, each with a thread of its own; they share the nodes of the cluster.
+    /// Number of concurrent workers, each with its own thread. They share the nodes of the cluster.
     pub workers: usize,
     /// Operations of each worker; fewer if the churn is [stopped](Activity::stop).
     pub operations: usize,
-    /// The workers continue until this is true for their shared log. The operations are random, so a test states here
-    /// what it relies on.
+    /// The workers continue until this returns true for their shared log. Since the operations are random, a test
+    /// states here the outcome that it relies on.
     pub enough: fn(&ChurnLog) -> bool,
     /// No operation begins later than this, even if the workers have not done enough.
     pub limit: Duration,
@@ -27,14 +27,15 @@ pub struct Churn {
     pub pause: Duration,
     /// Leaks per thousand pods that end: a pod disappears, and its addresses are not released.
     pub leaks: u64,
-    /// The age, in seconds, that a pod claims for its addresses when it gets them. An age above the grace period of a
-    /// check means that nothing protects half-done operations.
+    /// The age, in seconds, that a pod records for its addresses when it gets them. An age above the grace period of a
+    /// check leaves half-done operations unprotected.
     pub ages: Range<u64>,
-    /// Number of pods that each worker keeps, roughly; 0 leaves it to chance.
+    /// Approximate number of pods that each worker keeps; 0 means no target.
     pub pods: usize,
-    /// The seed of all choices and of the pods' names. Two churns on one cluster need different seeds; there are 40.
+    /// The seed of all choices and of the pods' names. Two churns on one cluster need different seeds. There are 40
+    /// seeds.
     pub seed: u64,
-    /// The operations in progress. A reader that has a clone can see them, and stop the workers before the limit.
+    /// The operations in progress. With a clone of this, a reader can see them, and stop the workers before the limit.
     pub activity: Activity,
 }
 
@@ -60,7 +61,7 @@ impl Default for Churn {
 pub struct ChurnLog {
     /// Pods started: addresses assigned.
     pub started: u64,
-    /// Pods among them that got a new sandbox, which counts as stopped, too.
+    /// Started pods that only got a new sandbox. They count as stopped, too.
     pub restarted: u64,
     /// Pods stopped in any way. Their addresses were released, except those of `lost` pods.
     pub stopped: u64,
@@ -90,15 +91,15 @@ impl ChurnLog {
 }
 
 impl Churn {
-    /// Works on the etcd at `endpoint`, which holds `cluster`, and returns when every operation has ended. Works inside
-    /// and outside of async runtimes; to read meanwhile, run it in a thread of its own.
+    /// Works on the etcd at `endpoint`, which contains `cluster`, and returns when every operation has ended. Can be
+    /// called from inside or outside an async runtime. To read at the same time, run it in a separate thread.
     pub fn run(&self, endpoint: &str, cluster: &Cluster) -> Result<ChurnLog> {
         let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
         self.run_on(Target::Etcd(endpoint), cluster.spec(), &nodes)
     }
 
-    /// Works on any datastore, which must hold the pool of `spec` and the nodes, as [`run`](Self::run) does. On
-    /// Kubernetes the [namespaces](crate::kube::seed) of the pods must exist.
+    /// Works on any datastore as [`run`](Self::run) does. The datastore must contain the pool of `spec` and the nodes.
+    /// On Kubernetes, the [namespaces](crate::kube::seed) of the pods must exist.
     pub fn run_on(&self, target: Target<'_>, spec: &ClusterSpec, nodes: &[String]) -> Result<ChurnLog> {
         let shared = Shared::new(*spec, nodes);
         thread::scope(|scope| {
@@ -112,7 +113,7 @@ impl Churn {
                 let worker = worker.expect("a test may start threads");
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            // If one fails, the scope waits for the others.
+            // If one worker fails, the scope waits for the others.
             ended.collect::<Result<()>>()
         })?;
         Ok(shared.log.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -87,8 +87,8 @@ impl Ledger {
         self.live.values()
     }
 
-    /// Addresses that were leaked on purpose and not assigned again since, with the pod that had them. A repair may
-    /// have freed them.
+    /// Addresses that were leaked on purpose and have not been assigned again, with the pods that had them. A repair
+    /// may have freed them.
     pub fn leaked(&self) -> &BTreeMap<IpAddr, Tenant> {
         &self.leaked
     }
@@ -98,8 +98,8 @@ impl Ledger {
         &self.violations
     }
 
-    /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it once
-    /// allocators and repairs have ended. Works inside and outside of async runtimes.
+    /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it after
+    /// allocators and repairs have ended. Can be called from inside or outside an async runtime.
     pub fn verify(&self, target: Target<'_>) -> Result<Vec<Violation>> {
         on_own_runtime(async || {
             let store = target.connect().await?;
@@ -111,7 +111,7 @@ impl Ledger {
         })
     }
 
-    /// Notes that a pod was given an address.
+    /// Records that a pod was given an address.
     pub(super) fn give(&mut self, tenant: Tenant) {
         self.leaked.remove(&tenant.address);
         if let Some(first) = self.owners.get(&tenant.address).and_then(|handle| self.live.get(handle)) {
@@ -122,7 +122,7 @@ impl Ledger {
         self.live.insert(tenant.handle.clone(), tenant);
     }
 
-    /// Notes that a pod is about to end: from now on others may free its address.
+    /// Records that a pod is about to end. From now on, anyone may free its address.
     pub(super) fn end(&mut self, handle: &str) {
         let Some(tenant) = self.live.remove(handle) else { return };
         if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {
@@ -136,7 +136,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a pod is about to be lost together with its address.
+    /// Records that a pod is about to disappear and leak its address.
     pub(super) fn leak(&mut self, handle: &str) {
         if let Some(tenant) = self.live.get(handle).cloned() {
             self.end(handle);
@@ -155,7 +155,7 @@ impl Ledger {
     }
 }
 
-/// Checks the address of a pod that stays alive meanwhile.
+/// Checks the address of a pod that stays alive during the check.
 pub(super) async fn inspect(store: &impl Store, tenant: &Tenant) -> Result<Vec<Violation>, StoreError> {
     let mut found = Vec::new();
     let block: Option<Block> = find(store, Key::Block(tenant.block)).await?;

@@ -1,4 +1,4 @@
-//! Violations caused by hand must be reported, on both datastores.
+//! Tests that violations made by hand are reported, on both datastores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::kube::{Flavour, Kinds, lease, seed};
 use crate::runtime::on_own_runtime;
 use crate::servers::Etcd;
 
-/// Some pods are live, some leaked, some finished and some were evicted.
+/// True if the log has live, leaked, finished and evicted pods.
 fn is_enough(log: &ChurnLog) -> bool {
     let is_mixed = log.ledger.live().len() > 5 && log.lost > 0 && log.stopped > log.lost;
     is_mixed && log.finished > 0 && log.evicted > 0
@@ -38,7 +38,7 @@ fn spec() -> ClusterSpec {
     ClusterSpec::new(8).v4_only()
 }
 
-/// Frees the addresses of one live pod and takes away the handle of another.
+/// Frees the addresses of one live pod, and deletes the handle of another.
 fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     let [freed, uncounted] = [0, 1].map(|place| ledger.live().nth(place).unwrap().clone());
     let keys = [Key::Block(freed.block), Key::Handle(uncounted.handle.clone())];
@@ -55,8 +55,8 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     [freed, uncounted]
 }
 
-/// Runs a churn and finds nothing, then finds exactly what was broken by hand. Every address that was freed by hand is
-/// sooner or later given to another pod.
+/// Runs a churn, which must cause no violations, and then finds exactly those that were made by hand. Every address
+/// that was freed by hand is later given to another pod.
 fn violations_are_found(target: Target<'_>, nodes: &[String]) {
     let log = churn().run_on(target, &spec(), nodes).unwrap();
     assert!(is_enough(&log), "{log:?}");

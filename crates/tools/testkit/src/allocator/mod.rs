@@ -1,6 +1,6 @@
-//! Working nodes. calipam's allocator (`crates/assign`), which is verified against recorded runs of real Calico,
-//! assigns and releases addresses, and claims and releases blocks. Each write is a compare-and-swap. Several workers
-//! run at the same time and pause between writes, while tests read the datastore or repair it.
+//! Simulates working nodes. calipam's allocator (`crates/assign`), which is verified against recorded runs of real
+//! Calico, assigns and releases addresses, and claims and releases blocks. Each write is a compare-and-swap. Several
+//! workers run concurrently and pause between writes, while tests read the datastore or repair it.
 //!
 //! | Operation | Order of the writes |
 //! |---|---|
@@ -9,13 +9,14 @@
 //! | claim a block | affinity `pending` → block → affinity `confirmed` |
 //! | release one | affinity `pendingDeletion` → block gone → affinity gone |
 //!
-//! On Kubernetes every deletion takes two steps: a mark, which is the compare-and-swap, and the deletion by UID.
+//! On Kubernetes, every deletion takes two steps: the object is marked with a compare-and-swap, and then deleted by
+//! UID.
 //!
-//! Blocks, affinities and handles are read and written by calipam's datastore; pods and endpoints are written here. A
-//! test that stops a churn in the middle finds the half-done states of a real crash.
+//! calipam's datastore reads and writes blocks, affinities and handles; this module writes pods and endpoints. A test
+//! that stops a churn in the middle finds the same half-done states as after a real crash.
 //!
-//! To test repairs at the same time, run a [`Churn`] that leaks some addresses in a thread of its own. Its [`Ledger`]
-//! has the addresses that each live pod was given; [`Ledger::verify`] then finds those that were freed or given twice.
+//! To test repairs at the same time, run a [`Churn`] that leaks some addresses in a separate thread. Its [`Ledger`]
+//! records the addresses that each live pod was given. [`Ledger::verify`] finds those that were freed or given twice.
 
 mod activity;
 mod churn;

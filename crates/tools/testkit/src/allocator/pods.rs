@@ -25,7 +25,8 @@ fn path_of(holder: &Holder) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
 }
 
-/// True if the kubelet reports that a pod has finished before it removes the sandbox, or afterwards.
+/// True if the kubelet reports that a pod has finished before it removes the sandbox, and false if it does so
+/// afterwards.
 fn reports_early(holder: &Holder) -> bool {
     holder.container.starts_with(|c: char| c.is_ascii_digit())
 }
@@ -35,7 +36,7 @@ impl Pods {
         Ok(Self { connection: Connection::open(server)?, ended: VecDeque::new() })
     }
 
-    /// Sends a request whose answer is one of `statuses`.
+    /// Sends a request. Any status but one of `statuses` is an error.
     fn ask(&mut self, method: &str, path: &str, body: &Value, statuses: &[u16]) -> Result<()> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let Response { status, body } = self.connection.request(method, path, &body)?;
@@ -76,7 +77,7 @@ impl Pods {
         self.patch(&format!("{}/status", path_of(holder)), &json!({"status": status}))
     }
 
-    /// Makes the changes to a pod before the removal of its sandbox.
+    /// Changes a pod before its sandbox is removed.
     pub(super) fn begin_end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {
@@ -88,7 +89,7 @@ impl Pods {
         }
     }
 
-    /// Makes the changes to a pod after the removal of its sandbox. A finished pod keeps its address in its status.
+    /// Changes a pod after its sandbox was removed. A finished pod keeps its address in its status.
     pub(super) fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {

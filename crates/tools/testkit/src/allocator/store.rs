@@ -30,7 +30,7 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
-    /// Connects; every worker has a connection of its own.
+    /// Connects to the datastore. Every worker has its own connection.
     pub(super) async fn connect(self) -> Result<AllocatorStore> {
         let consent = Consent::from_runtime("a test");
         Ok(AllocatorStore::connect(&self.settings(), Selecting::ByLabels, consent).await?)

@@ -24,7 +24,7 @@ pub(super) enum Ending {
     Lost,
 }
 
-/// The users of one worker. On etcd the CNI plugin writes endpoints, and leaves pods alone.
+/// The users of one worker's addresses. On etcd, the CNI plugin writes endpoints and does not change pods.
 pub(super) struct Users {
     /// The etcd with the endpoints, if it is the datastore.
     etcd: Option<Client>,
@@ -67,7 +67,7 @@ impl Users {
         pods.set_address(holder, address)
     }
 
-    /// Takes the address away from the pod, before it is released.
+    /// Takes the address from the pod before IPAM releases it.
     pub(super) async fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         if let Some(pods) = &mut self.pods {
             pods.begin_end(holder, ending)?;
@@ -79,7 +79,7 @@ impl Users {
         }
     }
 
-    /// Ends the pod, after its address was released.
+    /// Ends the pod after its address was released.
     pub(super) fn clean_up(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         self.pods.as_mut().map_or(Ok(()), |pods| pods.end(holder, ending))
     }

@@ -24,18 +24,18 @@ use crate::cluster::{ClusterSpec, Holder, PodName, pod_name};
 use crate::operator::Operator as _;
 use crate::runtime::runtime;
 
-/// The first number of a worker's pod, so that names never clash.
+/// The number of the first pod of all workers, so that names never clash with those of a generated cluster.
 const FIRST_POD: u64 = 10_000_000;
-/// Numbers of pods per worker.
+/// Range of pod numbers per worker.
 const PODS: u64 = 10_000;
-/// Numbers of pods per seed, and the number of seeds.
+/// Range of pod numbers per seed, and the number of seeds.
 const PODS_OF_SEED: u64 = 100_000;
 const SEEDS: u64 = 40;
-/// Spare blocks among which workers claim.
+/// Number of spare blocks that workers claim.
 const SPARE_BLOCKS: u64 = 200;
 /// Maximum number of blocks on a node: Calico's default.
 const BLOCKS_PER_NODE: usize = 20;
-/// Attempts of a borrower before it takes an address of its own node.
+/// Number of blocks that a borrower tries before it takes an address of its own node.
 const ATTEMPTS: usize = 5;
 
 /// The state that all workers share.
@@ -43,8 +43,8 @@ pub(super) struct Shared {
     /// The shape of the cluster.
     pub spec: ClusterSpec,
     nodes: Vec<Node>,
-    /// Held while a block is released. If two workers release the same block, one may delete it after its node has made
-    /// the affinity usable again; the node's next pod would then find an affinity without a block.
+    /// Held while a block is released. If two workers released the same block, one could delete it after its node has
+    /// made the affinity usable again. The node's next pod would then find an affinity without a block.
     giving_up: Mutex<()>,
     /// The operations of all workers, and the owner of each address.
     pub log: Mutex<ChurnLog>,
@@ -52,8 +52,8 @@ pub(super) struct Shared {
 
 struct Node {
     name: String,
-    /// Stands for the lock file that Calico's IPAM plugin holds on its node while it assigns or releases. Releasing a
-    /// block does not take it: other nodes and kube-controllers do that, too.
+    /// A substitute for the lock file that Calico's IPAM plugin holds on its node while it assigns or releases.
+    /// Releasing a block does not take the lock, since other nodes and kube-controllers do that, too.
     plugin: Mutex<()>,
 }
 
@@ -100,7 +100,7 @@ impl<'w> Worker<'w> {
         Ok(Self { runtime, allocator, users, rng, churn, shared, number, node, next_pod, pods })
     }
 
-    /// Works until this worker has done its part and all workers have done enough, or until `end`.
+    /// Works until this worker has done its share and all workers have done enough, or until `end`.
     pub(super) fn run(mut self, end: Instant) -> Result<()> {
         let churn = self.churn;
         for operation in 0.. {
@@ -125,7 +125,7 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// Picks the kind of the next operation. A worker that keeps pods stops none before it has enough.
+    /// Picks the kind of the next operation. A worker with a target number of pods stops none before it has that many.
     fn kind(&mut self) -> u64 {
         match (self.rng.below(20), self.pods.len(), self.churn.pods) {
             (kind @ 10..=18, there, kept) if there < kept => kind - 10,
@@ -152,7 +152,7 @@ impl<'w> Worker<'w> {
         Ok(self.finish(find(self.allocator.store(), key))?)
     }
 
-    /// CNI ADD, from a block of its own node or, if `borrowed`, of another node.
+    /// Runs CNI ADD, with an address from a block of the worker's node or, if `borrowed`, of another node.
     fn start(&mut self, borrowed: bool) -> Result<()> {
         let holder = self.holder();
         self.users.announce(&holder)?;
@@ -187,7 +187,7 @@ impl<'w> Worker<'w> {
         };
         let assigned = match self.finish(self.allocator.auto_assign(&request)) {
             Ok(assigned) => assigned,
-            // The node has as many full blocks as it may.
+            // The node has the maximum number of blocks, and all are full.
             Err(partly) if matches!(partly.error, Error::BlockLimit) => return Ok(None),
             Err(partly) => return Err(partly.error.into()),
         };
@@ -324,7 +324,8 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// Claims a block for a node, or makes the node's affinity usable again; false if another node has it.
+    /// Claims a block for a node, or makes the node's affinity usable again. Returns false if another node owns the
+    /// block.
     fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
         match self.finish(self.allocator.claim_affinity(net, AffinityType::Host, node)) {
             Ok(claimed) => Ok(!claimed.claimed.is_empty()),
@@ -336,7 +337,7 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Releases an empty block of its own node or, like a node without a free block, of another one.
+    /// Releases an empty block of the worker's node, or of another node, as a node without a free block does.
     fn release(&mut self) -> Result<()> {
         let own = self.rng.below(2) == 0;
         let name = self.node.name.clone();
@@ -362,8 +363,8 @@ impl<'w> Worker<'w> {
             Ok(()) => self.log().released += 1,
             Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {
-                // A pod came after the affinity was marked. The node would find the mark at its next assignment, but
-                // there may be no further one: confirm the affinity here.
+                // A pod started after the affinity was marked. The node would find the mark at its next assignment, but
+                // there may be none, so confirm the affinity here.
                 let _plugin = lock(&owner.plugin);
                 let found: Option<Affinity> = self.find(Key::Affinity(key.clone()))?;
                 if found.is_some_and(|affinity| affinity.state == AffinityState::PendingDeletion) {

@@ -1,5 +1,5 @@
-//! A headless Chromium for tests of pages, driven by the DevTools protocol over pipes. It listens on no port and ends
-//! with the test that started it.
+//! A headless Chromium for tests of pages, controlled with the DevTools protocol over pipes. It listens on no port and
+//! ends with the test that started it.
 
 mod page;
 mod pipe;
@@ -38,13 +38,14 @@ const ARGUMENTS: [&str; 16] = [
     "--hide-scrollbars",
 ];
 
-/// Run by sh: the protocol uses descriptors 3 and 4, and only 0 to 2 can be passed on without unsafe code.
+/// A shell script that starts the browser. The protocol uses descriptors 3 and 4, and without unsafe code only 0 to 2
+/// can be passed on.
 const HAND_OVER: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
-/// Time that the browser has to end; then it is killed.
+/// Time limit for the browser to end by itself. After it, the browser is killed.
 const END: Duration = Duration::from_secs(5);
 
-/// A running browser with a profile of its own. Dropping it ends it.
+/// A running browser with its own profile. Dropping it ends the browser.
 pub struct Browser {
     pipe: Pipe,
     child: Child,
@@ -82,13 +83,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // A request ends its processes in order, so that they stop writing to the folder that is removed.
+        // The browser ends its processes in order, so that none still writes to the folder that is removed.
         self.pipe.send("Browser.close", &json!({}), None).ok();
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Both fail only if the browser has ended.
+        // Both calls fail only if the browser has already ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -96,7 +97,7 @@ impl Drop for Browser {
 
 /// The browser of this machine, if it has one.
 pub fn program() -> Result<PathBuf, ServerError> {
-    // A browser is never below `target`: no workspace is asked for.
+    // A browser is never below `target`, so any path will do.
     Tool::Chromium.find("".as_ref()).ok_or(ServerError::NoBrowser)
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::pipe::Pipe;
 use crate::servers::ServerError;
 
-/// A page. It keeps all its requests and complaints.
+/// A page. It records its requests and complaints.
 pub struct Page<'b> {
     pipe: &'b mut Pipe,
     session: String,
@@ -30,7 +30,7 @@ impl<'b> Page<'b> {
         Ok(page)
     }
 
-    /// Sets the size of its window in pixels.
+    /// Sets the size of the page's window in pixels.
     pub fn resize(&mut self, width: u32, height: u32) -> Result<(), ServerError> {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", &size).map(drop)
@@ -63,7 +63,7 @@ impl<'b> Page<'b> {
         self.call("Emulation.setEmulatedMedia", &json!({"media": medium, "features": [feature]})).map(drop)
     }
 
-    /// Evaluates a JavaScript expression, as JSON.
+    /// Evaluates a JavaScript expression, and returns its value as JSON.
     pub fn evaluate(&mut self, expression: &str) -> Result<Value, ServerError> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", &parameters)?;
@@ -73,7 +73,7 @@ impl<'b> Page<'b> {
         }
     }
 
-    /// Clicks the middle of the element that an expression returns.
+    /// Clicks the center of the element that an expression returns.
     pub fn click(&mut self, element: &str) -> Result<(), ServerError> {
         self.click_at(element, 0.5, 0.5)
     }
@@ -111,7 +111,7 @@ impl<'b> Page<'b> {
         Ok(())
     }
 
-    /// Types a text into the element that has the focus.
+    /// Types text into the focused element.
     pub fn type_text(&mut self, text: &str) -> Result<(), ServerError> {
         self.call("Input.insertText", &json!({"text": text})).map(drop)
     }
@@ -121,7 +121,8 @@ impl<'b> Page<'b> {
         self.bytes("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": true}))
     }
 
-    /// Takes a picture of a part: left and top edge, width and height in pixels.
+    /// Takes a picture of a part of the page. `clip` is the left edge, the top edge, the width and the height in
+    /// pixels.
     pub fn screenshot_of(&mut self, clip: [f64; 4]) -> Result<Vec<u8>, ServerError> {
         let [x, y, width, height] = clip;
         let clip = json!({"x": x, "y": y, "width": width, "height": height, "scale": 1});
@@ -129,19 +130,19 @@ impl<'b> Page<'b> {
         self.bytes("Page.captureScreenshot", &parameters)
     }
 
-    /// Prints the page.
+    /// Prints the page, as PDF.
     pub fn pdf(&mut self) -> Result<Vec<u8>, ServerError> {
         self.bytes("Page.printToPDF", &json!({"printBackground": true}))
     }
 
-    /// The URLs of all requests of the page, its own included, oldest first.
+    /// The URLs of all requests of the page, oldest first, including the page itself.
     pub fn requests(&mut self) -> Result<Vec<String>, ServerError> {
         self.catch_up()?;
         let requests = self.pipe.events(&["Network.requestWillBeSent"], &self.session);
         Ok(requests.map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
-    /// Errors and warnings of its scripts, of its console and of the browser.
+    /// Returns the errors and warnings of the page's scripts, of its console and of the browser.
     pub fn complaints(&mut self) -> Result<Vec<String>, ServerError> {
         self.catch_up()?;
         let names = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
@@ -152,7 +153,7 @@ impl<'b> Page<'b> {
         Ok(self.pipe.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
     }
 
-    /// Waits for earlier events, which arrive before the answer.
+    /// Waits until all earlier events have arrived. They precede the answer to this request.
     fn catch_up(&mut self) -> Result<(), ServerError> {
         self.evaluate("1").map(drop)
     }

@@ -1,4 +1,4 @@
-//! The protocol: JSON messages in both directions, each ended by a zero byte.
+//! The protocol: JSON messages in both directions, each terminated by a zero byte.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::servers::ServerError;
 
-/// Time limit for an answer; on a busy machine, a start takes many seconds.
+/// Time limit for an answer. On a busy machine, starting takes many seconds.
 const ANSWER: Duration = Duration::from_secs(180);
 
 pub(super) struct Pipe {
     input: ChildStdin,
     messages: Receiver<Value>,
-    /// Events from the browser that nothing has taken yet.
+    /// Events from the browser that nobody has waited for yet.
     events: Vec<Value>,
     /// The number of the last request.
     last: u64,
@@ -26,7 +26,7 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// Uses the pipes of a child that was just started. `log` is the file of its messages.
+    /// Uses the pipes of a child that was just started. `log` is the file that contains its messages.
     pub(super) fn new(child: &mut Child, log: PathBuf) -> Self {
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -82,7 +82,7 @@ impl Pipe {
         }
     }
 
-    /// Waits for an event of a page that was not taken yet.
+    /// Waits for an event of a page that was not waited for before.
     pub(super) fn wait_for(&mut self, event: &str, session: &str) -> Result<(), ServerError> {
         let is_it = |message: &Value| message["method"] == event && message["sessionId"] == session;
         if let Some(place) = self.events.iter().position(is_it) {
@@ -98,7 +98,7 @@ impl Pipe {
         }
     }
 
-    /// The parameters of all events with these names so far, oldest first. The events stay.
+    /// The parameters of all events with these names so far, oldest first. Does not remove the events.
     pub(super) fn events<'p>(
         &'p self,
         names: &'p [&'p str],

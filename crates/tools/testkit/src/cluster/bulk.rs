@@ -2,13 +2,13 @@
 
 use super::{Cluster, ClusterSpec};
 
-/// Pods on a node in addition to its three IPv4 tunnel addresses: the block is nearly full.
+/// Number of pods on a node. With the three IPv4 tunnel addresses, they nearly fill the block.
 const PODS: u32 = 58;
 const TUNNELS: u64 = 3;
-/// Allocations of a node.
+/// Number of allocations on a node.
 const PER_NODE: u64 = PODS as u64 + TUNNELS;
 
-/// A cluster with a given number of allocations. One part, possibly with faults, is in memory. The rest is healthy and
+/// A cluster with a given number of allocations. One part, which may have faults, is in memory. The rest is healthy and
 /// generated node by node.
 #[derive(Debug)]
 pub struct SizedCluster {
@@ -25,13 +25,13 @@ impl Cluster {
 }
 
 impl SizedCluster {
-    /// A healthy cluster with about `allocations` allocations. Each node has one block of 64 addresses, 61 of them
-    /// taken; each allocation has a handle and each pod an endpoint.
+    /// Creates a healthy cluster with about `allocations` allocations. Each node has one block of 64 addresses, of
+    /// which 61 are taken. Each allocation has a handle, and each pod has an endpoint.
     pub fn new(spec: ClusterSpec, allocations: u64) -> Self {
         Self::around(Cluster::with_configuration(spec.wide().v4_only()), allocations)
     }
 
-    /// The same with a number of pods.
+    /// Creates a healthy cluster with a number of pods.
     pub fn of_pods(spec: ClusterSpec, pods: u64) -> Self {
         Self::new(spec, pods + pods.div_ceil(PODS.into()) * TUNNELS)
     }
@@ -48,7 +48,7 @@ impl SizedCluster {
         u32::try_from(missing.div_ceil(PER_NODE)).expect("there is room for so many nodes")
     }
 
-    /// Visits every key and value, first those in memory, then node by node, in no order of keys.
+    /// Visits every key and value: first those in memory, then node by node. The keys are not sorted.
     pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
         self.for_each_part(|part| part.for_each_entry(&mut visit));
     }

@@ -2,7 +2,7 @@
 
 use super::{Cluster, ClusterSpec, Fault};
 
-/// The faults of the example and their numbers.
+/// The faults of the example, each with its count.
 const FAULTS: [(Fault, usize); 18] = [
     (Fault::DuplicatePods, 1),
     (Fault::UnallocatedFreed, 1),
@@ -25,12 +25,12 @@ const FAULTS: [(Fault, usize); 18] = [
 ];
 
 impl Cluster {
-    /// A small IPv4 cluster with more than a dozen different faults, always the same.
+    /// Creates a small IPv4 cluster with more than a dozen different faults. It is always the same.
     pub fn example() -> Self {
         Self::damaged(ClusterSpec::new(2026).v4_only())
     }
 
-    /// The faults of the example in another kind of cluster, such as one with both families.
+    /// Creates another kind of cluster with the faults of the example, such as one with both families.
     pub fn damaged(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();

@@ -1,4 +1,4 @@
-//! A generator of fleets: clusters with pools of their own, and faults between them.
+//! Generates fleets: clusters with their own pools, and faults between clusters.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,19 +11,20 @@ use super::{Cluster, ClusterSpec};
 /// A fault between the clusters of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetFault {
-    /// The second cluster has a pool inside one of the first.
+    /// The second cluster has a pool inside a pool of the first one.
     OverlappingPools,
-    /// The second cluster has a pool inside one of the first, and a block there from which pods of both have addresses.
+    /// The second cluster has a pool inside a pool of the first one, and a block there from which pods of both clusters
+    /// have addresses.
     SharedAddresses,
-    /// A pool of the second cluster covers the nodes of all.
+    /// A pool of the second cluster covers the nodes of all clusters.
     PoolOverNodes,
-    /// The first cluster has a disabled pool for only one half of the second one's pool.
+    /// The first cluster has a disabled pool for only half of the second cluster's pool.
     HalfDisabledPool,
     /// Only the first cluster has strict affinity.
     StrictAffinity,
 }
 
-/// Clusters named `a` and so on, which route to each other.
+/// Clusters named `a`, `b` and so on, which route to each other.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     pub clusters: Vec<(String, Cluster)>,
@@ -42,7 +43,7 @@ impl FleetFault {
 }
 
 impl Fleet {
-    /// Healthy clusters. Each has pools of its own, and disabled pools for the IPv4 pools of all others.
+    /// Creates healthy clusters. Each has its own pools, and disabled pools for the IPv4 pools of all others.
     pub fn healthy(number: u8) -> Self {
         let specs: Vec<ClusterSpec> =
             (1..=number).map(|place| ClusterSpec::new(place.into()).in_place(place)).collect();

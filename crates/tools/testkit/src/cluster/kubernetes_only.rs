@@ -12,18 +12,18 @@ use super::{Cluster, Pod};
 /// The objects of a Kubernetes cluster other than Calico's data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KubernetesOnly {
-    /// Services and machines, by `<plural>/<namespace>/<name>`.
+    /// Services, machines and other objects without an etcd key, by `<plural>/<namespace>/<name>`.
     objects: BTreeMap<String, Value>,
-    /// JSON merge patches for objects that are made from etcd keys.
+    /// JSON merge patches for objects that are made from etcd keys, by key.
     patches: BTreeMap<String, Value>,
-    /// Keys without an object.
+    /// Keys without an object in Kubernetes.
     absent: BTreeSet<String>,
     /// Paths of objects that exist only if Kubernetes is Calico's datastore.
     not_beside_etcd: BTreeSet<String>,
 }
 
 impl KubernetesOnly {
-    /// Plural and object of all objects that are not made from an etcd key.
+    /// Yields the plural and the object of all objects that are not made from an etcd key.
     pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
     }
@@ -85,7 +85,7 @@ impl Cluster {
         self.kubernetes_only.objects.insert(path, object);
     }
 
-    /// A service of type LoadBalancer with its addresses.
+    /// Stores a service of type LoadBalancer with its addresses.
     pub(super) fn put_service(&mut self, namespace: &str, name: &str, addresses: &[IpAddr]) {
         let ingress: Vec<Value> = addresses.iter().map(|a| json!({"ip": a, "ipMode": "VIP"})).collect();
         let balancer = if ingress.is_empty() { json!({}) } else { json!({"ingress": ingress}) };
@@ -111,7 +111,7 @@ impl Cluster {
         entries.filter_map(|entry| entry["ip"].as_str().map(str::to_owned)).collect()
     }
 
-    /// A virtual machine; with `runs` it has an instance.
+    /// Stores a virtual machine. With `runs`, it has an instance.
     pub(super) fn put_machine(&mut self, namespace: &str, name: &str, runs: bool) {
         let strategy = if runs { "Always" } else { "Halted" };
         let object = |kind: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "spec": {"runStrategy": strategy}});
@@ -127,7 +127,7 @@ impl Cluster {
         }
     }
 
-    /// The instance of a deleted machine.
+    /// Stores the instance of a deleted machine.
     pub(super) fn put_orphan_instance(&mut self, namespace: &str, name: &str) {
         self.put_machine(namespace, name, true);
         self.kubernetes_only.objects.remove(&format!("virtualmachines/{namespace}/{name}"));
@@ -160,7 +160,7 @@ impl Cluster {
         self.kubernetes_only.not_beside_etcd.insert(format!("{plural}/{namespace}/{name}"));
     }
 
-    /// Patches the object of a key in Kubernetes; its form in etcd is unchanged.
+    /// Patches the object of a key in Kubernetes, but not in etcd.
     pub(super) fn patch_object(&mut self, key: &str, patch: Value) {
         assert!(self.get(key).is_some(), "there is no {key}");
         let before = self.kubernetes_only.patches.insert(key.to_owned(), patch);

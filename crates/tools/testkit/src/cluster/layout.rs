@@ -1,4 +1,4 @@
-//! The addresses and names in a generated cluster. All of them follow from a seed and a number.
+//! The addresses and names in a generated cluster. All are derived from a seed and a number.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,30 +11,30 @@ use super::wire::Metadata;
 /// The parameters of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterSpec {
-    /// Equal seeds make equal clusters.
+    /// The seed. Equal seeds make equal clusters.
     pub seed: u64,
-    /// The time of the cluster. For a check by the machine's clock, use the present time.
+    /// The current time of the cluster. For a check by the machine's clock, use the present time.
     pub now: Timestamp,
-    /// Nodes and pods have IPv6 addresses as well.
+    /// True if nodes and pods also have IPv6 addresses.
     pub dual_stack: bool,
     /// Allows tens of thousands of nodes instead of 199.
     pub wide: bool,
     pub cooldown_seconds: u32,
-    /// The number of the cluster's pools, to tell clusters apart: number 7 has 10.7.0.0/16 and fd00:10:7::/64.
+    /// The number of the cluster's pools, which tells clusters apart. Number 7 has 10.7.0.0/16 and fd00:10:7::/64.
     pub place: u8,
 }
 
-/// The place of a single cluster.
+/// The place of a cluster that is not in a fleet.
 pub(super) const ALONE: u8 = 244;
 
 impl ClusterSpec {
-    /// A dual-stack cluster at a fixed time in 2026.
+    /// Creates the specification of a dual-stack cluster at a fixed time in 2026.
     pub fn new(seed: u64) -> Self {
         let now = "2026-06-01T08:00:00Z".parse().expect("a valid time");
         Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30, place: ALONE }
     }
 
-    /// Sets the time. Checks may come minutes after it, so cooling lasts longer, too.
+    /// Sets the time. Also extends the cooldown, since checks may run minutes later.
     pub fn at(self, now: Timestamp) -> Self {
         Self { now, cooldown_seconds: 1200, ..self }
     }
@@ -70,7 +70,7 @@ impl ClusterSpec {
     }
 
     fn base_v6(&self) -> u128 {
-        // The digits of the place: 244 is 0x244.
+        // The decimal digits of the place as hexadecimal ones: 244 becomes 0x244.
         let place = u16::from(self.place);
         let digits = place / 100 * 256 + place / 10 % 10 * 16 + place % 10;
         u128::from(Ipv6Addr::new(0xfd00, 0x10, digits, 0, 0, 0, 0, 0))
@@ -92,7 +92,7 @@ impl ClusterSpec {
         Ipv6Net::new_assert(network.into(), 122).into()
     }
 
-    /// A block in the pool that belongs to no node.
+    /// A block of the pool that belongs to no node.
     pub fn spare_block_v4(&self, number: u32) -> IpNet {
         let room = if self.wide { 2700 * 4 } else { 56 * 4 };
         assert!(number < room, "the pool has no more spare blocks; ask for a wide cluster");
@@ -105,7 +105,7 @@ impl ClusterSpec {
         Ipv4Net::new_assert((u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(), 24).into()
     }
 
-    /// The time this many seconds ago, in Calico's form: whole seconds.
+    /// The time this many seconds ago, as Calico writes it: in whole seconds.
     pub fn seconds_ago(&self, seconds: i64) -> String {
         whole_seconds(self.now.checked_sub(SignedDuration::from_secs(seconds)).expect("a time in this era"))
     }
@@ -115,7 +115,7 @@ impl ClusterSpec {
         Rng::of(self.seed, thing)
     }
 
-    /// Metadata of a resource created weeks ago.
+    /// Creates the metadata of a resource that was created weeks ago.
     pub fn metadata(&self, name: &str, rng: &mut Rng) -> Metadata {
         Metadata {
             name: name.to_owned(),
@@ -132,7 +132,7 @@ pub fn whole_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Formats a time like the attribute `timestamp`: Go's default text.
+/// Formats a time as the attribute `timestamp`: in Go's default format.
 pub fn go_time(time: Timestamp) -> String {
     let text = time.strftime("%Y-%m-%d %H:%M:%S%.f").to_string();
     format!("{text} +0000 UTC")
@@ -149,7 +149,7 @@ pub struct PodName {
     pub app: &'static str,
 }
 
-/// Namespace, application, and true if its pods keep their names.
+/// The namespace, the application, and true if its pods keep their names.
 const APPS: [(&str, &str, bool); 10] = [
     ("default", "web", false),
     ("shop", "cart", false),

@@ -1,8 +1,8 @@
-//! A generator of clusters: the data that Calico stores in etcd, with a known number of each fault and the expected
+//! Generates clusters: the data that Calico stores in etcd, with a known number of each fault, and the expected
 //! findings. The same specification gives the same bytes on every machine.
 //!
-//! It writes JSON according to the fact sheet, with its own structs and its own block arithmetic, so that tests do not
-//! compare calipam with itself.
+//! It writes JSON as `docs/calico-ipam.md` describes it, with its own structs and its own block arithmetic, so that
+//! tests do not compare calipam with itself.
 
 mod build;
 mod bulk;
@@ -40,7 +40,7 @@ pub enum Object {
     Node(Box<Node>),
     /// A workload endpoint.
     Endpoint(Box<Endpoint>),
-    /// Any other value, and broken ones.
+    /// Any other value, and broken values.
     Raw(Vec<u8>),
 }
 
@@ -63,16 +63,16 @@ pub struct Pod {
     pub name: PodName,
     /// The Calico node.
     pub node: String,
-    /// The ID of its handle.
+    /// The ID of the pod's handle.
     pub handle: String,
-    /// Its addresses, each with the block that records it.
+    /// The pod's addresses, each with the block that records it.
     pub addresses: Vec<(IpAddr, IpNet)>,
-    /// The key of its endpoint.
+    /// The key of the pod's endpoint.
     pub endpoint: String,
 }
 
 impl Pod {
-    /// Its first address: the IPv4 one.
+    /// The pod's first address, which is the IPv4 one.
     pub fn address(&self) -> IpAddr {
         self.addresses[0].0
     }
@@ -90,7 +90,7 @@ pub struct NodeInfo {
     pub name: String,
     /// The number that determines its blocks.
     pub number: u32,
-    /// Its first blocks: one of each family.
+    /// The node's first blocks, one of each family.
     pub blocks: Vec<IpNet>,
 }
 
@@ -99,7 +99,7 @@ pub struct NodeInfo {
 pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
-    /// The findings by [`Form`], in the order of the forms; subjects are written as in etcd.
+    /// The expected findings, in the order of [`Form::ALL`]. Subjects are written as in etcd.
     truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
@@ -110,7 +110,7 @@ pub struct Cluster {
     young: Vec<IpAddr>,
     /// The node for the next pod of a fault, and its number of pods.
     host: Option<(usize, usize)>,
-    /// Spare blocks assigned since the node in `host` was taken; most of them belong to it.
+    /// Number of spare blocks assigned since the node in `host` was added. Most of them belong to it.
     host_blocks: usize,
     next_node: u32,
     next_pod: u64,
@@ -124,7 +124,7 @@ impl Cluster {
         &self.spec
     }
 
-    /// All findings that a check of etcd alone must have. [`KubeCluster::truth`] has those for the other forms.
+    /// The findings that a check of etcd alone must report. [`KubeCluster::truth`] returns those for the other forms.
     pub fn truth(&self) -> &GroundTruth {
         self.truth_of(Form::Etcd)
     }
@@ -133,7 +133,7 @@ impl Cluster {
         &self.truths[form as usize]
     }
 
-    /// Addresses of pods that have no endpoint yet: leaks for a check with a grace period of 0, and for no other.
+    /// Addresses of pods that have no endpoint yet. They are leaks only for a check with a grace period of 0.
     pub fn young(&self) -> &[IpAddr] {
         &self.young
     }
@@ -158,12 +158,12 @@ impl Cluster {
         self.entries.get(key.as_bytes())
     }
 
-    /// Stores a value, and replaces an earlier one.
+    /// Stores a value. Replaces any earlier one.
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: Object) {
         self.entries.insert(key.into(), value);
     }
 
-    /// Stores bytes, and replaces an earlier value.
+    /// Stores bytes. Replaces any earlier value.
     pub fn put_raw(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         self.put(key, Object::Raw(value.into()));
     }
@@ -190,7 +190,7 @@ impl Cluster {
         self.entries.keys().map(Vec::as_slice)
     }
 
-    /// The intact blocks, with the CIDR of their key.
+    /// The intact blocks. Their CIDR is that of their key.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.entries.values().filter_map(|object| match object {
             Object::Block(block) => Some(block),
@@ -235,7 +235,7 @@ impl Cluster {
         self.block_mut(block).record_mut(address)
     }
 
-    /// Changes the count of a handle. The object exists while the handle has addresses.
+    /// Changes the count of a handle for a block. The handle exists while it has addresses.
     pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
         let key = key::handle(id).into_bytes();
         let object = self.entries.entry(key.clone()).or_insert_with(|| Object::Handle(Handle::default()));

@@ -2,17 +2,17 @@
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// A stream of numbers that follows from its seed alone.
+/// A stream of numbers that depends only on its seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The stream of a seed.
+    /// Creates the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// An independent stream for one of many things with the same seed.
+    /// Creates an independent stream for one of many things with the same seed.
     pub fn of(seed: u64, thing: u64) -> Self {
         let mut mixed = Self(seed ^ thing.wrapping_mul(0xd6e8_feb8_6659_fd93));
         mixed.next();
@@ -39,7 +39,7 @@ impl Rng {
         &items[self.below(items.len() as u64) as usize]
     }
 
-    /// Hexadecimal digits.
+    /// A string of random hexadecimal digits.
     pub fn hex(&mut self, digits: usize) -> String {
         let mut text = String::with_capacity(digits + 16);
         while text.len() < digits {

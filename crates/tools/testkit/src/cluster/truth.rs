@@ -1,4 +1,4 @@
-//! The findings that a generated cluster must give.
+//! The findings that a check of a generated cluster must report.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,7 +30,7 @@ impl Form {
     pub const IN_KUBERNETES: [Self; 2] = [Self::Classic, Self::Native];
     /// The forms with pods, services and machines.
     pub const WITH_PODS: [Self; 3] = [Self::EtcdWithKubernetes, Self::Classic, Self::Native];
-    /// The forms in which pools must not overlap, even if one is disabled.
+    /// The forms in which Calico allows no overlapping pools, even if one is disabled.
     pub const WITHOUT_POOL_CONTROLLER: [Self; 3] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic];
 
     /// The form of an API group.
@@ -46,17 +46,17 @@ impl Form {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
     pub code: String,
-    /// Its subject, in canonical form.
+    /// The subject, in canonical form.
     pub subject: String,
-    /// Its severity, if unusual for the code.
+    /// The severity, if it is unusual for the code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// Texts that the evidence must contain: reasons of a leak, problems of a block.
+    /// Texts that the evidence must contain, such as the reason of a leak or the problems of a block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
 }
 
-/// A finding from a check, as texts. The ground truth uses none of the product's types.
+/// A finding of a check, as text. The ground truth uses none of the product's types.
 #[derive(Clone, Debug)]
 pub struct Found {
     code: String,
@@ -71,14 +71,14 @@ pub struct Found {
 /// Severity and details.
 type Rest = (Option<&'static str>, Vec<&'static str>);
 
-/// The exact set of findings that a cluster must give.
+/// The exact set of findings that a check of a cluster must report.
 #[derive(Clone, Debug, Default)]
 pub struct GroundTruth {
     findings: BTreeMap<(&'static str, String), Rest>,
 }
 
 impl Found {
-    /// Reads a finding, as a report shows it in JSON; the usual severity is its code's.
+    /// Reads a finding from its JSON in a report. `usual_severity` is the severity of its code.
     pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
         let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
         let text = |value: &Value| value.as_str().expect("a finding has texts").to_owned();
@@ -114,7 +114,7 @@ impl Found {
 }
 
 impl GroundTruth {
-    /// Expects a finding. A second expectation with the same code and subject changes nothing.
+    /// Expects a finding. Expecting the same code and subject again changes nothing.
     pub(super) fn expect(&mut self, code: &'static str, subject: impl ToString) {
         self.findings.entry((code, subject.to_string())).or_default();
     }
@@ -129,7 +129,7 @@ impl GroundTruth {
         self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
     }
 
-    /// The same findings with other subjects.
+    /// The same findings, with renamed subjects.
     pub(super) fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
         let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
             ((*code, rename(subject)), rest.clone())
@@ -167,8 +167,8 @@ impl GroundTruth {
         self.findings.keys().map(|(code, subject)| format!("{code} {subject}")).collect()
     }
 
-    /// Compares the findings of a check with the expected ones. Returns a line for each that is missing or unexpected,
-    /// has another severity, or lacks a detail.
+    /// Compares the findings of a check with the expected ones. Returns a line for each finding that is missing or
+    /// unexpected, has another severity, or lacks a detail.
     pub fn complaints(&self, found: &[Found]) -> Vec<String> {
         let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
         let expected: BTreeMap<String, Expected> = self

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::servers::{KubeApiserver, ServerError};
 
-/// Time limit until the server serves a new kind.
+/// Time limit for the server to serve a new kind.
 const SERVED: Duration = Duration::from_secs(60);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -58,7 +58,7 @@ impl Flavour {
 /// Installs Calico's kinds and waits until they are served.
 ///
 /// # Errors
-/// If the server does not answer, refuses a definition, or does not serve a kind in time.
+/// Returns an error if the server does not answer, refuses a definition, or does not serve a kind in time.
 pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerError> {
     let (config, config_kind) = flavour.ipam_config();
     let kinds = [
@@ -138,8 +138,8 @@ fn text_map() -> Value {
     json!({"type": "object", "additionalProperties": {"type": "string"}})
 }
 
-/// The schema of a CIDR. The classic group accepts any text: still in blocks and affinities, and before 3.32 in pools
-/// and reservations.
+/// The schema of a CIDR. The classic group accepts any text: in blocks and affinities up to now, and in pools and
+/// reservations before 3.32.
 fn cidr(flavour: Flavour) -> Value {
     match flavour {
         Flavour::Classic => json!({"type": "string"}),

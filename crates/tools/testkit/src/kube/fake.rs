@@ -13,26 +13,27 @@ use crate::servers::http::Request;
 pub enum Reply {
     /// A status and a body.
     Whole(u16, String),
-    /// A status, and the seconds after which the request may be sent again.
+    /// A status, and the number of seconds after which the client may retry.
     Later(u16, u64),
-    /// A successful answer that announces more than it sends.
+    /// A successful response with a length that is greater than its body.
     Cut(String),
-    /// A successful answer that begins and then stalls.
+    /// A successful response that begins and then stalls.
     Stalled(String),
-    /// A successful answer in two parts; the second is sent when the flag is set.
+    /// A successful response in two parts. The second part is sent when the flag is set.
     InParts(String, String, Arc<AtomicBool>),
-    /// No answer at all.
+    /// No response at all.
     Silent,
 }
 
-/// Answers by path, and records all requests.
+/// A server that chooses its replies by path, and records all requests.
 pub struct Fake {
     pub url: String,
     pub asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fake {
-    /// Starts a server; `answer` returns the reply for a path with its query. Its threads end with the process.
+    /// Starts a server. `answer` returns the reply for a path with its query. The server's threads end with the
+    /// process.
     pub fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -60,7 +60,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
         return Err(format!("the schema takes no owner {owner:?}"));
     }
-    // The field is `null` in a block that never had an address; Calico sends Kubernetes an empty list.
+    // The field is `null` in a block that never had an address. In Kubernetes, Calico writes an empty list instead.
     let attributes = match &value["attributes"] {
         Value::Null => &Vec::new(),
         _ => list(value, "attributes", |v| v.is_object())?,
@@ -101,7 +101,7 @@ pub(crate) fn affinity(
         return Err(format!("the schema has no state {state:?}"));
     }
     let deleted = value["deleted"].as_bool().unwrap_or_default();
-    // A text in the classic group.
+    // The field is text in the classic group.
     let deleted = match flavour {
         Flavour::Classic => deleted.to_string().into(),
         Flavour::Native => Value::Bool(deleted),
@@ -141,7 +141,7 @@ fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Res
     value[field].as_array().filter(|list| list.iter().all(fits)).ok_or_else(refused)
 }
 
-/// Removes `null`, which early writers wrote for absent fields and the API server drops.
+/// Removes `null` values, which early versions of Calico wrote for absent fields and the API server drops.
 fn without_null(attribute: &Value) -> Value {
     let fields = attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()

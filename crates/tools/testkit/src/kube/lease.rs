@@ -1,4 +1,5 @@
-//! API servers that the tests in a process share: starting one takes seconds of processor time, emptying one does not.
+//! API servers that the tests in a process share. Starting one takes seconds of processor time, but emptying one does
+//! not.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -13,23 +14,24 @@ use serde_json::Value;
 use super::{Flavour, install, install_kubevirt};
 use crate::servers::{Entries, KubeApiserver, ServerError};
 
-/// Servers that wait for their next test. An idle server takes memory and, for its caches, a little processor time.
+/// Idle servers that wait for their next test. An idle server takes memory and, for its caches, a little processor
+/// time.
 static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
 const MOST_IDLE: usize = 3;
 
-/// The prefix of all objects of the server and of everything else in its etcd.
+/// The prefix of all keys in the server's etcd.
 const EVERYTHING: &str = "/";
 
-/// Prefixes of objects that the server itself renews.
+/// Prefixes of keys that the server itself renews.
 const RENEWED: [&str; 3] = ["/registry/leases/", "/registry/masterleases/", "/registry/configmaps/kube-"];
 
-/// The prefix of the definitions of kinds; a server whose definitions changed is not used again.
+/// The prefix of the definitions of kinds. A server whose definitions have changed is not reused.
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/";
 
-/// Time without new objects after which a started server counts as settled.
+/// Time without new keys after which a started server counts as settled.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Time limit until a change in etcd reaches the caches of the server.
+/// Time limit for a change in etcd to reach the caches of the server.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
 
 /// Operations per transaction; etcd allows 128.
@@ -57,16 +59,16 @@ impl Kinds {
     }
 }
 
-/// An API server for one test, empty at first. Dropping the lease empties the server for the next test in the process.
-/// If the test failed or changed the kinds, the server is ended instead. A test that stops or restarts the server needs
-/// [one of its own](KubeApiserver::start).
+/// An API server for one test, which starts empty. Dropping the lease empties the server for the next test in the
+/// process. If the test failed or changed the kinds, dropping it ends the server instead. A test that stops or restarts
+/// the server needs [its own server](KubeApiserver::start).
 #[derive(Debug)]
 pub struct Lease(Option<Server>);
 
 /// Leases an API server with some kinds and without objects.
 ///
 /// # Errors
-/// If no server is idle and a new one does not start or does not serve the kinds.
+/// Returns an error if no server is idle and a new one does not start or does not serve the kinds.
 pub fn lease(kinds: Kinds) -> Result<Lease, ServerError> {
     let server = match Server::idle(kinds) {
         Some(server) => server,
@@ -122,7 +124,8 @@ impl Server {
         }
     }
 
-    /// Takes an idle server with these kinds. If there is none and many are idle, ends the longest idle one.
+    /// Takes an idle server with these kinds. If there is none and many servers are idle, ends the one that has been
+    /// idle the longest.
     fn idle(kinds: Kinds) -> Option<Self> {
         let mut idle = lock(&IDLE);
         if let Some(place) = idle.iter().position(|server| server.kinds == kinds) {
@@ -134,7 +137,7 @@ impl Server {
         None
     }
 
-    /// Removes the leftovers of a test. Returns true if the server is in its first state again.
+    /// Removes the leftovers of a test. Returns true if the server is in its initial state again.
     fn is_empty_again(&self) -> Result<bool, ServerError> {
         let is_renewed = |key: &str| RENEWED.iter().any(|renewed| key.starts_with(renewed));
         let mut now = self.server.etcd().entries_below(EVERYTHING)?;

@@ -1,4 +1,5 @@
-//! Calico's custom resources on a test's API server: the kinds, according to the fact sheet, and their objects.
+//! Calico's custom resources on a test's API server: the kinds, as `docs/calico-ipam.md` describes them, and their
+//! objects.
 
 mod crds;
 pub mod fake;

@@ -8,7 +8,7 @@ use crate::servers::{KubeApiserver, ServerError};
 /// Creates objects through the API, as Calico does. `path` is the path of all objects of the kind in their namespace.
 ///
 /// # Panics
-/// If the server refuses an object.
+/// Panics if the server refuses an object.
 pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(), ServerError> {
     for object in objects {
         let response = server.request("POST", path, &object.to_string())?;
@@ -17,11 +17,11 @@ pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(
     Ok(())
 }
 
-/// Writes objects to the server's etcd under a `prefix` such as `/registry/pods/`: many objects, or states that only
-/// controllers can bring about. Objects keep their names, namespaces and UIDs.
+/// Writes objects to the server's etcd under a `prefix` such as `/registry/pods/`. Use this for many objects, or for
+/// states that only controllers can bring about. Objects keep their names, namespaces and UIDs.
 ///
-/// The last object is written alone, as an API server writes every object. The server considers its cache current as
-/// soon as the first object of the newest revision has arrived, and would omit the rest of that revision from lists.
+/// The last object is written alone, as an API server writes every object. The server considers its cache current once
+/// the first object of the newest revision has arrived, and would omit the rest of that revision from lists.
 pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -> Result<(), ServerError> {
     let (most, last) = objects.split_at(objects.len().saturating_sub(1));
     server.etcd().with_client(async |mut client| {
@@ -41,10 +41,10 @@ pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -
     })
 }
 
-/// Creates the service account `name` in the namespace `default` and returns a token for it. It has no rights yet.
+/// Creates the service account `name` in the namespace `default`, which has no rights yet. Returns a token for it.
 ///
 /// # Panics
-/// If the server refuses.
+/// Panics if the server refuses.
 pub fn service_account_token(server: &KubeApiserver, name: &str) -> Result<String, ServerError> {
     let path = "/api/v1/namespaces/default/serviceaccounts";
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});

@@ -6,14 +6,14 @@ use super::{Flavour, create};
 use crate::cluster::ClusterSpec;
 use crate::servers::{KubeApiserver, ServerError};
 
-/// Namespaces of test pods that a new server lacks.
+/// Namespaces of test pods that a new server does not have.
 const NAMESPACES: [&str; 3] = ["batch", "monitoring", "shop"];
 
-/// Creates an empty cluster on a server with Calico's kinds: its configuration, the IPv4 pool of `spec`, nodes without
+/// Creates an empty cluster on a server with Calico's kinds: the configuration, the IPv4 pool of `spec`, nodes without
 /// tunnels, and the namespaces of pods. Returns the names of the nodes.
 ///
 /// # Panics
-/// If the server refuses an object.
+/// Panics if the server refuses an object.
 pub fn seed(
     server: &KubeApiserver,
     flavour: Flavour,
@@ -43,7 +43,7 @@ pub fn seed(
 /// Creates nodes and the namespaces of test pods, without any Calico objects.
 ///
 /// # Panics
-/// If the server refuses an object.
+/// Panics if the server refuses an object.
 pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<(), ServerError> {
     let namespaces = NAMESPACES.map(|name| named("v1", "Namespace", name));
     create(server, "/api/v1/namespaces", &namespaces)?;

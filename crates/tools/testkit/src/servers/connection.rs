@@ -7,7 +7,7 @@ use super::http::{Answer, Response};
 use super::kube_apiserver::{Stream, Upstream};
 use super::{KubeApiserver, ServerError};
 
-/// A connection for one request after another.
+/// A connection that sends one request after another.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Stream>,
@@ -27,7 +27,7 @@ impl Connection {
         Ok(Self { stream: BufReader::new(stream), url, token: token.to_owned() })
     }
 
-    /// Sends a request and reads its response; `body` is JSON or empty, for PATCH a merge patch. Any status is a
+    /// Sends a request and reads its response. `body` is JSON or empty; for PATCH, it is a merge patch. Any status is a
     /// response, not an error.
     pub fn request(&mut self, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
         let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };

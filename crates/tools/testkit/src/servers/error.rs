@@ -11,13 +11,13 @@ use super::tool::Tool;
 
 /// A server that was not found, did not start, or failed.
 ///
-/// `Debug` prints the message, too, so that `unwrap()` in a test shows all of it with its line breaks.
+/// `Debug` also prints the message, so that `unwrap()` in a test shows all of it with its line breaks.
 #[derive(thiserror::Error)]
 pub enum ServerError {
     /// The program is not on this machine.
     #[error("{0}\nhint: `cargo xtask test` brings the servers that are missing")]
     NotFound(#[from] NotFound),
-    /// There is no browser on this machine, or not at the variable's path.
+    /// There is no browser on this machine, or none at the path in the variable.
     #[error("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing())]
     NoBrowser,
     /// The program could not be run.
@@ -28,7 +28,7 @@ pub enum ServerError {
     Ended {
         name: &'static str,
         status: ExitStatus,
-        /// Its log, shortened in the middle.
+        /// The server's log, shortened in the middle.
         log: String,
     },
     /// The server is running, but does not reach the awaited state.
@@ -40,10 +40,10 @@ pub enum ServerError {
         limit: Duration,
         /// The error of the last attempt.
         reason: String,
-        /// Its log, shortened in the middle.
+        /// The server's log, shortened in the middle.
         log: String,
     },
-    /// A file, a folder, a port or a signal.
+    /// An operation on a file, a folder, a port or a process failed.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
     /// A certificate or key could not be made.
@@ -55,10 +55,10 @@ pub enum ServerError {
     /// The API server refused a request of a test.
     #[error("{what}: {status} {body}")]
     Refused { what: String, status: u16, body: String },
-    /// The allocator refused, or the datastore did not answer it.
+    /// The allocator refused an operation, or the datastore did not answer.
     #[error("the allocator: {0}")]
     Allocator(#[from] calipam_assign::Error),
-    /// The datastore of an allocator refused, or did not answer.
+    /// The datastore of an allocator refused a request, or did not answer.
     #[error("the datastore: {0}")]
     Store(#[from] calipam_assign::StoreError),
     /// The datastore of an allocator could not be connected to.
@@ -79,7 +79,7 @@ impl fmt::Debug for ServerError {
 }
 
 impl ServerError {
-    /// An [`Io`](Self::Io) error about an attempt.
+    /// Creates an [`Io`](Self::Io) error. `what` describes the failed operation.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

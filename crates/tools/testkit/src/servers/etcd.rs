@@ -21,21 +21,21 @@ use super::{folder, workspace};
 
 const NAME: &str = "etcd";
 
-/// Time limit of a start; on an idle machine it takes a third of a second.
+/// Time limit for a start, which takes a third of a second on an idle machine.
 const START: Duration = Duration::from_secs(60);
 
-/// Time limit of one health request.
+/// Time limit for one health request.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// etcd's name for a Unix socket in its working directory: the file `probe:1`. etcd allows a host and a port but no
-/// path there. The socket is never encrypted, and only this server can answer on it.
+/// The name, to etcd, of a Unix socket in its working directory: the file `probe:1`. etcd allows only a host and a port
+/// here, no path. The socket is never encrypted, and only this server can answer on it.
 const PROBE: &str = "probe:1";
 
-/// A running etcd with a data directory of its own, listening on 127.0.0.1. Dropping it kills it and removes its data;
-/// if the test's process dies, a watchdog does the same.
+/// A running etcd with its own data directory, listening on 127.0.0.1. Dropping it kills the server and removes its
+/// data. If the test's process dies, a watchdog does the same.
 #[derive(Debug)]
 pub struct Etcd {
-    // Dropped in this order: the process before its folder.
+    // Fields are dropped in this order: the process before its folder.
     process: Option<Process>,
     home: TempDir,
     program: PathBuf,
@@ -45,7 +45,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts an empty etcd 3.6 without TLS and without users, and waits until it answers.
+    /// Starts an empty etcd 3.6 without TLS and without users, and waits until it answers requests.
     pub fn start() -> Result<Self, ServerError> {
         EtcdOptions::new().start()
     }
@@ -55,7 +55,7 @@ impl Etcd {
         EtcdOptions::new().version(version).start()
     }
 
-    /// Starts a server; call [`EtcdOptions::start`].
+    /// Starts a server. Called by [`EtcdOptions::start`].
     pub(super) fn start_with(options: EtcdOptions) -> Result<Self, ServerError> {
         let program = locate::find(options.version.program(), &workspace())?;
         let home = folder("calipam-etcd-")?;
@@ -85,7 +85,7 @@ impl Etcd {
         self.port
     }
 
-    /// The folder with etcd's data, removed when the server is dropped.
+    /// The folder with etcd's data. It is removed when the server is dropped.
     pub fn data_dir(&self) -> PathBuf {
         self.home.path().join("data")
     }
@@ -105,7 +105,7 @@ impl Etcd {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Makes the server hang: it accepts connections but answers nothing. Does nothing to a killed server.
+    /// Makes the server hang: it accepts connections but answers no requests. Does nothing if the server was killed.
     pub fn pause(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::pause)
     }
@@ -127,7 +127,7 @@ impl Etcd {
 
     fn launch_at(&mut self, port: u16) -> Result<(), ServerError> {
         self.port = port;
-        // The data of a failed start would contain the address with the port that it did not get.
+        // The data of a failed start contains the address with the port that it did not get.
         match fs::remove_dir_all(self.data_dir()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(ServerError::io("cannot remove the data of a failed start")(error))
@@ -151,7 +151,7 @@ impl Etcd {
             "--data-dir=data".to_owned(),
             format!("--listen-client-urls={endpoint},unix://{PROBE}"),
             format!("--advertise-client-urls={endpoint}"),
-            // A single member never uses its peer address; a socket there takes no port.
+            // A single member never uses its peer address, and a socket does not occupy a port.
             "--listen-peer-urls=unix://peer:1".to_owned(),
             "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_owned(),
             "--initial-cluster=calipam=http://127.0.0.1:2380".to_owned(),
@@ -174,13 +174,13 @@ impl Etcd {
     }
 }
 
-/// The etcd to start.
+/// The version of etcd to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EtcdVersion {
     /// 3.6 or newer: built from `tests/servers`, or found on the machine.
     #[default]
     V3_6,
-    /// The older one of the distribution: 3.4, on newer distributions 3.5.
+    /// The older etcd that the distribution packages: 3.4, or 3.5 on newer distributions.
     V3_4,
 }
 
@@ -198,7 +198,7 @@ impl EtcdVersion {
     }
 }
 
-/// Asks etcd for its health, which includes a read through its consensus.
+/// Requests etcd's health, which includes a read through its consensus.
 fn healthy(socket: &Path) -> Result<(), String> {
     let ask = || {
         let stream = UnixStream::connect(socket)?;

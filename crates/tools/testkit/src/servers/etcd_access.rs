@@ -1,4 +1,4 @@
-//! Operations of tests on a running etcd: connecting, saving a snapshot, and creating users at its start.
+//! Operations of tests on a running etcd: connecting, saving a snapshot, and creating users at the start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,13 +20,13 @@ use crate::runtime::on_own_runtime;
 /// etcd's administrator, who must exist before authentication is turned on.
 const ROOT: &str = "root";
 
-/// A divisor of a snapshot's length without its checksum: all sizes of pages are multiples of it.
+/// A divisor of the length of a snapshot without its checksum. All page sizes are multiples of it.
 const SNAPSHOT_UNIT: u64 = 512;
 
 /// Length of the SHA-256 sum at the end of a snapshot.
 const CHECKSUM: u64 = 32;
 
-/// Keys with value and revision. Bytes that are not text are escaped.
+/// Keys, each with its value and revision. Bytes that are not text are escaped.
 pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
 
 /// Time limit of a connection attempt.
@@ -35,12 +35,12 @@ const CONNECT: Duration = Duration::from_secs(20);
 impl Etcd {
     /// Connects with the authority, client certificate and user of the server, if it has them.
     ///
-    /// For tests with an async runtime; [`with_client`](Self::with_client) is for the others.
+    /// For tests with an async runtime. Other tests use [`with_client`](Self::with_client).
     pub async fn client(&self) -> Result<Client, ServerError> {
         Ok(connect(&self.endpoint(), self.pki(), self.options().user()).await?)
     }
 
-    /// Runs `work` with a client on a runtime of its own. Works inside and outside of other runtimes.
+    /// Runs `work` with a client on a separate runtime. Can be called from inside or outside an async runtime.
     pub fn with_client<T: Send>(
         &self,
         work: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error> + Send,
@@ -108,7 +108,7 @@ async fn add_user(client: &mut Client, login: &Login, role: &str) -> Result<(), 
     Ok(())
 }
 
-/// Adds a role with the user's name that may read the prefix.
+/// Adds a user, and a role of the same name that may read the prefix.
 async fn add_reader(client: &mut Client, reader: &Reader) -> Result<(), etcd_client::Error> {
     let role = reader.login.name.as_str();
     client.role_add(role).await?;

@@ -1,4 +1,4 @@
-//! The promises of the launcher, tried on real servers.
+//! Tests of the launcher with real servers.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -26,7 +26,7 @@ fn get(etcd: &Etcd, key: &str) -> Option<String> {
     response.kvs().first().map(|pair| pair.value_str().unwrap().to_owned())
 }
 
-/// Reads a key with a client of the test's own.
+/// Reads a key with a client that the test creates itself.
 fn read_as(etcd: &Etcd, options: ConnectOptions, key: &str) -> Result<usize, Error> {
     let endpoint = etcd.endpoint();
     let options = options.with_timeout(Duration::from_secs(5));

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-/// Size of the buffer for an answer that is discarded.
+/// Size of the buffer for a response that is discarded.
 const PIECE: usize = 1 << 18;
 
 /// A response: its status code and its body.
@@ -16,8 +16,8 @@ pub struct Response {
 
 /// Sends one request and reads the response to its end.
 ///
-/// It speaks HTTP/1.0, so that the server sends no chunks and closes the connection after the body. `headers` are whole
-/// lines without their ends. A response that is not HTTP is an error of kind `InvalidData`.
+/// Uses HTTP/1.0, so that the server sends no chunks and closes the connection after the body. `headers` are whole
+/// lines without line ends. A response that is not HTTP is an error of kind `InvalidData`.
 pub(crate) fn request(
     mut stream: impl Read + Write,
     method: &str,
@@ -31,8 +31,8 @@ pub(crate) fn request(
     parse(&String::from_utf8_lossy(&answer))
 }
 
-/// Sends a GET request, discards the answer as it arrives and returns the number of bytes. An answer without status 200
-/// is an error.
+/// Sends a GET request, discards the response as it arrives, and returns the number of bytes. A response without status
+/// 200 is an error.
 pub(crate) fn pull(mut stream: impl Read + Write, path: &str, headers: &[String]) -> io::Result<u64> {
     send(&mut stream, "GET", path, headers, "")?;
     let mut buffer = vec![0; PIECE];
@@ -75,15 +75,15 @@ fn parse(answer: &str) -> io::Result<Response> {
     Ok(Response { status: status.parse().map_err(|_| invalid())?, body: body.to_owned() })
 }
 
-/// A request to a proxy or a fake server.
+/// A request that a proxy or a fake server receives.
 pub(crate) struct Request {
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// Whole lines without their ends, except those about the connection.
+    /// Whole lines without line ends, except those about the connection.
     pub headers: Vec<String>,
     pub body: Vec<u8>,
-    /// The client wants the connection closed after the answer.
+    /// True if the client wants the connection closed after the response.
     pub is_last: bool,
 }
 
@@ -116,19 +116,19 @@ impl Request {
     }
 }
 
-/// An answer from a server that keeps the connection open.
+/// A response from a server that keeps the connection open.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The first line: `HTTP/1.1 200 OK`.
     pub first: String,
-    /// Whole lines, without their ends.
+    /// Whole lines without line ends.
     pub headers: Vec<String>,
     /// The body, without the sizes of chunks.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// Reads one answer and nothing after it.
+    /// Reads one response and nothing after it.
     pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Self> {
         let mut answer = Self { first: line(stream)?, headers: Vec::new(), body: Vec::new() };
         answer.status()?;
@@ -157,7 +157,7 @@ impl Answer {
         }
     }
 
-    /// True if the server closes the connection after this answer.
+    /// True if the server closes the connection after this response.
     pub(crate) fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -183,7 +183,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP response: {what:.100}"))
 }
 
-/// Reads one line, without its end.
+/// Reads one line, and removes the line end.
 fn line(stream: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
@@ -202,7 +202,7 @@ fn piece(stream: &mut impl Read, length: usize, body: &mut Vec<u8>) -> io::Resul
 mod tests {
     use super::*;
 
-    /// A connection that records requests and answers with a fixed text.
+    /// A connection that records requests and replies with a fixed text.
     struct Canned {
         sent: Vec<u8>,
         answer: io::Cursor<&'static str>,

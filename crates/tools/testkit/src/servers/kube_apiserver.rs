@@ -1,4 +1,4 @@
-//! A real Kubernetes API server for one test, on an etcd of its own.
+//! A real Kubernetes API server for one test, with its own etcd.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -24,13 +24,13 @@ use super::{folder, workspace};
 
 const NAME: &str = "kube-apiserver";
 
-/// Time limit of a start; on an idle machine it takes two to four seconds.
+/// Time limit for a start, which takes two to four seconds on an idle machine.
 const START: Duration = Duration::from_secs(180);
 
-/// Time limit of an answer.
+/// Time limit for a response.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Time limit of a pause within a list of a whole cluster.
+/// Time limit for a pause while the server sends a list of a whole cluster.
 const PULL: Duration = Duration::from_secs(300);
 
 /// The bearer token of an administrator.
@@ -42,14 +42,14 @@ const TOKENS: &str = "tokens.csv";
 /// The kubeconfig file for clients.
 pub(super) const KUBECONFIG: &str = "kubeconfig.yaml";
 
-/// A running API server with an empty etcd of its own, listening on 127.0.0.1. Dropping it kills both.
+/// A running API server with its own empty etcd, listening on 127.0.0.1. Dropping it kills both.
 ///
-/// RBAC is on; service accounts are not checked, so that pods can be created as they are. The token and the client
-/// certificate of [`pki`](Self::pki) are an administrator's. There are no controllers, no scheduler and no kubelet:
-/// objects stay as they were written.
+/// RBAC is on. Service accounts are not checked, so that pods can be created as they are. The token and the client
+/// certificate of [`pki`](Self::pki) are those of an administrator. There are no controllers, no scheduler and no
+/// kubelet, so objects stay as they were written.
 #[derive(Debug)]
 pub struct KubeApiserver {
-    // Dropped in this order: the server before its datastore and its folder.
+    // Fields are dropped in this order: the server before its datastore and its folder.
     process: Option<Process>,
     etcd: Etcd,
     home: TempDir,
@@ -93,7 +93,7 @@ impl KubeApiserver {
         TOKEN
     }
 
-    /// The certificates; `ca` signed the server's and is trusted for clients.
+    /// The certificates. `ca` signed the server's certificate and is trusted for clients.
     pub fn pki(&self) -> &Pki {
         &self.at.pki
     }
@@ -109,7 +109,7 @@ impl KubeApiserver {
     }
 
     /// Kills the server, runs `meanwhile` on its datastore, and starts the server again on the same port. The server
-    /// loses its memory, such as the history of its objects.
+    /// loses the state in its memory, such as the history of its objects.
     pub fn restart(
         &mut self,
         meanwhile: impl FnOnce(&mut Etcd) -> Result<(), ServerError>,
@@ -129,8 +129,8 @@ impl KubeApiserver {
         Connection::to(&self.at, token)?.request("PATCH", path, patch)
     }
 
-    /// Gets a path over a connection of its own and discards the answer, to measure the server's part. `accept` is the
-    /// media type. Returns the number of bytes.
+    /// Gets a path over a separate connection and discards the response, to measure the server's share of the time.
+    /// `accept` is the media type. Returns the number of bytes.
     pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {
         let failed = || ServerError::io(format!("GET {}{path}", self.url()));
         let stream = self.at.connect_for(PULL).map_err(failed())?;
@@ -143,12 +143,12 @@ impl KubeApiserver {
         self.process.as_ref().map_or(0.0, |process| processor_seconds(process.id()))
     }
 
-    /// The means to connect to this server.
+    /// Returns the data for connecting to this server.
     pub(super) fn upstream(&self) -> Upstream {
         self.at.clone()
     }
 
-    /// Makes the server hang: it accepts connections but answers nothing.
+    /// Makes the server hang: it accepts connections but answers no requests.
     pub fn pause(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::pause)
     }
@@ -158,7 +158,7 @@ impl KubeApiserver {
     }
 }
 
-/// The means to connect to an API server, without the server itself.
+/// The data for connecting to an API server, without the server itself.
 #[derive(Clone, Debug)]
 pub(super) struct Upstream {
     port: u16,
@@ -174,7 +174,7 @@ impl Upstream {
         self.connect_for(ANSWER)
     }
 
-    /// Connects; `limit` is the longest pause of the server.
+    /// Connects. `limit` is the maximum time that the server may pause.
     fn connect_for(&self, limit: Duration) -> io::Result<Stream> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(limit))?;
@@ -190,7 +190,7 @@ fn arguments(home: &Path, etcd: &Etcd, Upstream { port, pki }: &Upstream) -> Vec
     let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let fixed = [
         "--bind-address=127.0.0.1",
-        // Without a default route the server finds no address to advertise.
+        // Without a default route, the server finds no address to advertise.
         "--advertise-address=127.0.0.1",
         "--service-account-issuer=https://kubernetes.default.svc",
         "--service-cluster-ip-range=10.96.0.0/16",
@@ -206,7 +206,7 @@ fn arguments(home: &Path, etcd: &Etcd, Upstream { port, pki }: &Upstream) -> Vec
         file("tls-cert-file", &pki.server.certificate),
         file("tls-private-key-file", &pki.server.key),
         file("client-ca-file", &pki.ca),
-        // Service account tokens are not tested; any pair of keys is good enough.
+        // Service account tokens are not tested, so any key pair will do.
         file("service-account-key-file", &pki.server.certificate),
         file("service-account-signing-key-file", &pki.server.key),
         file("token-auth-file", &home.join(TOKENS)),
@@ -214,7 +214,7 @@ fn arguments(home: &Path, etcd: &Etcd, Upstream { port, pki }: &Upstream) -> Vec
     arguments
 }
 
-/// Writes a kubeconfig with the administrator's token; `ca` is more YAML about the cluster.
+/// Writes a kubeconfig with the administrator's token. `ca` is additional YAML for the cluster entry.
 pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<(), ServerError> {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
@@ -225,7 +225,7 @@ pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<()
     pki::write(home, KUBECONFIG, &text).map(drop)
 }
 
-/// Asks the server if it is ready. Its certificate is signed by this test's own authority, so another test's server
+/// Checks whether the server is ready. Its certificate is signed by this test's own authority, so another test's server
 /// cannot answer in its place.
 fn ready(at: &Upstream) -> Result<(), String> {
     let answer = Connection::to(at, TOKEN).and_then(|mut server| server.request("GET", "/readyz", ""));

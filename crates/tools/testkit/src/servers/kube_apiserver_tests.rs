@@ -1,4 +1,4 @@
-//! The promises of the API server launcher, tried on a real server.
+//! Tests of the API server launcher with a real server.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};

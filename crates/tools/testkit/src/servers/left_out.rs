@@ -1,4 +1,4 @@
-//! Tests that are left out if the machine lacks a tool.
+//! Skips tests if the machine lacks a tool.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,23 +10,23 @@ use std::thread;
 use super::tool::{LEFT_OUT, Tool, is_ci, on_path};
 use super::workspace;
 
-/// The variable with the path of a Helm.
+/// The variable with the path of Helm.
 const HELM: &str = "CALIPAM_TEST_HELM";
 
-/// True if the calling test is left out because one of these tools is missing. It then returns at once, and `cargo
-/// xtask test` names it at the end.
+/// Returns true if one of these tools is missing, so that the calling test must be skipped. The test then returns at
+/// once, and `cargo xtask test` names it at the end.
 ///
 /// # Panics
 ///
-/// If a tool is missing but the test must not be left out: in CI, and without `cargo xtask test`.
+/// Panics if a tool is missing but the test must not be skipped: in CI, and without `cargo xtask test`.
 pub fn left_out(tools: &[Tool]) -> bool {
     let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_none()) else { return false };
     leave_out(*tool, env::var_os(LEFT_OUT).filter(|_| !is_ci()));
     true
 }
 
-/// The Helm of this machine. No distribution packages it and it takes two minutes to build, so nothing installs it.
-/// Without it the calling test is left out, even in CI, and `cargo xtask test` names it at the end.
+/// The path of Helm on this machine. No distribution packages it and it takes two minutes to build, so nothing installs
+/// it. Without it, the calling test is skipped, even in CI, and `cargo xtask test` names the test at the end.
 pub fn helm() -> Option<PathBuf> {
     let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path(&["helm"]));
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
@@ -46,7 +46,7 @@ fn name_test(list: &OsStr, why: &str) {
     append(list.as_ref(), &format!("{}: {why}\n", current.name().unwrap_or("a test")));
 }
 
-/// Appends in one write, so that tests that run at the same time do not mix their lines.
+/// Appends in one write, so that concurrent tests do not mix their lines.
 fn append(list: &Path, line: &str) {
     let file = OpenOptions::new().append(true).create(true).open(list);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));

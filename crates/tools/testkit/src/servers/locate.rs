@@ -1,7 +1,7 @@
 //! Finds the programs of servers.
 //!
-//! It uses only the standard library, because `xtask`, which builds without etcd-client, also includes this file. Tests
-//! therefore look for the servers where the task installs them.
+//! It uses only the standard library, because `xtask`, which builds without etcd-client, also includes this file. As a
+//! result, tests look for the servers where `cargo xtask test` installs them.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,22 +16,22 @@ pub enum Program {
     Etcd,
     /// An older etcd, 3.4 or 3.5, as distributions package it.
     OldEtcd,
-    /// The Kubernetes API server, any version.
+    /// The Kubernetes API server, in any version.
     KubeApiserver,
-    /// kubectl 1.26 or newer, which asks plugins for completion. It is not a server, but is installed like one.
+    /// kubectl 1.26 or newer, which calls plugins for completion. It is not a server, but is installed like one.
     Kubectl,
-    /// promtool, any version: it reads metrics and alerts as Prometheus does.
+    /// promtool, in any version. It reads metrics and alerts as Prometheus does.
     Promtool,
     /// `jv`, which validates JSON against a schema.
     Jv,
-    /// The CNI client of `tests/cni-client`, which no machine has.
+    /// The CNI client of `tests/cni-client`, which is always built from source.
     CniClient,
-    /// The emulator that runs programs of arm64.
+    /// The emulator that runs arm64 programs.
     Qemu,
 }
 
 impl Program {
-    /// Its variable, its path where `cargo xtask test` installs it, and its name in messages.
+    /// The program's variable, its path where `cargo xtask test` installs it, and its name in messages.
     fn texts(self) -> [&'static str; 3] {
         match self {
             Self::Etcd => ["CALIPAM_TEST_ETCD", "etcd", "etcd 3.6 or newer"],
@@ -62,7 +62,7 @@ impl Program {
         self.texts()[1].rsplit('/').next().unwrap_or_default()
     }
 
-    /// True if the tests support the version that `--version` printed.
+    /// True if the tests support the version in the output of `--version`.
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
             (Self::KubeApiserver | Self::Promtool | Self::Jv | Self::CniClient | Self::Qemu, _) => true,
@@ -95,13 +95,13 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
-/// Finds a program: [on the machine](find_installed), else where `cargo xtask test` installs it below the workspace.
+/// Finds a program [on the machine](find_installed), or else where `cargo xtask test` installs it below the workspace.
 pub fn find(program: Program, workspace: &Path) -> Result<PathBuf, NotFound> {
     let mut missing = match find_installed(program) {
         Ok(path) => return Ok(path),
         Err(missing) => missing,
     };
-    // A variable with a path that does not exist is a mistake to report.
+    // A variable with a path that does not exist is an error.
     if env::var_os(program.variable()).is_none() {
         let brought = program.brought(workspace);
         if brought.is_file() {
@@ -112,14 +112,13 @@ pub fn find(program: Program, workspace: &Path) -> Result<PathBuf, NotFound> {
     Err(missing)
 }
 
-/// Finds a program on the machine: at its [variable](Program::variable), else the first of a supported version in
-/// `PATH`
-/// or `KUBEBUILDER_ASSETS`.
+/// Finds a program on the machine: at the path in its [variable](Program::variable), or else the first one of a
+/// supported version in `PATH` or `KUBEBUILDER_ASSETS`.
 pub fn find_installed(program: Program) -> Result<PathBuf, NotFound> {
     search(program, |name| env::var_os(name), version_of)
 }
 
-/// [`find_installed`] with a given environment and a given function that returns a program's version.
+/// Does the work of [`find_installed`]. Tests pass their own environment and version function.
 fn search(
     program: Program,
     variable: impl Fn(&str) -> Option<OsString>,

@@ -1,8 +1,8 @@
-//! Real servers for tests, on free ports of 127.0.0.1; dropping one ends it. Tests in one program
+//! Real servers for tests, on free ports of 127.0.0.1. Dropping a server ends it. Tests in one program
 //! [share](crate::kube::lease) API servers.
 //!
-//! `cargo xtask test` installs the programs, and [`locate`] finds them. A test without its server fails and names the
-//! program.
+//! `cargo xtask test` installs the programs, and [`locate`] finds them. A test whose server is missing fails and names
+//! the program.
 
 mod connection;
 mod error;

@@ -16,11 +16,11 @@ pub struct EtcdOptions {
 /// The sides that must show a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EtcdTls {
-    /// Neither side; connections are not encrypted.
+    /// Neither side. Connections are not encrypted.
     #[default]
     Off,
     Server,
-    /// The server, and every client with one that the test's authority signed.
+    /// The server and every client. The test's authority must have signed the client's certificate.
     ClientCertificates,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Reader {
 }
 
 impl EtcdOptions {
-    /// etcd 3.6 without TLS and without users.
+    /// Creates the options of an etcd 3.6 without TLS and without users.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,13 +50,14 @@ impl EtcdOptions {
         self
     }
 
-    /// Sets the sides that must show a certificate. The certificates are made for this server: see [`Etcd::pki`].
+    /// Sets the sides that must show a certificate. [`Etcd::pki`] returns the certificates, which are made for this
+    /// server.
     pub fn tls(mut self, tls: EtcdTls) -> Self {
         self.tls = tls;
         self
     }
 
-    /// Turns authentication on, with a user who may do everything.
+    /// Turns authentication on, with a user who has all rights.
     ///
     /// etcd requires an administrator called `root`. If the user has another name, `root` also exists, with the same
     /// password.
@@ -72,9 +73,10 @@ impl EtcdOptions {
         self
     }
 
-    /// Adds an argument to etcd's command line, after the launcher's own arguments: the last one with a name counts.
+    /// Adds an argument to etcd's command line. It follows the launcher's own arguments, and the last argument of a
+    /// name has effect.
     ///
-    /// etcd limits a transaction to 128 operations, as in clusters; `--max-txn-ops=10000` makes seeding faster.
+    /// etcd limits a transaction to 128 operations, as in real clusters. `--max-txn-ops=10000` makes seeding faster.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self

@@ -21,24 +21,24 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// A test's certificate authority, the identities that it signed, and a client with another authority.
+/// A test's certificate authority, the identities that it signed, and a client of another authority.
 #[derive(Debug, Clone)]
 pub struct Pki {
     /// The authority's certificate, which clients and servers trust.
     pub ca: PathBuf,
-    /// For 127.0.0.1 and localhost.
+    /// The identity of servers, for 127.0.0.1 and localhost.
     pub server: Identity,
-    /// A client that servers accept, and an administrator of both kinds: its common name is `root` for etcd, and its
-    /// organization is `system:masters` for Kubernetes.
+    /// The identity of a client that servers accept. It is an administrator: its common name is `root` for etcd, and
+    /// its organization is `system:masters` for Kubernetes.
     pub client: Identity,
-    /// A client with another authority: servers that require certificates refuse it.
+    /// The identity of a client of another authority. Servers that require certificates refuse it.
     pub stranger: Identity,
-    /// The certificate of the other authority: a client that trusts only this one refuses the server.
+    /// The certificate of the other authority. A client that trusts only this one refuses the server.
     pub stranger_ca: PathBuf,
 }
 
 impl Pki {
-    /// Creates everything in `folder`, which must exist.
+    /// Creates all files in `folder`, which must exist.
     pub fn create(folder: &Path) -> Result<Self, ServerError> {
         let home = Authority::create("calipam test authority")?;
         let away = Authority::create("another authority")?;
@@ -75,8 +75,8 @@ impl Authority {
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }
 
-    /// Signs a certificate for this machine, for servers and clients alike: etcd's own HTTP gateway calls etcd with the
-    /// server's.
+    /// Signs a certificate for this machine. It is valid for servers and for clients, since etcd's HTTP gateway uses
+    /// the server's certificate to call etcd.
     fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity, ServerError> {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, common_name);

@@ -1,14 +1,14 @@
-//! Free TCP ports for servers of several simultaneous tests.
+//! Free TCP ports for the servers of several simultaneous tests.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use super::error::ServerError;
 
-/// Attempts to start a server, each with another port.
+/// Number of attempts to start a server, each on another port.
 const ATTEMPTS: usize = 5;
 
-/// Starts a server on a free port; on another one if a process took the port meanwhile.
+/// Starts a server on a free port. Tries another port if a process has taken the port in the meantime.
 pub(super) fn on_free_port<T>(
     mut start: impl FnMut(u16) -> Result<T, ServerError>,
 ) -> Result<T, ServerError> {
@@ -23,10 +23,10 @@ pub(super) fn on_free_port<T>(
 
 /// Reserves a free port on 127.0.0.1 for about a minute.
 ///
-/// A port that was free a moment ago may be given to another test before the server binds it. So this makes a
-/// connection to the port and closes it from the listening side. For the next minute (TIME_WAIT) the kernel gives the
-/// port to no process that asks for any free port and to no outgoing connection. A server that asks for this very port
-/// gets it.
+/// A port that was free a moment ago may be given to another test before the server binds it. To prevent this, the
+/// function connects to the port and closes the connection from the listening side. For the next minute (TIME_WAIT),
+/// the kernel gives the port to no outgoing connection, and to no process that requests any free port. A server that
+/// requests exactly this port gets it.
 pub(super) fn reserve() -> Result<u16, ServerError> {
     reserved().map_err(ServerError::io("cannot get a free port"))
 }

@@ -15,16 +15,16 @@ use super::error::ServerError;
 /// Pause between two probes of a server.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Time limit for a server to stop; it takes microseconds.
+/// Time limit for a server to stop. Stopping takes microseconds.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Number of lines from the start of a long log in an error: programs print the reason before their usage.
+/// Number of lines from the start of a long log in an error. Programs print the reason before their usage.
 const FIRST_LINES: usize = 3;
 
 /// Number of lines from the end of a long log in an error.
 const LAST_LINES: usize = 20;
 
-/// Run by the watchdog: the pipe to standard input closes when the test's process is gone.
+/// The script of the watchdog. The pipe to its standard input closes when the test's process is gone.
 const WATCH: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
 
 /// A running server. Dropping it kills it at once.
@@ -38,8 +38,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a server. `home` is its own folder: its working directory and the place of `server.log`. The watchdog
-    /// removes it if the test's process dies.
+    /// Starts a server. `home` is the server's own folder: its working directory, and the folder of `server.log`. The
+    /// watchdog removes the folder if the test's process dies.
     pub(super) fn spawn(
         name: &'static str,
         program: &Path,
@@ -103,11 +103,11 @@ impl Process {
         self.child.id()
     }
 
-    /// Stops the server so that it appears to hang: it keeps its connections and answers nothing. Returns once all of
-    /// its threads have stopped.
+    /// Stops the server so that it appears to hang: it keeps its connections but answers no requests. Returns once all
+    /// of its threads have stopped.
     pub(super) fn pause(&self) -> Result<(), ServerError> {
         self.signal(Signal::STOP)?;
-        // The state is not consumed: `end` still has to wait for a server that ended meanwhile.
+        // The state is not consumed, since `end` must still be able to wait for a server that has ended.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let failed = || ServerError::io(format!("{} does not stop", self.name));
         let start = Instant::now();
@@ -139,13 +139,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog ends first: once the server is waited for, its ID may be another process's.
+        // The watchdog ends first. Once the server is reaped, its ID may belong to another process.
         end(&mut self.watchdog);
         end(&mut self.child);
     }
 }
 
-/// Starts the watchdog in a process group of its own, so that Ctrl-C at the terminal does not end it.
+/// Starts the watchdog in a separate process group, so that Ctrl-C at the terminal does not end it.
 fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
     Command::new("sh")
         .args(["-c", WATCH, "watchdog"])
@@ -159,7 +159,7 @@ fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
         .map_err(|source| ServerError::Spawn { path: "sh".into(), source })
 }
 
-/// The first and last lines of a text.
+/// The first and the last lines of a text.
 fn excerpt(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     if lines.len() > FIRST_LINES + LAST_LINES {
@@ -168,13 +168,13 @@ fn excerpt(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Kills a child and waits for it. Both fail only if the child has ended.
+/// Kills a child and waits for it. Both calls fail only if the child has already ended.
 fn end(child: &mut Child) {
     child.kill().ok();
     child.wait().ok();
 }
 
-/// The processor time of a process so far in seconds, by its own code and by the kernel for it; 0 if it has ended.
+/// The processor time of a process so far, in seconds, for its own code and in the kernel; 0 if it has ended.
 pub fn processor_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name of the program, in parentheses, may contain spaces. Fields 14 and 15 count ticks.
@@ -189,7 +189,7 @@ mod tests {
     use std::env;
     use std::io::{BufRead, BufReader};
 
-    /// Set in a copy of this test program that starts a server and dies.
+    /// The variable that marks a copy of this test program, which starts a server and dies.
     const DYING: &str = "CALIPAM_TEST_DYING";
 
     fn sleeper(home: &Path) -> Process {
@@ -264,7 +264,7 @@ mod tests {
         assert!(error.to_string().starts_with("cannot run /nowhere/etcd: "), "{error}");
     }
 
-    /// Starts this test a second time; the copy leaves a server behind and runs no destructor.
+    /// Starts this test a second time. The copy leaves a server behind and runs no destructor.
     #[test]
     fn a_server_does_not_outlive_a_test_that_dies() {
         if let Some(home) = env::var_os(DYING) {
@@ -290,7 +290,7 @@ mod tests {
             .find_map(|line| line.strip_prefix("server=").and_then(|id| id.parse::<u32>().ok()))
             .expect("the copy tells the id of its server");
         assert!(!copy.wait().expect("the copy ends").success(), "the copy aborts");
-        // If no process collects orphans, a killed one stays as a zombie.
+        // If no process reaps orphans, a killed one stays as a zombie.
         eventually("the server is killed", || matches!(state(id), None | Some('Z')));
         eventually("its folder is removed", || !home.exists());
     }

@@ -1,4 +1,4 @@
-//! The promises of the tearing proxy, tried in front of real servers.
+//! Tests of the tearing proxy in front of real servers.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::*;
 
 const LATE: Duration = Duration::from_millis(300);
 
-/// Puts a key through the proxy, after a request that passes; true if the put is answered.
+/// Puts a key through the proxy, after a request that passes. Returns true if the put gets a response.
 async fn put(torn: &Tearing, key: &str, tear: Tear) -> bool {
     torn.tear_at(1, tear);
     let mut client = etcd_client::Client::connect([torn.url()], None).await.unwrap();

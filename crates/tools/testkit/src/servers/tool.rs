@@ -1,4 +1,4 @@
-//! Programs for tests, from packages of the distribution.
+//! Programs that tests need, from packages of the distribution.
 //!
 //! It uses only the standard library, since `xtask`, which installs the programs, also includes this file.
 
@@ -11,10 +11,10 @@ use super::locate::{self, Program};
 /// The variable with the path of the list of skipped tests; set by `cargo xtask test`.
 pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 
-/// The variable with the path of a browser. If it is set, no other is searched.
+/// The variable with the path of a browser. If it is set, no other browser is used.
 const CHROMIUM: &str = "CALIPAM_TEST_CHROMIUM";
 
-/// The names of the browser from distributions and Google.
+/// The names of the browser, from distributions and from Google.
 const CHROMIUMS: [&str; 5] =
     ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
@@ -57,7 +57,7 @@ impl Tool {
         Self::Chromium,
     ];
 
-    /// Its Debian package and its name: of a program in `PATH`, unless `find` looks elsewhere.
+    /// The tool's Debian package, and its name. The name is that of a program in `PATH`, unless `find` looks elsewhere.
     fn texts(self) -> [&'static str; 2] {
         match self {
             Self::BashCompletion => ["bash-completion", "bash-completion"],
@@ -80,7 +80,7 @@ impl Tool {
         self.texts()[0]
     }
 
-    /// Finds the tool on this machine, or below `target` of the workspace.
+    /// Finds the tool on this machine, or below the workspace's `target` folder.
     pub fn find(self, workspace: &Path) -> Option<PathBuf> {
         match self {
             Self::BashCompletion => Some(PathBuf::from(BASH_COMPLETION)).filter(|path| path.is_file()),
@@ -106,7 +106,7 @@ impl fmt::Display for Tool {
     }
 }
 
-/// True in CI, according to the environment: no test is left out there.
+/// True in CI, according to the environment. No test is skipped there.
 pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }

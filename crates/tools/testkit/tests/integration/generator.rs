@@ -1,4 +1,4 @@
-//! Generated clusters.
+//! Tests of generated clusters.
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Object};
 

@@ -1,4 +1,4 @@
-//! Objects field by field, compared with the examples in the fact sheet (2.4 to 2.8, 2.11, 2.12).
+//! Compares objects field by field with the examples in `docs/calico-ipam.md` (2.4 to 2.8, 2.11, 2.12).
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster, KubeObject};
 use calipam_testkit::kube::Flavour;
@@ -41,7 +41,7 @@ fn affinities_and_handles() {
     }
 }
 
-/// The first of the two steps of a deletion.
+/// A deletion takes two steps. These are the marks of the first one.
 #[test]
 fn marks_of_deletion() {
     for (flavour, marked) in [(Flavour::Classic, json!("true")), (Flavour::Native, json!(true))] {
@@ -165,7 +165,7 @@ fn settings_and_resources() {
         assert_eq!(spec(flavour, "clusterinformations/default")["clusterType"], "k8s,bgp,kdd");
         assert_eq!(spec(flavour, "ippools/default-ipv4-ippool")["cidr"], "10.244.0.0/16");
         assert_eq!(spec(flavour, "ipreservations/infra")["reservedCIDRs"], json!(["10.244.0.0/32"]));
-        // The second copy of the settings, and a tier, which IPAM does not know.
+        // The left-out keys are the second copy of the settings, and a tier, which IPAM does not use.
         let keys: Vec<&str> = cluster.left_out().iter().filter_map(|l| l.key.rsplit('/').nth(1)).collect();
         assert_eq!(keys, ["ipamconfigurations", "tiers"]);
     }

@@ -1,4 +1,4 @@
-//! The output of the generator, with no part of the product in between.
+//! Tests the output of the generator without using any part of the product.
 
 mod generator;
 mod kubernetes_objects;

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::failure::Failure;
 use crate::{protoc, step, workspace};
 
-/// The rows, by the names that choose them. `change` builds on what `release` left.
+/// The measurements by name. `change` reuses the build folder of `release`.
 const ROWS: [(&str, Measure); 4] =
     [("demo", demo), ("release", release), ("change", change), ("graph", graph)];
 
-/// A measurement in a folder of its own.
+/// A measurement that builds below a folder and returns rows of the table.
 type Measure = fn(&Path) -> Result<Vec<Row>, Failure>;
 
 const PROGRAMS: [&str; 2] = ["calipam", "calico-ipam"];
 
-/// The file that gets one more line. Most crates depend on it.
+/// The file that `change` adds a line to. Most crates depend on it.
 const CHANGED: &str = "crates/check/src/lib.rs";
 
-/// Ticks of a second in `/proc`, the same on every Linux.
+/// Clock ticks per second in `/proc`, the same on every Linux.
 const TICKS: f64 = 100.0;
 
 struct Row {
@@ -29,7 +29,7 @@ struct Row {
     cells: [String; 2],
 }
 
-/// Measures the rows that are named, or all, in a fresh folder below `target`.
+/// Measures the named rows, or all of them, in an empty folder below `target`.
 pub(super) fn run(named: &[String]) -> Result<(), Failure> {
     let known = ROWS.map(|(name, _)| name);
     if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
@@ -107,7 +107,7 @@ fn build(target: &Path, arguments: &[&str]) -> Result<Cost, Failure> {
 
 struct Cost {
     wall: Duration,
-    /// The processor time of all processes that the command waited for; `None` if the system does not tell.
+    /// The processor time of all processes that the command waited for; `None` if the system does not report it.
     processor: Option<Duration>,
 }
 
@@ -131,12 +131,12 @@ impl Cost {
     }
 }
 
-/// The processor time of all processes that this one has waited for, and of those that they have waited for.
+/// The processor time of all descendants of this process that have been waited for.
 fn processor_time() -> Option<Duration> {
     children(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// Fields 16 and 17 of `stat`. The second field is a name, which may hold spaces and parentheses.
+/// Reads fields 16 and 17 of `stat`. The second field is a name, which may contain spaces and parentheses.
 fn children(stat: &str) -> Option<Duration> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
@@ -152,7 +152,7 @@ fn remove(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A source file with one line more. Dropping it takes the line back, also after a failed build.
+/// A source file with an added line. Dropping this removes the line, also after a failed build.
 struct ChangedFile {
     path: PathBuf,
     text: String,

@@ -14,7 +14,7 @@ use crate::{protoc, step, tools, workspace};
 struct Part {
     /// Its name, here and in `crates/tools/bench`.
     name: &'static str,
-    /// The sizes that are measured unless the call names others.
+    /// The sizes to measure unless the command line names others.
     sizes: &'static [&'static str],
 }
 
@@ -29,7 +29,7 @@ impl Part {
     }
 }
 
-/// Numbers of nodes, alone and among so many blocks of others.
+/// Sizes of simulations: the number of nodes, and after `+` the number of blocks that other nodes own.
 const NODES: &[&str] = &["10", "50", "100", "50+1000", "50+5000"];
 
 const PARTS: [Part; 17] = [
@@ -175,7 +175,7 @@ fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure>
         None => (&PARTS[..], arguments),
     };
     for size in sizes {
-        // `50+1000`: nodes, and blocks of others.
+        // `50+1000` means 50 nodes and 1000 blocks of other nodes.
         if size.split('+').any(|number| number.parse::<u64>().is_err()) {
             let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));
             return Err(failure.hint("for example `cargo xtask bench etcd 10000 100000`"));

@@ -12,7 +12,7 @@ use crate::{step, tools};
 /// The Go package that holds the version which kube-apiserver and kubectl report. A plain build leaves it at v0.0.0.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
-/// Returns the command that builds a program into `target/servers`; `None` if it is there and newer than the files that
+/// Returns the command that builds a program into `target/servers`; `None` if the program is newer than the files that
 /// name its version.
 pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Failure> {
     let package =
@@ -34,7 +34,7 @@ pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Fa
     let mut go = Command::new(tools::go(wanted)?);
     go.current_dir(&module)
         .env("CGO_ENABLED", "0")
-        // Some installations forbid to fetch the toolchain that go.mod names.
+        // Some installations forbid fetching the toolchain that go.mod names.
         .env("GOTOOLCHAIN", "auto")
         .env("GOWORK", "off")
         .args(["build", "-trimpath", "-buildvcs=false"])
@@ -45,7 +45,7 @@ pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Fa
     Ok(Some(go))
 }
 
-/// Runs a command of [`build`].
+/// Runs a command that [`build`] returned.
 pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> {
     step::run(&format!("Building {program} (minutes the first time, seconds later)"), build).map_err(
         |failure| {
@@ -54,7 +54,7 @@ pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> 
     )
 }
 
-/// The Go package of a program; `None` if it is brought another way.
+/// The Go package of a program; `None` if it is not built with Go.
 fn package(program: Program) -> Option<&'static str> {
     match program {
         Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
@@ -66,7 +66,7 @@ fn package(program: Program) -> Option<&'static str> {
     }
 }
 
-/// Leaves out symbols, which makes the programs a third smaller, and sets the version that they report.
+/// Returns flags that strip symbols, which makes the programs a third smaller, and that set the version they report.
 fn linker_flags(program: Program, go_mod: &str) -> Result<String, Failure> {
     if !matches!(program, Program::KubeApiserver | Program::Kubectl) {
         return Ok("-s -w".to_owned());

@@ -1,4 +1,4 @@
-//! Installs packages of the distribution, if one may.
+//! Installs packages of the distribution, if the user has the rights.
 
 use std::process::Command;
 
@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::tool::Tool;
 use crate::{step, tools};
 
-/// Installs the packages of these tools with apt-get, as root or by `sudo`. Warns of each that cannot be installed.
+/// Installs the packages of these tools with apt-get, as root or with `sudo`. Warns about each that cannot be
+/// installed.
 pub(super) fn install(wanted: &[Tool]) {
     if wanted.is_empty() || tools::on_path("apt-get").is_none() {
         return;
@@ -16,18 +17,18 @@ pub(super) fn install(wanted: &[Tool]) {
         return;
     };
 
-    // A fresh machine often has no package lists. If they cannot be fetched, those that are there may do.
+    // A fresh machine often has no package lists. If they cannot be updated, the existing ones may suffice.
     let update = apt_get(root, &["update", "-q"]);
     update.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
-    // Each by itself: no distribution has all of them.
+    // One at a time, since no distribution has all of them.
     for tool in wanted {
         let done = apt_get(root, &["install", "-qy", "--no-install-recommends", tool.package()]);
         done.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
     }
 }
 
-/// The words before a command that needs root: none for root itself, `sudo` if it asks for no password. `None` if
-/// nobody here may be root.
+/// The prefix of a command that needs root: empty for root itself, `sudo` if it needs no password. `None` if the user
+/// cannot become root.
 fn as_root() -> Option<&'static [&'static str]> {
     let id = Command::new("id").arg("-u").output();
     if id.is_ok_and(|id| id.stdout == b"0\n") {

@@ -1,4 +1,4 @@
-//! Brings the programs that tests run.
+//! Finds, builds or installs the programs that tests run.
 
 mod go;
 mod install;
@@ -19,15 +19,16 @@ const BUILT: [Program; 5] =
 /// Environment variables for cargo and the tests, each with a path.
 pub(crate) type Variables = Vec<(&'static str, PathBuf)>;
 
-/// The programs from Go modules: those that were found, and the builds of the others.
+/// The programs from Go modules: the paths of those that exist, and the build commands of the others.
 pub(crate) struct Servers {
     found: Vec<(Program, PathBuf)>,
     builds: Vec<(Program, Command)>,
 }
 
-/// Installs the packages of the distribution that tests need, and prepares the builds of the rest.
+/// Installs the distribution packages that tests need, and prepares the builds of the other programs.
 ///
-/// Warns of tools that cannot be installed, whose tests are left out. In CI that is a failure.
+/// Warns about tools that cannot be installed, since the tests that need them are skipped. In CI, a missing tool is a
+/// failure.
 pub(crate) fn prepare() -> Result<Servers, Failure> {
     let root = workspace::root();
     bring_tools(&root)?;
@@ -59,7 +60,7 @@ impl Servers {
     }
 }
 
-/// Brings the emulator of arm64, and returns its path.
+/// Finds or unpacks the arm64 emulator, and returns its path.
 pub(crate) fn bring_qemu() -> Result<PathBuf, Failure> {
     if let Some(path) = installed(Program::Qemu)? {
         return Ok(path);
@@ -69,7 +70,7 @@ pub(crate) fn bring_qemu() -> Result<PathBuf, Failure> {
     Ok(Program::Qemu.brought(&root))
 }
 
-/// Brings one program from a Go module. Returns its path, and the variable by which tests find it.
+/// Finds or builds one program from a Go module. Returns the variable that names it to tests, and its path.
 pub(crate) fn bring(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     let root = workspace::root();
     if let Some(path) = installed(program)? {
@@ -81,7 +82,7 @@ pub(crate) fn bring(program: Program) -> Result<(&'static str, PathBuf), Failure
     Ok((program.variable(), program.brought(&root)))
 }
 
-/// Finds a program of this machine. Fails if its variable names none.
+/// Finds a program on this machine. Fails if its variable is set but names no program.
 fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
     match locate::find_installed(program) {
         Ok(path) => Ok(Some(path)),
@@ -93,7 +94,8 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// Brings the tools that the distribution packages. Two are unpacked and not installed, since they come with services.
+/// Installs the tools that the distribution packages. Unpacks etcd and promtool instead, since their packages also
+/// install services.
 fn bring_tools(root: &Path) -> Result<(), Failure> {
     let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
     let mut to_install = Vec::new();

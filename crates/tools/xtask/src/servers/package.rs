@@ -1,4 +1,4 @@
-//! Unpacks a package of the distribution, Debian's or Ubuntu's, without installing it.
+//! Unpacks a Debian or Ubuntu package without installing it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,8 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// A call of apt-get in the folder. Its user for downloads often may not enter a home directory, so it runs as we do.
+/// Returns an apt-get command in the folder. It does not switch to apt's download user, who often cannot enter a home
+/// directory.
 fn apt(work: &Path) -> Command {
     let mut command = Command::new("apt-get");
     command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]);

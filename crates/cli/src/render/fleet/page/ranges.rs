@@ -15,7 +15,7 @@ use crate::render::text::escape;
 /// Prefix lengths of strips, such as 10.0.0.0/8 and fd00::/32.
 const STRIP_V4: u8 = 8;
 const STRIP_V6: u8 = 32;
-/// The maximum number of lines in a strip; overlapping pools are on separate lines.
+/// The maximum number of lines in a strip. Overlapping pools are drawn on separate lines.
 const LINES: usize = 8;
 
 type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;
@@ -43,7 +43,7 @@ pub(super) fn section(report: &FleetReport) -> Markup {
 }
 
 fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
-    // Many clusters have the same disabled pools, which stand for the ranges of other clusters. Only one of these pools
+    // Many clusters have the same disabled pools, which represent the ranges of other clusters. Only one of these pools
     // is drawn.
     pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
     pools.dedup_by(|(later, _), (first, _)| later.cidr == first.cidr && !later.enabled);

@@ -1,5 +1,5 @@
-//! The findings of the page: what to do about each kind, each finding with its evidence and the command that repairs
-//! it, and explanations of their codes.
+//! The findings of the page: what to do about each kind of finding, the list of findings with evidence and repair
+//! commands, and explanations of the codes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const ROWS: usize = 6_000;
 /// The maximum number of findings with evidence.
 const DETAILED: usize = 1_000;
 
-/// A row for each kind of finding: its number, an example, and what to do.
+/// Creates a table with a row for each kind of finding: the count, an example, and what to do.
 pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
     let kinds = Found::kinds(findings);
     let table = html! {
@@ -37,7 +37,7 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
     }
 }
 
-/// A row with a command for the cluster of the example, since another cluster has other nodes and blocks.
+/// Creates a row. Its command is for the cluster of the example, since other clusters have other nodes and blocks.
 fn row_of_kind(kind: &[Found<'_>]) -> Markup {
     let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
     let news = kind.iter().filter(|of| of.is_news()).count();
@@ -64,7 +64,7 @@ fn code(finding: &Finding) -> Markup {
     html! { a href={ "#code-" (finding.code) } { (finding.code) } }
 }
 
-/// The command of a remedy; in a fleet with the cluster for which it is meant.
+/// Formats the command of a remedy. In a fleet, it includes the cluster that the command is for.
 fn repair(remedy: &Remedy, cluster: &str) -> Markup {
     html! {
         p.repair {
@@ -74,7 +74,7 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
     }
 }
 
-/// The first sentence of the documentation about what to do, and a link to the others.
+/// Formats the first sentence of the documentation about what to do, with a link to the rest.
 fn advice(code: Code) -> Markup {
     let advice =
         explanation::text(code).split_once("**What to do.** ").map_or(code.summary(), |(_, advice)| advice);
@@ -85,7 +85,8 @@ fn advice(code: Code) -> Markup {
     }
 }
 
-/// The list of findings: the first of each code, some of them with evidence. The command prints all.
+/// Creates the list of findings: the first ones of each code, some of them with evidence. `command` prints all
+/// findings.
 pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Markup {
     let Some(first) = findings.first() else { return html! { p { "No findings." } } };
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
@@ -123,7 +124,8 @@ pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Marku
     }
 }
 
-/// A table whose rows the controls filter: the first hundred are shown until all are wanted.
+/// Adds a button to a table whose rows the controls filter. The first hundred rows are shown until the button shows
+/// all.
 pub(in crate::render) fn filtered(name: &str, table: Markup) -> Markup {
     html! {
         p.script.dim id={ (name) "-shown" } aria-live="polite" {}
@@ -132,7 +134,7 @@ pub(in crate::render) fn filtered(name: &str, table: Markup) -> Markup {
     }
 }
 
-/// The changes since the earlier report.
+/// Creates the section about changes since the earlier report.
 pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     html! {
         section #changes {
@@ -169,7 +171,7 @@ pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
     }
 }
 
-/// Divides `places` among codes: those with few findings are shown completely, and the others get equal shares.
+/// Divides `places` among codes. Codes with few findings are shown completely, and the others get equal shares.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let (mut low, mut high) = (0, places);
@@ -192,8 +194,8 @@ pub(in crate::render) fn controls() -> Markup {
     }
 }
 
-/// A row without any repetition, since there are thousands: the script takes severity, code and subject from the cells.
-/// Most subjects are addresses; only other subjects name their kind.
+/// Creates a row without redundant attributes, since a page has thousands of rows. The script takes the severity, code
+/// and subject from the cells. Most subjects are addresses, so only other subjects have an attribute for their kind.
 fn row(of: Found<'_>, detailed: bool) -> Markup {
     let Found { finding, cluster, .. } = of;
     let (subject, message) = (finding.subject.to_string(), finding.message());
@@ -216,7 +218,7 @@ fn details(finding: &Finding, cluster: &str) -> Markup {
     html! { @if let Some(remedy) = finding.remedy() { (repair(&remedy, cluster)) } (evidence(&finding.evidence)) }
 }
 
-/// A section of `docs/findings.md`.
+/// Creates the explanation of a code from its section in `docs/findings.md`.
 fn meaning(code: Code) -> Markup {
     html! {
         details #{ "code-" (code) } {

@@ -1,5 +1,6 @@
-//! A self-contained HTML page: a sentence, five numbers and what to do about each kind of finding; then findings, pools,
-//! and a map of every pool. It has at most a few megabytes, however large the cluster is.
+//! A self-contained HTML page. It begins with a summary in one sentence, five numbers, and what to do about each kind
+//! of finding. Then follow the findings, the pools, and a map of every pool. The page has at most a few megabytes,
+//! however large the cluster is.
 
 pub(in crate::render) mod findings;
 mod pools;
@@ -31,7 +32,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     page(checked, &[SCRIPT], out)
 }
 
-/// Writes a `serve` page: it has a form for questions, and is replaced with a later page automatically.
+/// Writes a `serve` page, which has a form for questions, and reloads itself when there is a later version.
 pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     page(checked, &[SCRIPT, LIVE_SCRIPT], out)
 }
@@ -79,7 +80,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
     Frame { title: &title, scripts, server, read_at: Some(report.cluster.taken_at) }.write(&body, out)
 }
 
-/// The findings about nodes on which pods cannot start. They are shown first.
+/// Returns the findings about nodes on which pods cannot start. The page shows them first.
 fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     let is_outage = |finding: &&Finding| {
         finding.code == Code::NodeWithoutAddresses && finding.severity == Severity::Critical
@@ -87,7 +88,8 @@ fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     report.findings.iter().filter(is_outage)
 }
 
-/// Formats `34 findings; at worst, traffic is or will be broken`. Without findings, says whether all was read.
+/// Formats `34 findings; at worst, traffic is or will be broken`. Without findings, mentions if not everything was
+/// read.
 pub(in crate::render) fn sentence(
     verdict: &str,
     counts: &BTreeMap<Severity, usize>,
@@ -101,8 +103,8 @@ pub(in crate::render) fn sentence(
     }
 }
 
-/// Five numbers: the findings of each severity, and how full the fullest enabled pool is. Each pool is with the name of
-/// its cluster, if there are several.
+/// Creates five tiles: the number of findings of each severity, and how full the fullest enabled pool is. `pools` has
+/// each pool with the name of its cluster, which is empty if there is only one cluster.
 pub(in crate::render) fn tiles<'a>(
     counts: &BTreeMap<Severity, usize>,
     pools: impl Iterator<Item = (&'a str, &'a PoolView)>,

@@ -170,7 +170,7 @@
         if (reserved) parts.push(`${number(reserved)} reserved`);
         if (unknown) parts.push(`${number(unknown)} unknown`);
       }
-      if (cell && cell[3]) parts.push(`${number(cell[3])} findings, the worst ${cell[4]}`);
+      if (cell && cell[3]) parts.push(`${number(cell[3])} findings (worst: ${cell[4]})`);
       status.textContent = parts.join(", ");
     };
     const open = () => {

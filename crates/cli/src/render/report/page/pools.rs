@@ -11,7 +11,7 @@ use crate::render::text::{escape, thousands};
 /// The columns with numbers.
 const NUMBERS: [&str; 9] =
     ["Blocks", "Size", "In use", "%", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
-/// The smallest number that is written as a power, since the numbers of IPv6 pools have twenty digits.
+/// The smallest number that is written as a power. In full, the numbers of IPv6 pools would have twenty digits.
 const LONG_NUMBER: u128 = 100_000_000;
 
 /// Formats `65,536`, `2⁶⁴`, `1.84×10¹⁹`: a number that fits a column.
@@ -141,7 +141,7 @@ fn table(blocks: &[MappedBlock]) -> Markup {
     }
 }
 
-/// A short row, since there are thousands: the script takes block and owner from its cells.
+/// Creates a short row, since a page has thousands of rows. The script takes the block and its owner from the cells.
 fn block_row(block: &MappedBlock) -> Markup {
     let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
     let number = |state| block.states.iter().filter(|s| **s == state).count();
@@ -156,7 +156,7 @@ fn block_row(block: &MappedBlock) -> Markup {
     }
 }
 
-/// Run-length encoded states by ordinal: `u40f24`.
+/// Encodes states by ordinal as run lengths, such as `u40f24`.
 fn runs(states: &[AddressState]) -> String {
     let letter = |state: &AddressState| match state {
         AddressState::Allocated => 'u',
@@ -167,7 +167,7 @@ fn runs(states: &[AddressState]) -> String {
     states.chunk_by(|a, b| a == b).map(|run| format!("{}{}", letter(&run[0]), run.len())).collect()
 }
 
-/// The data for the script. `<` is escaped, since it could end the element.
+/// Creates the data for the script. `<` is escaped, since it could end the element.
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
     let owners: serde_json::Map<String, Value> = maps
         .iter()
@@ -193,7 +193,7 @@ fn pool(map: &PoolMap) -> Value {
     })
 }
 
-/// The numbers of a cell, without trailing zeros.
+/// Converts a cell to a list of numbers, without trailing zeros.
 fn cell(cell: &MapCell) -> Value {
     let mut values = vec![
         cell.index.into(),
@@ -210,7 +210,7 @@ fn cell(cell: &MapCell) -> Value {
     values.into()
 }
 
-/// A number for drawing; doubles are exact enough, even for IPv6.
+/// Converts a number for drawing. Doubles are exact enough, even for IPv6.
 fn number(count: u128) -> Value {
     u64::try_from(count).map_or_else(|_| json!(count as f64), Value::from)
 }

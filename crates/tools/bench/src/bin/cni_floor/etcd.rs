@@ -1,4 +1,4 @@
-//! Sends etcd the plugin's kind of transactions. It writes other keys than the plugin.
+//! Sends etcd the same kinds of transactions as the plugin, but writes other keys.
 
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Sends Kubernetes the plugin's kind of requests, at the same time where the plugin does. It creates blocks where the
-//! plugin replaces its own, so that many calls at once do not conflict.
+//! Sends Kubernetes the same kinds of requests as the plugin, concurrently where the plugin does. It creates blocks
+//! where the plugin replaces its own, so that many calls at once do not conflict.
 
 use bytes::Bytes;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -71,7 +71,7 @@ async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
     replace(client, &stored, &first, "sequenceNumber", 1.into()).await.map(drop)
 }
 
-/// Three reads at the same time, the block, and three writes: the deletion of a handle takes two.
+/// Three reads at the same time, the block, and three writes: deleting a handle takes two.
 async fn del(client: &Client, container: &str) -> Result<(), Failed> {
     let config = format!("{KINDS}/ipamconfigs/default");
     let (handle, old) = (path_of_handle(container), format!("{KINDS}/ipamhandles/default.web-0"));
@@ -110,7 +110,7 @@ async fn create(
     request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await
 }
 
-/// Replaces an object that was read, with another value in one field, and returns it.
+/// Replaces an object as it was read, with another value in one field. Returns the new object.
 async fn replace(
     client: &Client,
     path: &str,

@@ -1,5 +1,5 @@
-//! The floor of the parts `cni`: a program that is called like the plugin. It sends the datastore the requests of an
-//! ADD or DEL, or the writes of an ADD that claims a block, and ignores the answers.
+//! The floor of the `cni` parts: a program that is called like the plugin. It sends the datastore the requests of an
+//! ADD or DEL, or the writes of an ADD that claims a block, and ignores the responses.
 
 mod etcd;
 mod kubernetes;
@@ -8,14 +8,12 @@ use std::fs::File;
 
 use serde_json::Value;
 
-/// An error of the program.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// One call of the program.
 struct Call {
     command: Command,
     container: String,
-    /// The lock of the node, if an ADD has to hold it while it reads and writes the block, as the plugin does.
+    /// The lock file of the node, if an ADD must hold it while it reads and writes the block, as the plugin does.
     lock: Option<String>,
 }
 

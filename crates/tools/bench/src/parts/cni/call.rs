@@ -12,9 +12,9 @@ use crate::cluster::Cluster;
 use crate::measured::{Measured, median};
 use crate::{Failed, child, plugin};
 
-/// The node of all calls.
+/// The node on which all calls run.
 pub(super) const NODE: &str = "a";
-/// The CNI version of the calls, which Calico's plugin supports, too.
+/// The CNI version of the calls. Calico's plugin supports it, too.
 pub(super) const VERSION: &str = "1.0.0";
 
 /// A program that is called like a plugin.
@@ -25,7 +25,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Prepares calls of a program, with a lock of its own.
+    /// Prepares calls of a program, with its own lock.
     pub(super) fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
         let folder = tempfile::tempdir()?;
         let lock = folder.path().join("ipam.lock").display().to_string();
@@ -51,7 +51,7 @@ impl Calls {
         Ok(Measured { seconds, processor: nanos / 1e9, ..Measured::default() })
     }
 
-    /// Runs a call to its end and reads its memory all the time.
+    /// Runs a call to its end and polls its memory without a pause.
     pub(super) fn run_for_memory(&self, command: &str, container: &str) -> Result<Measured, Failed> {
         let mut child = self.start(command, container)?;
         let peak_mib = child::watch(&mut child, Duration::ZERO)?;
@@ -59,9 +59,10 @@ impl Calls {
         Ok(Measured { peak_mib, ..Measured::default() })
     }
 
-    /// Starts many ADDs at once with a command; returns the seconds until all have ended. They are deleted afterwards.
+    /// Starts many ADDs or claims at once. Returns the seconds until all have ended. The containers are deleted
+    /// afterwards.
     pub(super) fn at_once(&self, add: &str, count: usize) -> Result<f64, Failed> {
-        // Blocks of the floor stay.
+        // The floor keeps its blocks, so its containers need names that differ by command.
         let container = |number: usize| format!("{}{number}", add.to_lowercase());
         let taken = Measured::of(|| {
             let started = (0..count).map(|number| self.start(add, &container(number)));
@@ -72,7 +73,7 @@ impl Calls {
     }
 }
 
-/// The medians of the times that were measured, and the highest peak.
+/// The medians of the measured times, and the highest memory peak.
 pub(super) fn medians(calls: &[Measured]) -> Measured {
     let median = |of: fn(&Measured) -> f64| median(calls.iter().map(of).filter(|value| *value > 0.0));
     let peak_mib = calls.iter().map(|call| call.peak_mib).fold(0.0, f64::max);

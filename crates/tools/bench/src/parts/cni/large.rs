@@ -1,4 +1,4 @@
-//! ADDs that need another block, among many blocks of Calico's size.
+//! ADDs that need another block, in clusters with many blocks of Calico's default size.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -21,18 +21,18 @@ use crate::{Failed, child, plugin};
 const NODES: usize = 64;
 /// Number of claims for each median.
 const CLAIMS: usize = 15;
-/// 16,384 places.
+/// A pool with room for 16,384 blocks.
 pub(in crate::parts) const LARGE: &str = "10.16.0.0/12";
-/// 10,240 places.
+/// Pools with room for 10,240 blocks.
 const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
 /// The error of an ADD without a free address.
 const EXHAUSTED_SAYS: &str = "failed to request IPv4 addresses";
 /// The smallest cluster for which pools are exhausted.
 const MANY: usize = 10_000;
-/// Addresses per block, and those that are taken in most.
+/// Addresses per block, and the number that is taken in most blocks.
 const SIZE: usize = 64;
 const TAKEN: usize = 50;
-/// Time after which a plugin searches again.
+/// Time after which a plugin searches again for free addresses.
 const FORGOTTEN: Duration = Duration::from_millis(5_200);
 
 const TITLES: [&str; 2] = [
@@ -40,7 +40,7 @@ const TITLES: [&str; 2] = [
     "blocks | claims at once | wall | their writes alone | ratio | etcd's memory before | after",
 ];
 
-/// Measures claims among a number of blocks on a datastore, and from 10,000 on exhausted pools, too.
+/// Measures claims among a number of blocks on a datastore. From 10,000 blocks on, also measures exhausted pools.
 pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let programs = Path::new(program).parent().unwrap_or(Path::new("."));
     println!("{datastore}:");
@@ -54,18 +54,18 @@ pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) ->
     })
 }
 
-/// The places for blocks of a pool.
+/// The CIDRs of all blocks that a pool has room for.
 fn places(pool: &str) -> Result<Vec<IpNet>, Failed> {
     Ok(pool.parse::<IpNet>()?.subnets(BLOCK_SIZE)?.collect())
 }
 
-/// Maps an index to a number that is far from those of its neighbours.
+/// Maps an index to a pseudo-random number, far from those of neighboring indexes.
 fn scattered(index: usize) -> u64 {
     (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
         >> 20
 }
 
-/// Some places of the large pool, in no order.
+/// Some CIDRs of the large pool, in pseudo-random order.
 pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
     let mut places: Vec<(usize, IpNet)> = places(LARGE)?.into_iter().enumerate().collect();
     places.sort_by_key(|(index, _)| scattered(*index));
@@ -87,11 +87,12 @@ fn claims(large: &Large, blocks: usize, calls: &mut Table, at_once: &mut Table) 
     Ok(())
 }
 
-/// A pool whose block size was changed: smaller blocks in a quarter of its places, larger ones over another quarter.
+/// Measures a pool whose block size was changed: smaller blocks are in a quarter of its places, larger ones cover
+/// another quarter.
 fn other_sizes(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Failed> {
     let mut all = Vec::new();
     for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
-        // The smaller ones are in the second place, next to a block of the pool's size.
+        // Smaller blocks start at the second quarter of a place, next to free space of the pool's block size.
         let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
         for prefix in sizes {
             let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });
@@ -110,7 +111,7 @@ fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Fai
     let claims = large.claims("c")?;
     calls.row(format!("{blocks} | claim, 10,000 of 10,240 places taken | {claims}"));
     large.cluster.put_blocks(places.iter().copied(), TAKEN)?;
-    // The API server takes some time to see so many writes, and answers no lists meanwhile.
+    // The API server takes some time to see so many writes, and serves no lists meanwhile.
     thread::sleep(FORGOTTEN);
     calls.row(format!("{blocks} | borrow from 10,240 blocks | {}", large.claims("n")?));
 
@@ -158,11 +159,11 @@ impl Large {
         })
     }
 
-    /// The configuration on stdin for the program of a node, with or without the relay.
+    /// The configuration that the program of a node reads from stdin, with or without the relay.
     fn configuration(&self, node: &str, is_relayed: bool) -> Result<String, Failed> {
         let lock = self.folder.path().join(node).join("ipam.lock");
         std::fs::create_dir_all(lock.with_file_name("cni"))?;
-        // The affinities of these nodes have labels.
+        // Marks the affinities of these nodes as upgraded: they have labels.
         std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
         let mut configuration = self.cluster.configuration(VERSION, node, &lock.display().to_string());
         configuration["ipam"]["ipv4_pools"] = json!(self.pools);
@@ -183,15 +184,15 @@ impl Large {
         Ok(configuration.to_string())
     }
 
-    /// Runs ADDs on nodes without a block, one after another. Returns the cells with the times of one third, the bytes
-    /// read by another, and the memory of the last.
+    /// Runs ADDs on nodes without a block, one after another. Returns the cells: times from a third of the calls, bytes
+    /// read from another third, and memory from the last.
     fn claims(&self, nodes: &str) -> Result<String, Failed> {
         let mut thirds = [Vec::new(), Vec::new(), Vec::new()];
         for number in 0..CLAIMS * 3 {
             if matches!(self.cluster, Cluster::Kubernetes(_)) {
                 thread::sleep(CAUGHT_UP);
             }
-            // Relays and reads of the memory take time, so those calls are not timed.
+            // The relay and memory readings take time, so those calls are not timed.
             let third = number % 3;
             thirds[third].push(self.add(&format!("{nodes}{number}"), third == 1, third == 2, true)?);
         }
@@ -204,8 +205,8 @@ impl Large {
         }))
     }
 
-    /// Runs one ADD, which has to succeed or to report that there is no address. Measures its time, with a relay its
-    /// bytes, and its memory if it is watched.
+    /// Runs one ADD, which must succeed, or fail because no address is free. Measures its time, with a relay its bytes,
+    /// and its memory if it is watched.
     fn add(
         &self,
         node: &str,
@@ -226,7 +227,7 @@ impl Large {
         Err(format!("an ADD on {node}: {said}").into())
     }
 
-    /// Runs one call on each node at the same time; returns the seconds.
+    /// Runs one call on each node at the same time. Returns the seconds until all have ended.
     fn at_once(&self, program: &str, command: &str) -> Result<f64, Failed> {
         let nodes = (0..NODES).map(|number| format!("n{number}"));
         let nodes = nodes.map(|node| Ok((self.configuration(&node, false)?, node)));
@@ -249,7 +250,7 @@ impl Large {
     }
 }
 
-/// The cells of an ADD.
+/// The table cells of an ADD.
 fn cells(call: &Measured) -> String {
     let (wall, read) = (call.seconds * 1e3, call.bytes as f64 / 1e3);
     format!("{wall:.1} ms | {read:.1} KB | {:.1} MiB", call.peak_mib)

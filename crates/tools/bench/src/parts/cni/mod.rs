@@ -1,4 +1,5 @@
-//! The CNI plugin compared with a raw client that sends the same requests. Both are beside `calipam`.
+//! The CNI plugin compared with a raw client that sends the same requests. Both programs are in the folder of
+//! `calipam`.
 
 mod call;
 pub(super) mod large;
@@ -23,7 +24,7 @@ const COMMANDS: [&str; 2] = ["ADD", "DEL"];
 /// `calico-ipam`.
 const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
 
-/// The ratio is that of the plugin to the program of a row.
+/// Each row's ratio is the plugin's time divided by that of the row's program.
 const TITLES: &str = "calls | <medians | wall | processor | peak memory | ratio";
 
 /// Measures a number of calls on a datastore, `etcd` or `kubernetes`.

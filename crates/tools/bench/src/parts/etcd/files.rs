@@ -16,15 +16,15 @@ use crate::table::Table;
 /// Size of a read.
 const PIECE: usize = 1 << 20;
 
-/// Reads a file as fast as possible.
+/// Reads a file, and decodes or sums it, as fast as possible.
 type Floor = fn(&Path) -> io::Result<()>;
 
-/// Files with their floors.
+/// Files, each with its floor.
 const FILES: [(&str, Floor); 3] =
     [("export.jsonl", read), ("export.jsonl.zst", unpack), ("snapshot.db", sum)];
 
 pub(super) fn measure(program: &str, etcd: &Etcd, allocations: u64, table: &mut Table) -> Result<(), Failed> {
-    // Not in a memory file system, whose files would count as memory of the machine.
+    // Not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     for (name, floor) in FILES {
         let path = folder.path().join(name);
@@ -49,7 +49,7 @@ fn unpack(path: &Path) -> io::Result<()> {
     drain(zstd::Decoder::new(fs::File::open(path)?)?, |_| {})
 }
 
-/// Checks the sum at the end of a snapshot.
+/// Computes the checksum of a snapshot.
 fn sum(path: &Path) -> io::Result<()> {
     let mut hasher = Sha256::new();
     drain(fs::File::open(path)?, |piece| hasher.update(piece))?;

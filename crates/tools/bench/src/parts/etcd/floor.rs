@@ -1,4 +1,4 @@
-//! The floor: the time in which etcd sends all keys and values, for the best of several splits into ranges. Only the
+//! The floor: the time in which etcd sends all keys and values, with the best of several splits into ranges. Only the
 //! messages themselves are decoded.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::measured::Measured;
 
 /// Numbers of ranges to try.
 const SPLITS: [usize; 3] = [64, 128, 256];
-/// Number of requests at a time.
+/// Number of concurrent requests.
 const IN_FLIGHT: usize = 4;
-/// One of so many keys is known for splitting.
+/// The sampling interval: every 61st key is kept for splitting.
 const SAMPLE: usize = 61;
 
 /// A sorted sample of the cluster's keys, to split the key space evenly.
@@ -43,7 +43,7 @@ pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Resul
     Measured::best(SPLITS.into_iter().map(pull).collect::<Result<_, Failed>>()?)
 }
 
-/// The ranges of a prefix, for a number of ranges over all keys.
+/// The ranges of a prefix, if all keys are split into a number of ranges.
 fn ranges(prefix: &str, keys: &[Vec<u8>], split: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let from = keys.partition_point(|key| key.as_slice() < prefix.as_bytes());
     let within = keys[from..].iter().take_while(|key| key.starts_with(prefix.as_bytes()));

@@ -21,7 +21,7 @@ const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
 const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
 const CLUSTER: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/";
 
-/// The views and the prefixes that they read; single keys hardly count.
+/// The views and the prefixes that they read. Single keys are left out, since they hardly cost anything.
 const VIEWS: [(&[&str], &[&str]); 5] = [
     (&["show"], &[BLOCKS, AFFINITIES, NODES, POOLS, CLUSTER]),
     (&["show", "--blocks"], &[BLOCKS, POOLS, CLUSTER]),
@@ -46,7 +46,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     })
 }
 
-/// Measures a size and returns its check; `before` is the size before.
+/// Measures a size and returns its check. `before` is the previous size.
 fn measure(
     program: &str,
     allocations: u64,
@@ -86,7 +86,7 @@ fn measure(
     Ok(check)
 }
 
-/// The cells with the growth of time, and with that beyond the server's.
+/// The table cells: the growth of the time, and its growth beyond that of the server.
 fn growth((size_before, before): &(u64, Compared), size: u64, now: &Compared) -> String {
     let size = size as f64 / *size_before as f64;
     let growth = now.command.seconds / before.command.seconds;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::Failed;
 
 const BLOCKS: &str = "/calico/ipam/v2/assignment/ipv4/block/";
-/// One of so many blocks is emptied.
+/// The interval of emptied blocks: every 50th block is emptied.
 const EMPTIED: usize = 50;
-/// Number of writes to the block of the address.
+/// Number of writes to the block of the address with a history.
 pub(super) const CHURN: i64 = 40;
 
 /// The changes that were made.

@@ -14,9 +14,9 @@ use crate::measured::{Compared, Measured, middle_and_slowest};
 use crate::table::{self, Table};
 use crate::{Failed, child, form, leak};
 
-/// Runs of each question; the median and the slowest are printed.
+/// Runs of each query. The table shows the median and the slowest.
 const RUNS: usize = 21;
-/// Runs of each comparison and of its reads; the best one counts.
+/// Runs of each comparison and of its floor. The best one counts.
 const COMPARISONS: usize = 3;
 
 const TITLES: [&str; 2] = [
@@ -32,7 +32,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
 fn measure(program: &str, allocations: u64, [questions, comparisons]: &mut [Table; 2]) -> Result<(), Failed> {
     let etcd = seeded_etcd(allocations)?;
     let runtime = Runtime::new()?;
-    // Not in a memory file system, whose files would count as memory of the machine.
+    // Not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     let before = export(program, &etcd, folder.path(), "before")?;
     let past = runtime.block_on(changes::revision(&etcd))?;
@@ -72,7 +72,7 @@ fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<Strin
     Ok(path)
 }
 
-/// Compares two states, with reading both as the floor.
+/// Compares two states. The floor reads both.
 fn compare(program: &str, etcd: &Etcd, runtime: &Runtime, states: [&str; 2]) -> Result<Compared, Failed> {
     let floor = || Measured::of(|| runtime.block_on(reading::both(etcd, states)));
     let diff = || {
@@ -83,7 +83,7 @@ fn compare(program: &str, etcd: &Etcd, runtime: &Runtime, states: [&str; 2]) -> 
     Compared::best_of(COMPARISONS, floor, diff)
 }
 
-/// Asks about an address again and again; returns the median and the slowest time in milliseconds.
+/// Queries an address repeatedly. Returns the median and the slowest time in milliseconds.
 fn ask(program: &str, etcd: &Etcd, command: &str, address: &str) -> Result<[f64; 2], Failed> {
     let ask = |_| {
         let mut asked = Command::new(program);

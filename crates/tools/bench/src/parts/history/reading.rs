@@ -6,7 +6,7 @@ use calipam_testkit::servers::Etcd;
 
 use crate::{Failed, observe};
 
-/// Reads both states: files at the same time, and states of etcd one after another, so that it serves only one at a
+/// Reads both states. Files are read concurrently, states of etcd one after another, so that etcd serves only one at a
 /// time.
 pub(super) async fn both(etcd: &Etcd, states: [&str; 2]) -> Result<(Snapshot, Snapshot), Failed> {
     let [old, new] = states.map(|state| read(etcd, state));

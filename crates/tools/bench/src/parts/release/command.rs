@@ -10,14 +10,14 @@ use crate::child::measure;
 use crate::measured::Measured;
 
 pub(super) struct Released {
-    /// The whole command: check, plan, trial in memory, writes.
+    /// The whole command: the check, the plan, the trial in memory, and the writes.
     pub run: Measured,
     /// Seconds from the first line of the journal to the last.
     pub writing: f64,
     pub recorded: Recorded,
 }
 
-/// Releases every leaked address at one look.
+/// Releases every leaked address without waiting for a second look.
 pub(super) fn release(program: &str, connection: &[String], journal: &Path) -> Result<Released, Failed> {
     let mut command = Command::new(program);
     command.args(["release", "--leaked", "--yes", "--grace", "0", "--settle", "0", "--journal"]).arg(journal);

@@ -16,9 +16,9 @@ pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<()
     table::rows(sizes, TITLES, |size| measure(program, datastore, size))
 }
 
-/// Leaks every tenth address of a cluster, and releases them; returns the row.
+/// Leaks every tenth address of a cluster, and releases them. Returns the row.
 fn measure(program: &str, datastore: &str, size: u64) -> Result<String, Failed> {
-    // Not in a memory file system, in which durable writes would be free.
+    // Not in a memory-backed file system, where durable writes would be free.
     let folder = tempfile::tempdir_in(".")?;
     let cluster = match datastore {
         "etcd" => on_etcd::durable(size)?,

@@ -22,7 +22,7 @@ pub(super) fn durable(allocations: u64) -> Result<Cluster, Failed> {
     Ok(Cluster::Etcd(Box::new(etcd)))
 }
 
-/// The time, in seconds, that etcd needs for the same transactions: those of the undo, without reads.
+/// The time in seconds that etcd needs for the same transactions as the undo, without its reads.
 pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
     let mut transactions = Vec::new();
     for intent in &recorded.intents {
@@ -41,7 +41,7 @@ pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
     Runtime::new()?.block_on(send(etcd, transactions))
 }
 
-/// Sends transactions; returns the seconds.
+/// Sends transactions. Returns the seconds until all have ended.
 async fn send(etcd: &Etcd, transactions: Vec<Txn>) -> Result<f64, Failed> {
     let client = etcd.client().await?;
     let begin = Instant::now();

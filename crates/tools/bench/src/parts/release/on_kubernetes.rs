@@ -1,4 +1,4 @@
-//! Kubernetes with the generated cluster of the benchmark of checks.
+//! Releases on Kubernetes, with the same generated cluster as the benchmark of checks.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use crate::{Failed, kubernetes};
 /// Number of connections of the floor; more do not make it faster.
 const CONNECTIONS: usize = 32;
 
-/// Method, path and body.
+/// The method, path and body of a request.
 type Request = (&'static str, String, String);
 
 /// Waits until the API server has this number of pods in its caches.
@@ -42,8 +42,8 @@ fn list(server: &KubeApiserver, plural: &str) -> Result<BTreeMap<String, Value>,
     Ok(items(server, &Flavour::Classic.path(plural))?.into_iter().map(named).collect())
 }
 
-/// The time, in seconds, that the API server needs for the writes of a release, which `undo` takes back: blocks are
-/// put, handles are marked and deleted, without reads.
+/// The time in seconds that the API server needs for the writes of a release, after `undo` has reverted it. Blocks are
+/// replaced, handles are marked and deleted, without reads.
 pub(super) fn floor(
     server: &KubeApiserver,
     undo: impl FnOnce() -> Result<(), Failed>,

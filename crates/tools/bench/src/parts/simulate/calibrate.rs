@@ -1,4 +1,4 @@
-//! The costs of single calls, one after another: all that a simulation learns about this machine.
+//! Measures the costs of single calls, one after another. A simulation gets no other data about this machine.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use crate::cluster::{CAUGHT_UP, Cluster};
 use crate::measured::median;
 use crate::requests;
 
-/// Number of calls of each kind; each that claims a block needs a node of its own.
+/// Number of calls of each kind. Each call that claims a block needs its own node.
 pub(super) const CALLS: u32 = 50;
-/// Costs of a datastore that takes no time.
+/// The costs of a datastore that takes no time.
 const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0,decode=0,jitter=0,\
                        reads-per-second=0,writes-per-second=0";
 /// An interval so long that no call waits for another.
@@ -38,11 +38,11 @@ pub(super) struct Costs {
 
 /// Times single calls on nodes that have no block yet.
 ///
-/// An ADD that claims a block and an ADD in a block of the node have the same parts in other numbers. A simulation in
-/// which only one part takes time counts them. So the extra time of the first is the cost of its extra writes. The
-/// rest, without reads and writes, belongs to starting (VERSION, which reads nothing) and connecting. The spread of
-/// ADDs in a block of the node is attributed to connecting as well: on this machine processes vary, single requests
-/// hardly do. The processor time per request in a burst comes from a burst on other nodes.
+/// An ADD that claims a block and an ADD in an existing block consist of the same parts, in different numbers.
+/// Simulations in which only one part takes time count these parts. The extra time of a claiming ADD is the cost of its
+/// extra writes. The rest, without reads and writes, is the cost of starting (VERSION, which reads nothing) and of
+/// connecting. The spread of ADDs in an existing block is attributed to connecting as well: on this machine processes
+/// vary, single requests hardly do. The processor time per request in a burst comes from a burst on other nodes.
 pub(super) fn costs(
     caller: &Caller,
     cluster: &Cluster,
@@ -71,7 +71,7 @@ pub(super) fn costs(
     }
     let throughput = match caller {
         Caller::Process(_) => work.throughput(cluster)?,
-        // Many calls together take less than as many alone; other nodes show how much.
+        // Many concurrent calls take less than the same calls one by one. Other nodes show how much.
         Caller::Thread => in_a_burst(cluster, for_a_burst, &call)?,
     };
     adds.sort();
@@ -117,7 +117,7 @@ fn in_a_burst(
     work.throughput(cluster)
 }
 
-/// The work of the servers and of this process.
+/// The work done by the servers and by this process since the start.
 struct Work {
     seconds: f64,
     /// Seconds of processor time that the idle servers use per second.
@@ -135,8 +135,8 @@ impl Work {
         Ok(Self { seconds: seconds(cluster), idle, requests, begin: Instant::now() })
     }
 
-    /// The requests per second that the machine can do, by the processor time of those since the start. The ratio of
-    /// writes to reads is the assumed one.
+    /// The requests per second that the machine can serve, derived from the processor time of the requests since the
+    /// start. The ratio of writes to reads is the assumed one.
     fn throughput(self, cluster: &Cluster) -> Result<String, Failed> {
         let idle = self.idle * self.begin.elapsed().as_secs_f64();
         let used = seconds(cluster) - self.seconds - idle;
@@ -150,13 +150,13 @@ impl Work {
     }
 }
 
-/// The processor time so far of the servers and of this process, whose threads share the processors with them. The time
-/// of plugin processes is part of their start.
+/// The processor time so far of the servers and of this process, whose threads compete with them for processors. The
+/// time of plugin processes counts as part of their start.
 pub(super) fn seconds(cluster: &Cluster) -> f64 {
     cluster.processor_seconds() + processor_seconds(std::process::id())
 }
 
-/// The times of ADDs on a single node if only one part takes time.
+/// The times of ADDs on a single node in a simulation in which only one part takes time.
 struct Simulated {
     /// The time of an ADD that claims a block.
     claim: Duration,
@@ -192,7 +192,7 @@ fn read(cluster: &Cluster) -> Result<Duration, Failed> {
     }
 }
 
-/// Times a request to an API server on an open connection; returns the answer, too.
+/// Times a request to an API server on an open connection. Also returns the response.
 fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -207,8 +207,8 @@ fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed>
     })
 }
 
-/// The time per object of a list on an API server, in the form of `--latency`, measured with the affinities that the
-/// calls have left. For etcd the assumed one is used, since its lists are short here.
+/// The time per object in a list of an API server, in the format of `--latency`. It is measured with the affinities
+/// that the calls have left. For etcd, the assumed time is used, since its lists are short here.
 fn of_objects(cluster: &Cluster, read: Duration) -> Result<String, Failed> {
     let Cluster::Kubernetes(server) = cluster else { return Ok(String::new()) };
     let path = Flavour::Classic.path("blockaffinities");

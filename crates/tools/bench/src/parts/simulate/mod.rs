@@ -1,6 +1,6 @@
-//! Simulations compared with reality. The plugin is beside `calipam`. Pods arrive on a number of nodes, as processes of
-//! the plugin with a real server, and in a simulation whose costs were measured with single calls. In a burst all
-//! arrive at once, on threads.
+//! Simulations compared with reality. Pods arrive on a number of nodes: as processes of the plugin with a real server,
+//! and in a simulation whose costs were measured with single calls. In a burst, all pods arrive at once, on threads.
+//! The plugin is in the folder of `calipam`.
 
 mod calibrate;
 mod reality;
@@ -24,21 +24,21 @@ use crate::{Failed, observe};
 const PODS: u32 = 4;
 /// Minimum time between two arrivals.
 const BETWEEN: Duration = Duration::from_millis(125);
-/// Minimum time between two arrivals in single ADDs. If processes wait for processors, the datastore has no part in
-/// their time, and nodes look for blocks at the same time that otherwise would not.
+/// Minimum time between two arrivals, as a multiple of the time of a single ADD. If processes wait for processors,
+/// their time says little about the datastore, and nodes look for blocks at the same time that otherwise would not.
 const SINGLE_ADDS: u32 = 3;
 
 /// The quantiles of the times of ADDs, in thousandths.
 const RANKS: [(&str, usize); 4] = [("median", 500), ("90 %", 900), ("99 %", 990), ("worst", 1_000)];
 
-/// Taken addresses in blocks of others.
+/// Taken addresses in each block of other nodes.
 const TAKEN: usize = 50;
 
 /// The prefix of a size whose pods arrive at once.
 const BURST: &str = "burst:";
 
-/// Compares numbers of nodes on a datastore, `etcd` or `kubernetes`, in a row for each. `50+1000` are 50 nodes among
-/// 1,000 blocks of others; `burst:50` are 50 nodes whose pods arrive at once.
+/// Compares reality and simulation on a datastore, `etcd` or `kubernetes`, in a row for each size. `50+1000` means 50
+/// nodes among 1,000 blocks of other nodes; `burst:50` means 50 nodes whose pods arrive at once.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
     let ranks = RANKS.map(|(rank, _)| format!("{rank} p | {rank} m | %")).join(" | ");
@@ -84,7 +84,7 @@ fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Resul
         adds.requests.mean,
         real.requests_per_add(),
         adds.conflicts,
-        // etcd has no metric for transactions that found another revision.
+        // etcd has no metric for transactions that failed because a revision had changed.
         real.requests.lost.map_or_else(|| "?".to_owned(), |lost| lost.to_string()),
         ranks.collect::<Vec<_>>().join(" | "),
         between.as_millis(),
@@ -102,11 +102,11 @@ fn node_name(index: u32) -> String {
 fn start(cluster: &Cluster) -> Result<Start, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let snapshot = runtime.block_on(observe::observe(&cluster.overrides(), None))?;
-    // Addresses of others stay.
+    // Addresses in other blocks stay.
     Ok(Start { nodes: Vec::new(), pods: Vec::new(), ..Start::of(&snapshot) })
 }
 
-/// The start of simulations.
+/// The initial state of simulations.
 struct Begin {
     start: Start,
     datastore: DatastoreKind,
@@ -124,7 +124,7 @@ impl Begin {
             nodes,
             pods_per_node: PODS,
             start: Some(Arc::new(start)),
-            // A rate is a number per whole seconds.
+            // A rate counts arrivals per whole number of seconds.
             arrival: Some(Rate::per(
                 1_000_000,
                 Micros::from_secs(u64::try_from(between.as_micros())?.max(1)),

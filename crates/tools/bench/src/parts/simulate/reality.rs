@@ -1,4 +1,4 @@
-//! The same arrivals with processes of the plugin.
+//! Runs the same arrivals with processes of the plugin.
 
 use std::path::PathBuf;
 use std::sync::{Barrier, Mutex, OnceLock};
@@ -13,10 +13,10 @@ use crate::cluster::Cluster;
 use crate::requests::{self, Requests};
 use crate::{Failed, plugin};
 
-/// The CNI version of the calls, the first with STATUS.
+/// The CNI version of the calls: the first version with STATUS.
 pub(super) const VERSION: &str = "1.1.0";
 
-/// The measurements.
+/// The measurements of a real run.
 pub(super) struct Real {
     /// Ascending.
     times: Vec<Duration>,
@@ -26,7 +26,7 @@ pub(super) struct Real {
 }
 
 impl Real {
-    /// The time that a number of thousandths of the calls did not exceed.
+    /// The time that `permille` thousandths of the calls did not exceed.
     pub(super) fn rank(&self, permille: usize) -> Duration {
         let place = (self.times.len() * permille).div_ceil(1_000).saturating_sub(1);
         self.times.get(place).copied().unwrap_or_default()
@@ -37,8 +37,8 @@ impl Real {
     }
 }
 
-/// Arrivals of pods like those in simulations: gaps vary between nothing and twice their mean, and of two random nodes
-/// the one with fewer pods gets the pod.
+/// Arrivals of pods, distributed as in simulations: gaps vary between zero and twice their mean, and a pod goes to the
+/// one of two random nodes that has fewer pods.
 fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut below = |end: u64| random.next_u64() % end.max(1);
@@ -59,7 +59,7 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, Failed>>> = Mutex::default();
-    // Many threads take a while to start: in a burst the time begins when all have.
+    // Many threads take a while to start, so a burst begins when all of them are ready.
     let (together, released) = (Barrier::new((nodes * PODS) as usize), OnceLock::new());
     let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster));
     let begin = Instant::now();
@@ -93,12 +93,12 @@ pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Durat
 pub(super) enum Caller {
     /// A process for each call, as runtimes start it.
     Process(PathBuf),
-    /// The same code on threads of this process; many processes would wait for each other to start.
+    /// The same code on threads of this process, since many processes would wait for each other to start.
     Thread,
 }
 
 impl Caller {
-    /// Calls the plugin once; returns the time.
+    /// Calls the plugin once. Returns the time that it took.
     pub(super) fn call(
         &self,
         command: &str,

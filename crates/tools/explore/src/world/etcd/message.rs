@@ -10,7 +10,7 @@ use calipam_testkit::memory::MemoryStore;
 use crate::world::client::short;
 use crate::world::{Footprint, Values};
 
-/// Comparisons, and operations for success and failure.
+/// A transaction: comparisons, and the operations for success and failure.
 pub(super) struct Transaction {
     pub expected: Vec<Expected>,
     pub then: Vec<Operation>,
@@ -21,7 +21,7 @@ pub(super) struct Transaction {
 pub(super) enum Expected {
     /// The key has this revision; 0 for a key that must not exist.
     At(String, i64),
-    /// No key in the range was created after this revision, at which these values were read.
+    /// No key in the range was created after this revision. The values are those that were read at the revision.
     NoneSince(Range, i64, Arc<Values>),
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Operation {
     Delete(String),
 }
 
-/// A range of keys; the end is excluded.
+/// A range of keys. The end is exclusive.
 #[derive(Clone, Default)]
 pub(super) struct Range {
     start: String,
@@ -95,7 +95,7 @@ impl Transaction {
         })
     }
 
-    /// The writes that it makes on success.
+    /// The writes of the transaction if it succeeds.
     pub(super) fn writes(&self) -> impl Iterator<Item = (&str, Option<Vec<u8>>)> {
         self.then.iter().filter_map(|operation| match operation {
             Operation::Get(_) => None,
@@ -104,7 +104,7 @@ impl Transaction {
         })
     }
 
-    /// Executes it atomically.
+    /// Executes the transaction atomically.
     pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
         let has_succeeded = self.expected.iter().all(|expected| expected.holds(store));
         let operations = if has_succeeded { &self.then } else { &self.otherwise };

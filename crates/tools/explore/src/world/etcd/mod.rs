@@ -1,5 +1,5 @@
-//! etcd as one process sees it, in place of the connection of calipam's client. The requests are those of the wire, so
-//! everything above them is the code for a real server.
+//! etcd as one process sees it. It replaces the connection of calipam's client, and the requests are those on the wire,
+//! so all code above them is the same as with a real server.
 
 mod message;
 
@@ -22,11 +22,12 @@ use tower::BoxError;
 use self::message::{Answer, Expected, Operation, Range, Transaction};
 use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
 
-/// The first revision of a read, different from those of all keys.
+/// The first revision number of a read, different from the revisions of all keys.
 const READINGS: i64 = 1_000_000;
 struct Etcd {
     place: Place,
-    /// The values that reads have seen: a read at the same revision sees the same, as etcd promises.
+    /// The values that reads have returned. A later read at the same revision returns the same values, as etcd
+    /// promises.
     seen: Mutex<Vec<Arc<Values>>>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) async fn open(world: &Arc<World>, actor: usize) -> Option<Datastore> 
     open_place(Place::World(Arc::clone(world), actor)).await
 }
 
-/// Opens a datastore that answers at once.
+/// Opens an in-memory datastore, which answers at once.
 pub async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
     open_place(Place::Memory(Arc::clone(memory))).await
 }
@@ -55,7 +56,7 @@ impl Etcd {
     async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await?.to_bytes();
-        // One byte for the compression, four for the length.
+        // The gRPC header: one byte for the compression, four for the length.
         let message = body.get(5..).unwrap_or_default();
         let answer = match &*path {
             "/etcdserverpb.KV/Txn" => {
@@ -155,7 +156,7 @@ fn no_answer() -> BoxError {
     io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
 }
 
-/// A message in the form of gRPC.
+/// A message in gRPC's format.
 fn response(message: &[u8]) -> Response<Body> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     let frame: Vec<u8> = [&[0], &length.to_be_bytes()[..], message].concat();

@@ -26,7 +26,7 @@ pub(crate) struct EtcdEnvironment {
     store: AllocatorStore,
     /// The revision of the last write that was returned.
     revision: Mutex<i64>,
-    /// The folder that `DIR` stands for. It holds the names by which programs are called.
+    /// The folder that `DIR` in traces means. It contains links to the programs, with the names of Calico's programs.
     folder: TempDir,
 }
 

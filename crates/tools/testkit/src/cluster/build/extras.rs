@@ -11,7 +11,7 @@ use crate::cluster::wire::{Attribute, EndpointSpec, Nat, Pool, Resource, Tunnel,
 use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
 
 impl Cluster {
-    /// Adds one of each. Needs at least two nodes.
+    /// Adds one of each feature. Needs at least two nodes.
     pub(in crate::cluster) fn add_extras(&mut self) {
         self.add_borrower();
         self.add_cooling();
@@ -27,8 +27,8 @@ impl Cluster {
         self.add_leftovers();
     }
 
-    /// Adds features that the documentation's cluster does not have: an old handle with an address of each family, a
-    /// record of only the sandbox, and a node with two tunnel addresses swapped.
+    /// Adds features that the documentation's cluster does not have. They include an old handle with an address of each
+    /// family, a record with only the sandbox, and a node with two tunnel addresses swapped.
     pub(super) fn add_rarities(&mut self) {
         let node = self.add_node();
         let (name, blocks) = (self.nodes[node].name.clone(), self.nodes[node].blocks.clone());
@@ -39,13 +39,13 @@ impl Cluster {
         *stored.tunnel_mut(Tunnel::Ipip) = std::mem::replace(stored.tunnel_mut(Tunnel::Vxlan), ipip);
     }
 
-    /// A pod on the second node with an address from the first one's block.
+    /// Adds a pod on the second node with an address from a block of the first node.
     fn add_borrower(&mut self) -> Pod {
         let (lender, borrower) = (self.nodes[0].blocks.clone(), self.nodes[1].name.clone());
         self.add_pod(&borrower, &lender[..1])
     }
 
-    /// Cooling addresses: several that share the record of their pod, and a single one.
+    /// Adds cooling addresses: several that share the record of their pod, and a single one.
     fn add_cooling(&mut self) {
         let block = self.nodes[0].blocks[0];
         let node = self.nodes[0].name.clone();
@@ -56,7 +56,7 @@ impl Cluster {
             self.block_mut(block).cool(&gone, &released);
             self.count(&holder.handle(), block, -count);
         }
-        // A block may hold nothing but cooling addresses.
+        // A block may contain nothing but cooling addresses.
         let block = self.spec.block_v4(self.nodes[0].number, 1);
         self.claim(block, &node);
         let holder = self.holder(&node);
@@ -66,8 +66,8 @@ impl Cluster {
         self.count(&holder.handle(), block, -1);
     }
 
-    /// Adds allocations of 20 seconds ago, still without endpoints. They are the newest objects of the cluster, so a
-    /// file without a time of its own seems almost current. Needs at least two nodes.
+    /// Adds allocations that are 20 seconds old and have no endpoints yet. They are the newest objects of the cluster,
+    /// so that a file without its own time appears almost current. Needs at least two nodes.
     pub fn add_young(&mut self) {
         let (node, blocks) = (self.nodes[1].name.clone(), self.nodes[1].blocks.clone());
         let holder = self.holder(&node);
@@ -79,7 +79,7 @@ impl Cluster {
         }
     }
 
-    /// A pod with two requested addresses and a floating one that IPAM does not know.
+    /// Adds a pod with two requested addresses and a floating one that IPAM does not track.
     fn add_fixed(&mut self) {
         let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
         let holder = self.holder(&node);
@@ -94,7 +94,7 @@ impl Cluster {
         self.endpoint_mut(&pod.endpoint).spec.ip_nats.push(floating);
     }
 
-    /// Plain CNI and Docker endpoints.
+    /// Adds endpoints of plain CNI and of Docker.
     fn add_other_orchestrators(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let holder = self.holder(&node);
@@ -113,7 +113,7 @@ impl Cluster {
         self.put_foreign(&name, spec, 5, &[address]);
     }
 
-    /// Stores an endpoint of an orchestrator other than Kubernetes. Its metadata follow from `thing`.
+    /// Stores an endpoint of an orchestrator other than Kubernetes. Its metadata is derived from `thing`.
     pub(super) fn put_foreign(&mut self, name: &str, spec: EndpointSpec, thing: u64, addresses: &[IpAddr]) {
         let mut metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
         "libnetwork".clone_into(&mut metadata.namespace);
@@ -122,7 +122,7 @@ impl Cluster {
         self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// A Windows node: reserved ordinals without a handle object, and no tunnels.
+    /// Adds a Windows node: it has reserved ordinals without a handle object, and no tunnels.
     pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
         let number = self.next_node;
         self.next_node += 1;
@@ -136,7 +136,7 @@ impl Cluster {
         (name, block)
     }
 
-    /// A node with another name in Kubernetes, and a tunnel address written with a mask.
+    /// Adds a node with another name in Kubernetes, and with a tunnel address that includes a mask.
     fn add_renamed_node(&mut self) {
         let node = self.add_node();
         self.add_pod_on(node);
@@ -146,7 +146,7 @@ impl Cluster {
         stored.tunnel_mut(Tunnel::Wireguard).push_str("/32");
     }
 
-    /// Pools of every kind: disabled, for some nodes, for some namespaces, for requests by name.
+    /// Adds pools of every kind: disabled, for some nodes, for some namespaces, and for requests by name.
     fn add_pools(&mut self) {
         let node = self.nodes[0].name.clone();
         let labels = &mut self.node_mut(&node).metadata.labels;
@@ -171,7 +171,7 @@ impl Cluster {
                 self.add_pod(&node, &[block]);
             }
             if kind == "old" {
-                // The node released the block while an address was in use.
+                // The node has released the block while an address was in use.
                 let block = sub_block(cidr, 1);
                 self.put_block(block, Some(format!("host:{node}")));
                 self.add_pod(&node, &[block]);
@@ -181,7 +181,7 @@ impl Cluster {
         }
     }
 
-    /// A cluster with Calico IPAM for services only; pods and tunnels use host-local.
+    /// Creates a cluster that uses Calico IPAM only for services; pods and tunnels use host-local.
     pub fn with_services_only(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 2, 3);
         let ipam = ["/calico/ipam/v2/host/", "/calico/ipam/v2/handle/", "/calico/ipam/v2/assignment/"];
@@ -190,7 +190,7 @@ impl Cluster {
         cluster
     }
 
-    /// Services of type LoadBalancer, which exist in Kubernetes only.
+    /// Adds services of type LoadBalancer, which exist only in Kubernetes.
     fn add_load_balancer(&mut self) {
         let (_, cidr) = self.extra_pool();
         let pool = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
@@ -214,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// Leftovers of old versions, and objects of other programs.
+    /// Adds leftovers of old versions, and objects of other programs.
     fn add_leftovers(&mut self) {
         let node = self.nodes[0].name.clone();
         self.put_raw(format!("/calico/ipam/v2/host/{node}"), "");
@@ -222,7 +222,7 @@ impl Cluster {
         let spec = serde_json::json!({"selector": "app == 'web' && tier < 'x'", "types": ["Ingress"]});
         let value = crate::cluster::wire::go_json(&Resource::new("NetworkPolicy", policy, spec));
         self.put_raw("/calico/resources/v3/projectcalico.org/networkpolicies/default/knp.default.web", value);
-        // Releases by handle up to 3.32 left a sequence number for a free ordinal.
+        // Releases by handle up to 3.32 leave a sequence number for a free ordinal.
         let block = self.nodes[2].blocks[0];
         let stored = self.block_mut(block);
         let free = stored.unallocated[0].to_string();

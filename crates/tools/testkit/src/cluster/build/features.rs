@@ -13,17 +13,17 @@ use crate::cluster::{Cluster, ClusterSpec};
 impl Cluster {
     /// Number of [features](Self::add_feature).
     pub const FEATURES: usize = 19;
-    /// The feature with which a service without an address is no finding.
+    /// The feature that turns off the controller for services, so that a service without an address is no finding.
     pub const LOAD_BALANCER_OFF: usize = 16;
 
-    /// A small healthy cluster with every feature.
+    /// Creates a small healthy cluster with every feature.
     pub fn featured(spec: ClusterSpec) -> Self {
         let mut cluster = Self::small(spec);
         (0..Self::FEATURES).for_each(|feature| cluster.add_feature(feature));
         cluster
     }
 
-    /// Adds a feature, at most once each. Needs at least three nodes.
+    /// Adds a feature. Call this at most once per feature. Needs at least three nodes.
     pub fn add_feature(&mut self, feature: usize) {
         match feature {
             0 => self.add_machine_on_dotted_network(),
@@ -49,14 +49,14 @@ impl Cluster {
         }
     }
 
-    /// A stopped machine on a network with a dot in its name.
+    /// Adds the address of a stopped machine on a network with a dot in its name.
     fn add_machine_on_dotted_network(&mut self) {
         let block = self.nodes[1].blocks[0];
         self.take_as(block, Attribute::bare("prod.net.vmi.vms.vm-dotted"));
         self.put_machine("vms", "vm-dotted", false);
     }
 
-    /// A machine on another node than the owner of its block.
+    /// Adds a machine that runs on another node than the owner of its block.
     fn add_migrated_machine(&mut self) {
         let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-migrated", &target);
@@ -67,7 +67,7 @@ impl Cluster {
         self.put_machine("vms", "vm-migrated", true);
     }
 
-    /// Containers of bare CNI with IDs that are not hexadecimal, on networks of any name.
+    /// Adds containers of bare CNI whose IDs are not hexadecimal, on networks with various names.
     fn add_bare_cni(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         for network in ["nomad", "lb-net", "prod.net"] {
@@ -76,7 +76,7 @@ impl Cluster {
         }
     }
 
-    /// A container without a pod, added by a call of the CNI plugin.
+    /// Adds a container without a pod, as a call of the CNI plugin does.
     pub(in crate::cluster) fn add_container(
         &mut self,
         network: &str,
@@ -92,14 +92,14 @@ impl Cluster {
         address
     }
 
-    /// A Windows node whose VXLAN address is an ordinal that Windows reserves in its block.
+    /// Adds a Windows node whose VXLAN address is an ordinal that Windows reserves in its block.
     fn add_windows_vxlan(&mut self) {
         let (name, block) = self.add_windows();
         let address = self.block_mut(block).address(1);
         *self.node_mut(&name).tunnel_mut(Tunnel::Vxlan) = address.to_string();
     }
 
-    /// OpenStack ports. Neutron assigns their addresses, which may be shared, and the compute node is not a Calico
+    /// Adds OpenStack ports. Neutron assigns their addresses and may share them, and the compute node is not a Calico
     /// node.
     fn add_openstack(&mut self) {
         let shared: IpAddr = [192, 168, 250, 1].into();
@@ -108,27 +108,27 @@ impl Cluster {
         self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
     }
 
-    /// A Kubernetes node without Calico.
+    /// Stores a Kubernetes node without Calico.
     pub(in crate::cluster) fn put_foreign_node(&mut self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
             "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
         self.put_kubernetes_only("nodes", "", "fargate-1", node);
     }
 
-    /// A pod on a Kubernetes node without Calico.
+    /// Adds a pod on a Kubernetes node without Calico.
     fn add_pods_of_another_plugin(&mut self) {
         self.put_foreign_node();
         self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 
-    /// A pod on a Calico node with a flannel address. The migration needs Kubernetes as the datastore.
+    /// Adds a pod on a Calico node with a flannel address. Such a migration needs Kubernetes as the datastore.
     fn add_pods_during_migration(&mut self) {
         let node = self.nodes[0].name.clone();
         self.put_running_pod("flannel", "flannel-1", &node, [192, 168, 253, 2].into());
         self.keep_from_etcd("pods", "flannel", "flannel-1");
     }
 
-    /// A pod with Calico as a secondary network under Multus: the status has the other plugin's address.
+    /// Adds a pod with Calico as a secondary network under Multus. Its status has the other plugin's address.
     fn add_secondary_network(&mut self) {
         let pod = self.add_pod_on(1);
         let own: Vec<IpAddr> = pod.addresses.iter().map(|(address, _)| *address).collect();
@@ -143,13 +143,13 @@ impl Cluster {
         self.patch_object(&pod.endpoint, patch);
     }
 
-    /// An endpoint of an orchestrator other than Kubernetes.
+    /// Stores an endpoint of an orchestrator other than Kubernetes.
     fn put_endpoint_of(&mut self, orchestrator: &str, node: &str, container: &str, addresses: &[IpAddr]) {
         let name = key::endpoint_name(node, orchestrator, container, "eth0");
         self.put_foreign(&name, foreign(orchestrator, node, container), self.next_pod, addresses);
     }
 
-    /// A pod that requested an address without IPAM; only its pod object says so.
+    /// Adds a pod that requested an address without IPAM. Only its pod object shows that.
     pub(in crate::cluster) fn add_bypassing_pod(&mut self) -> IpAddr {
         let pod = self.victim();
         let address = self.spare_block().addr();

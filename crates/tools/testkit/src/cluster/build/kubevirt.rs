@@ -10,7 +10,7 @@ use crate::cluster::layout::PodName;
 use crate::cluster::wire::Attribute;
 
 impl Cluster {
-    /// A running, a migrating and a stopped machine.
+    /// Adds a running, a migrating and a stopped machine.
     pub(super) fn add_machines(&mut self) {
         let (node, block) = (self.nodes[1].name.clone(), self.nodes[1].blocks[0]);
         let target = self.nodes[2].name.clone();

@@ -1,4 +1,4 @@
-//! Healthy clusters, piece by piece.
+//! Builds healthy clusters, piece by piece.
 
 mod extras;
 mod features;
@@ -25,7 +25,7 @@ pub(crate) use self::pods::{Holder, endpoint_of};
 /// The GUID of a generated cluster.
 const GUID: &str = "0f0e1d2c3b4a59687786951423324150";
 
-/// The GUID of a cluster, alone or among others.
+/// The GUID of a cluster, which depends on its place.
 fn guid(spec: &ClusterSpec) -> String {
     if spec.place == super::layout::ALONE {
         GUID.to_owned()
@@ -35,7 +35,7 @@ fn guid(spec: &ClusterSpec) -> String {
 }
 
 impl Cluster {
-    /// A small healthy cluster with everything that a check must not report.
+    /// Creates a small healthy cluster with everything that a check must not report.
     pub fn small(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();
@@ -43,7 +43,7 @@ impl Cluster {
         cluster
     }
 
-    /// A healthy cluster of `nodes` nodes with `pods` pods each.
+    /// Creates a healthy cluster of `nodes` nodes with `pods` pods each.
     pub fn plain(spec: ClusterSpec, nodes: u32, pods: usize) -> Self {
         let mut cluster = Self::with_configuration(spec);
         for _ in 0..nodes {
@@ -55,7 +55,7 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster without nodes: pools, configuration and cluster information.
+    /// Creates a cluster without nodes: pools, configuration and cluster information.
     pub fn with_configuration(spec: ClusterSpec) -> Self {
         let mut cluster = Self::bare(spec);
         cluster.add_default_pools();
@@ -63,7 +63,7 @@ impl Cluster {
         cluster
     }
 
-    /// An empty cluster.
+    /// Creates an empty cluster.
     pub(super) fn bare(spec: ClusterSpec) -> Self {
         Self {
             spec,
@@ -105,7 +105,7 @@ impl Cluster {
         );
     }
 
-    /// Stores the settings of the allocator and the resource that shows them.
+    /// Stores the settings of the allocator, and the resource that mirrors them.
     pub(super) fn put_settings(&mut self) {
         let metadata = self.spec.metadata("default", &mut self.spec.rng(2));
         self.put_raw(key::IPAM_CONFIG, wire::ipam_config(&self.settings));
@@ -155,7 +155,7 @@ impl Cluster {
         self.put_raw(key::affinity(kind, holder, net), wire::affinity(state));
     }
 
-    /// A block of the default pool that nothing else uses.
+    /// Returns a block of the default pool that nothing else uses.
     pub(super) fn spare_block(&mut self) -> IpNet {
         self.host_blocks += 1;
         self.next_spare += 1;

@@ -1,4 +1,4 @@
-//! Nodes with their blocks and tunnels.
+//! Adds nodes with their blocks and tunnels.
 
 use ipnet::IpNet;
 use serde_json::json;
@@ -34,7 +34,7 @@ impl Cluster {
     /// Stores a node without tunnels.
     pub(in crate::cluster) fn put_node(&mut self, number: u32, name: &str, system: &str) {
         let mut rng = self.spec.rng(0x6e6f_6465 << 32 | u64::from(number));
-        // Labels are shorter than names.
+        // A label has at most 63 characters, and a name may have more.
         let hostname = name.get(..63).unwrap_or(name).trim_end_matches(['-', '.']);
         let labels = [
             ("beta.kubernetes.io/arch", "amd64"),

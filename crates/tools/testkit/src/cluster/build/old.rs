@@ -1,4 +1,4 @@
-//! Data from earlier versions of Calico that current versions still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
+//! Adds data from earlier versions of Calico that current versions still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
 
 use ipnet::IpNet;
 
@@ -27,7 +27,7 @@ impl Cluster {
         self.add_oldest();
     }
 
-    /// A pod with the handle `<namespace>.<pod>` and no attributes, as from the CNI plugin of Calico 2.x.
+    /// Adds a pod with the handle `<namespace>.<pod>` and no attributes, as the CNI plugin of Calico 2.x records it.
     pub(in crate::cluster) fn add_legacy_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
         let handle = format!("{}.{}", holder.name.namespace, holder.name.pod);
@@ -37,14 +37,14 @@ impl Cluster {
         Pod { handle, ..pod(holder, addresses) }
     }
 
-    /// A pod whose record is from an upgrade from host-local: no timestamp.
+    /// Adds a pod whose record has no timestamp, as after an upgrade from host-local.
     fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
         let holder = self.holder(node);
         let address = self.take_as(block, holder.attribute_without_time());
         self.put_endpoint(&holder, [address]);
     }
 
-    /// A pod whose record has only the sandbox, as from the CNI plugin before 3.6.
+    /// Adds a pod whose record has only the sandbox, as the CNI plugin before 3.6 writes it.
     pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
         let holder = self.holder(node);
         let address = self.take_as(block, Attribute::bare(&holder.handle()));
@@ -52,14 +52,14 @@ impl Cluster {
         pod(holder, vec![(address, block)])
     }
 
-    /// Empties the record of the node's IPIP address, which is how versions before 3.6 wrote it.
+    /// Empties the record of the node's IP-in-IP address, as versions before 3.6 wrote it.
     fn make_anonymous(&mut self, node: &str, block: IpNet) {
         let address = self.node_mut(node).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
         *self.record_mut(address, block) = Attribute::default();
         self.count(&Tunnel::Ipip.handle(node), block, -1);
     }
 
-    /// A block with the owner field of the first versions in addition to the current one.
+    /// Adds a block with the owner field of the first versions in addition to the current one.
     fn add_oldest(&mut self) {
         let node = self.nodes[0].name.clone();
         let block = self.spec.block_v4(self.nodes[0].number, 2);

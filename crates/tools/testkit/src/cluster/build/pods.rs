@@ -1,4 +1,4 @@
-//! Pods with their endpoints, handles and addresses.
+//! Adds pods with their endpoints, handles and addresses.
 
 use std::net::IpAddr;
 
@@ -9,19 +9,19 @@ use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
 use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
 use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Object, Pod};
 
-/// Maximum number of faulty pods on one node before another node is added.
+/// Maximum number of faulty pods on a node. Further ones go to a new node.
 const PODS_PER_HOST: usize = 24;
-/// Maximum number of faulty blocks on one node; 20 are the limit.
+/// Maximum number of faulty blocks on a node. Calico allows 20 blocks.
 const BLOCKS_PER_HOST: usize = 14;
 
-/// A pod in its sandbox that takes addresses, before anything is stored.
+/// A pod in its sandbox that takes addresses. Nothing is stored for it yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub name: PodName,
     pub node: String,
     /// The ID of the sandbox.
     pub container: String,
-    /// The time at which its addresses were allocated.
+    /// The time at which the pod's addresses were allocated.
     pub since: Timestamp,
 }
 
@@ -70,19 +70,19 @@ impl Cluster {
         let serial = self.next_pod;
         self.next_pod += 1;
         let mut rng = self.spec.rng(0x706f_6400_0000_0000 | serial);
-        // Between an hour and 20 days ago: old enough to be checked, younger than the blocks.
+        // The age is between an hour and 20 days: old enough to be checked, and younger than the blocks.
         let age = SignedDuration::from_secs(3600 + rng.below(20 * 86_400) as i64);
         let age = age + SignedDuration::from_nanos(rng.below(1_000_000_000) as i64);
         let since = self.spec.now.checked_sub(age).expect("a time in this era");
         Holder { name: pod_name(serial), node: node.to_owned(), container: rng.hex(64), since }
     }
 
-    /// Takes one address for a pod.
+    /// Takes one address for a pod, and returns it.
     pub(in crate::cluster) fn take(&mut self, block: IpNet, holder: &Holder) -> IpAddr {
         self.take_as(block, holder.attribute())
     }
 
-    /// Takes one address with an owner record: counts the handle first, then writes the block.
+    /// Takes one address with an owner record. Increments the handle first, then writes the block.
     pub(in crate::cluster) fn take_as(&mut self, block: IpNet, attribute: Attribute) -> IpAddr {
         if let Some(handle) = &attribute.handle {
             self.count(handle, block, 1);
@@ -100,7 +100,7 @@ impl Cluster {
         self.put(holder.endpoint_key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// Returns a node for the pods of faults, a new one as soon as the last one is full.
+    /// Returns a node for the pods of faults. Adds a new node when the last one is full.
     pub(in crate::cluster) fn host(&mut self) -> NodeInfo {
         let (node, pods) = match self.host {
             Some((node, pods)) if pods < PODS_PER_HOST && self.host_blocks < BLOCKS_PER_HOST => {
@@ -121,7 +121,7 @@ impl Cluster {
         self.add_pod(&node.name, &node.blocks)
     }
 
-    /// Adds a healthy node with some pods for a fault to break; no other fault uses it.
+    /// Adds a healthy node with some pods for a fault to break. No other fault uses the node.
     pub(in crate::cluster) fn victim_node(&mut self, pods: usize) -> (NodeInfo, Vec<Pod>) {
         let node = self.add_node();
         let pods = (0..pods).map(|_| self.add_pod_on(node)).collect();

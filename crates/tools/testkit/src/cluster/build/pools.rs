@@ -1,4 +1,4 @@
-//! Pools and reservations.
+//! Adds pools and reservations.
 
 use ipnet::IpNet;
 
@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::cluster::wire::{self, Pool, key};
 
 impl Cluster {
-    /// Stores the pools of all nodes, one for each family, and a reservation.
+    /// Stores a reservation, and the pools that all nodes use, one for each family.
     pub(super) fn add_default_pools(&mut self) {
         let (v4, v6) = (self.spec.pool_v4(), self.spec.pool_v6());
         self.put_pool("default-ipv4-ippool", Pool::new(v4, 26));
@@ -27,7 +27,7 @@ impl Cluster {
         self.put_raw(key::pool(name), pool.value(metadata));
     }
 
-    /// A name and a CIDR for an extra pool.
+    /// Returns a name and a CIDR for an extra pool.
     pub(in crate::cluster) fn extra_pool(&mut self) -> (String, IpNet) {
         let number = self.next_pool;
         self.next_pool += 1;

@@ -1,4 +1,4 @@
-//! Healthy nodes, blocks, machines and settings that few clusters have.
+//! Adds healthy nodes, blocks, machines and settings that few clusters have.
 
 use ipnet::{IpNet, Ipv6Net};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::cluster::wire::{self, Attribute, Pool, Tunnel, key};
 use crate::cluster::{Cluster, NodeInfo};
 
 impl Cluster {
-    /// Pools with blocks of one address.
+    /// Adds pools with blocks of one address.
     pub(super) fn add_blocks_of_one_address(&mut self) {
         let node = self.nodes[0].name.clone();
         let (name, cidr) = self.extra_pool();
@@ -29,7 +29,8 @@ impl Cluster {
         }
     }
 
-    /// A node whose affinities have a hash in their names, since node and block together are too long.
+    /// Adds a node whose affinities have a hash in their names, since the names of node and block together are too
+    /// long.
     pub(super) fn add_node_with_a_long_name(&mut self) {
         let number = self.next_node;
         self.next_node += 1;
@@ -45,7 +46,7 @@ impl Cluster {
         self.add_pod(&name, &[block]);
     }
 
-    /// A machine whose source pod is gone while the target is not yet its active owner.
+    /// Adds a machine whose source pod is gone while the target is not its active owner yet.
     pub(super) fn add_machine_between_two_owners(&mut self) {
         let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-swapped", &target);
@@ -56,19 +57,19 @@ impl Cluster {
         self.put_machine("vms", "vm-swapped", true);
     }
 
-    /// An instance without a machine, whose pod is currently missing.
+    /// Adds a KubeVirt instance without a machine. Its pod is currently missing.
     pub(super) fn add_instance_without_machine(&mut self) {
         let block = self.nodes[1].blocks[0];
         let pod = self.machine_pod("vmi-alone", "nowhere");
         let mut attribute = self.machine_record("vmi-alone", &pod);
-        // Its pod owned the address until it ended.
+        // The pod owned the address until it ended.
         attribute.owner = None;
         self.take_as(block, attribute);
         let instance = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "spec": {}});
         self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
     }
 
-    /// A machine that does not keep its address: its pod has the address, like any pod.
+    /// Adds a machine that does not keep its address. Its pod has the address, like any pod.
     pub(super) fn add_machine_without_persistence(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let pod = self.machine_pod("vm-plain", &node);
@@ -77,7 +78,7 @@ impl Cluster {
         self.put_machine("vms", "vm-plain", true);
     }
 
-    /// A node's blocks that record no addresses: a free one, and one that is partly reserved.
+    /// Adds two blocks to a node that record no addresses. One is free, and one is partly reserved.
     pub(super) fn add_empty_blocks(&mut self) {
         let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
         let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
@@ -87,7 +88,8 @@ impl Cluster {
         self.put_raw(key::resource("ipreservations", "quarter"), value);
     }
 
-    /// The address of a pod that has no endpoint yet, recorded by a node whose clock is half a minute fast.
+    /// Adds the address of a pod that has no endpoint yet. The node that recorded it has a clock that is half a minute
+    /// fast.
     pub(super) fn add_fast_clock(&mut self) {
         let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
         let holder = self.holder(&node);
@@ -98,7 +100,7 @@ impl Cluster {
         self.take_as(block, attribute);
     }
 
-    /// Services that Calico does not serve, and one with an address of each family.
+    /// Adds services that Calico does not serve, and one with an address of each family.
     pub(super) fn add_services_of_every_kind(&mut self) {
         let (_, cidr) = self.extra_pool();
         let mut pools = vec![("services", cidr, 28)];
@@ -119,7 +121,8 @@ impl Cluster {
         }
         self.put_service("default", "both", &addresses);
 
-        // One with another controller and a pool's address, one with a hostname, one with a cloud's address.
+        // The first service has another controller and a pool's address, the second a hostname, the third a cloud's
+        // address.
         let free = cidr.subnets(28).expect("a /24").nth(3).expect("it has 16 parts").addr();
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         for (name, class, ingress) in [
@@ -137,7 +140,7 @@ impl Cluster {
         self.put_kubernetes_only("services", "default", "external", external);
     }
 
-    /// Turns off the controller for services; one service waits for an address from elsewhere.
+    /// Turns off the controller for services. One service waits for an address from elsewhere.
     pub(super) fn turn_load_balancer_controller_off(&mut self) {
         let key = key::resource("kubecontrollersconfigurations", "default");
         let value = String::from_utf8(self.remove(&key).value()).expect("JSON is text");

@@ -1,4 +1,4 @@
-//! Healthy pods whose object differs from the endpoint.
+//! Adds healthy pods whose object differs from the endpoint.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Object};
 
 impl Cluster {
-    /// A running pod that Calico's CNI plugin does not know.
+    /// Stores a running pod without a Calico endpoint.
     pub(in crate::cluster) fn put_running_pod(
         &mut self,
         namespace: &str,
@@ -35,8 +35,8 @@ impl Cluster {
         self.put_kubernetes_only("pods", namespace, name, pod);
     }
 
-    /// A pod with an address on a second Calico network, stated by an early Multus under the annotation's old name.
-    /// Kubernetes has one pod for the two endpoints in etcd.
+    /// Adds a pod with an address on a second Calico network, which an early Multus recorded under the annotation's old
+    /// name. Kubernetes has one pod for the two endpoints in etcd.
     pub(super) fn add_second_network_of_early_multus(&mut self) {
         let pod = self.add_pod_on(1);
         let container = pod.handle.rsplit('.').next().unwrap_or_default().to_owned();
@@ -62,12 +62,12 @@ impl Cluster {
         self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
     }
 
-    /// Pods without a network of their own whose status has addresses anyway: another pod's, and a free one.
+    /// Adds pods without their own network whose status still has addresses: one of another pod, and a free one.
     pub(super) fn add_pods_without_network(&mut self) {
         let running = self.add_pod_on(0);
         let (node, used) = (running.node.clone(), running.address());
         let free = self.spec.block_v4(self.spec.max_nodes(), 0).addr();
-        // The annotations after the CNI plugin has taken down a sandbox.
+        // The annotations after the CNI plugin has removed a sandbox.
         let blank = json!({"annotations": {"cni.projectcalico.org/containerID": "",
             "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""}});
         let on_node = json!({ "nodeName": node });
@@ -77,7 +77,7 @@ impl Cluster {
             json!({"phase": phase, "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions})
         };
 
-        // The pod's first containers had run when the node restarted; the next sandbox does not exist yet.
+        // The containers of these pods had run when the node restarted, and the new sandbox does not exist yet.
         for (name, address) in [("restarting-1", used), ("restarting-2", free)] {
             let status = status("Pending", address, "False");
             self.put_pod_object("odd", name, blank.clone(), on_node.clone(), status);

@@ -1,4 +1,4 @@
-//! Affinities that disagree with their block, with each other or with the nodes.
+//! Affinities that disagree with their block, with other affinities or with the nodes.
 
 use ipnet::IpNet;
 
@@ -41,7 +41,7 @@ pub(super) fn pending_of_other(cluster: &mut Cluster) {
     cluster.expect("affinity-block-mismatch", subject(&other, block));
 }
 
-/// A virtual affinity does not conflict with a node's: only nodes can be in conflict.
+/// Adds a virtual affinity to a node's block. This is not an affinity conflict, since only nodes can be in conflict.
 pub(super) fn virtual_of_node(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     cluster.put_affinity("virtual", "load-balancer", block, "confirmed");
@@ -112,7 +112,7 @@ pub(super) fn unexpected(cluster: &mut Cluster) {
     cluster.expect("unexpected-affinity-type", subject(&node, block));
 }
 
-/// Only Kubernetes deletes in two steps, but the field exists in etcd, too.
+/// Marks an affinity as deleted. Only Kubernetes deletes in two steps, but the field also exists in etcd.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let node = cluster.host().name;
     let block = cluster.spare_block();

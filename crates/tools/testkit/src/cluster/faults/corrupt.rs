@@ -1,4 +1,4 @@
-//! Blocks with a broken structure. They are reported by key only; their contents give no finding.
+//! Blocks with a broken structure. A check reports only their keys, and finds nothing in their contents.
 
 use crate::cluster::wire::{Attribute, Block, key};
 use crate::cluster::{Cluster, Object};
@@ -68,7 +68,7 @@ pub(super) fn free_incomplete(cluster: &mut Cluster) {
 }
 
 pub(super) fn future(cluster: &mut Cluster) {
-    // Ten years ahead, which is the future by the clock of any test.
+    // Ten years ahead is in the future for any test.
     let later = cluster.spec.seconds_ago(-10 * 366 * 86_400);
     break_block(cluster, &["released-in-future"], |b| {
         let gone = b.take(1, Attribute::bare("short-lived"));

@@ -4,22 +4,23 @@ use super::Fault;
 use crate::cluster::Form;
 
 impl Fault {
-    /// True if a cluster in this form can have the fault. In etcd it always can. In Kubernetes it cannot if
+    /// True if a cluster in this form can have the fault. A cluster in etcd always can. A cluster in Kubernetes cannot
+    /// in these cases:
     ///
-    /// * the value is not JSON, or JSON that the schema refuses: the API server accepts neither;
-    /// * the key is broken: the name of an object has no family, no type and no slash that could be wrong, and only
-    ///   small letters, so no carriage return;
-    /// * two objects would need one name: the type of an affinity is not part of it;
-    /// * it is a difference between two keys of etcd that are one object in Kubernetes.
+    /// * The value is not JSON, or the schema refuses it. The API server accepts neither.
+    /// * The key is broken. The name of an object has no family, type or slash that could be wrong. It is in lower
+    ///   case, and has no carriage return.
+    /// * Two objects would need the same name, since the name of an affinity does not contain its type.
+    /// * Two keys of etcd differ that are one object in Kubernetes.
     ///
-    /// A text that is not a CIDR is possible in the classic group only. There the schema of pools and reservations had
-    /// no format before 3.32, and the schema of blocks still has none.
+    /// A text that is not a CIDR is possible only in the classic group. Its schema of pools and reservations had no
+    /// format before 3.32, and its schema of blocks still has none.
     pub fn exists_in(self, form: Form) -> bool {
         if Form::IN_ETCD.contains(&form) {
             return true;
         }
         match self {
-            // Not JSON, or not an object.
+            // The value is not JSON, or not an object.
             Self::UndecodableBlock
             | Self::UndecodableAffinity
             | Self::UndecodableNode
@@ -33,7 +34,7 @@ impl Fault {
             | Self::UndecodableHandle
             | Self::UndecodableControllers
             | Self::UndecodableConfig => false,
-            // Keys that cannot be names.
+            // The key cannot be a name.
             Self::CarriageReturn
             | Self::CarriageReturnKey
             | Self::UndecodableBlockKey
@@ -42,16 +43,16 @@ impl Fault {
             | Self::UndecodableHandleKey
             | Self::UndecodableKey
             | Self::UndecodableBytes => false,
-            // Affinities of another type, which would have the name of the node's own.
+            // The affinity has another type, but would have the same name as the node's own affinity.
             Self::AffinityUnexpected | Self::UndecodableAffinityType => false,
-            // Two keys in etcd.
+            // Two keys in etcd are one object in Kubernetes.
             Self::ConfigurationMismatch => false,
             // The schema allows no other owner.
             Self::BlockUnexpectedOwner => form == Form::Classic,
             Self::UndecodableBlockCidr | Self::UndecodablePool | Self::UndecodableReservationField => {
                 form == Form::Classic
             }
-            // Text in the classic group, a boolean in the native one.
+            // The field is text in the classic group, and a boolean in the native one.
             Self::AffinityDeletedText => form == Form::Classic,
             _ => true,
         }

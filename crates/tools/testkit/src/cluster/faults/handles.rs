@@ -37,7 +37,7 @@ pub(super) fn missing_tunnel(cluster: &mut Cluster) {
     cluster.expect("missing-handle", id);
 }
 
-/// A pod with two addresses from one block.
+/// Adds a pod with two addresses from one block.
 fn pair(cluster: &mut Cluster) -> Pod {
     let info = cluster.host();
     cluster.add_pod(&info.name, &[info.blocks[0], info.blocks[0]])
@@ -55,7 +55,7 @@ pub(super) fn count_no_entry(cluster: &mut Cluster) {
     cluster.expect("handle-count", pod.handle);
 }
 
-/// A pod with addresses from two blocks.
+/// Adds a pod with addresses from two blocks.
 fn in_two_blocks(cluster: &mut Cluster) -> Pod {
     let (node, block, _) = cluster.victim_block();
     let info = cluster.nodes.iter().find(|n| n.name == node).expect("the node is known");
@@ -83,7 +83,7 @@ pub(super) fn count_both(cluster: &mut Cluster) {
     cluster.expect("handle-count", pod.handle);
 }
 
-/// The bytes that host-local left after the ID (facts 3.13).
+/// The bytes that an upgrade from host-local leaves after the ID (facts 3.13).
 const JUNK: &str = "\r\neth0";
 
 fn soil_records(cluster: &mut Cluster, pod: &Pod) -> String {
@@ -127,7 +127,7 @@ fn more(cluster: &mut Cluster, pod: &Pod) -> std::net::IpAddr {
     cluster.take_as(pod.block(), Attribute::bare(&pod.handle))
 }
 
-/// A stateful pod keeps its name, so it has the same old handle as its predecessor.
+/// Adds a successor of a stateful pod. It has the same name, and therefore the same old handle.
 pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     let info = cluster.host();
     let pod = cluster.add_legacy_pod(&info.name, &info.blocks[..1]);
@@ -138,7 +138,7 @@ pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// Only Kubernetes deletes in two steps, but the field exists in etcd, too.
+/// Marks a handle as deleted. Only Kubernetes deletes in two steps, but the field also exists in etcd.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let id = cluster.holder("nowhere").handle();
     let value = go_json(&Handle { deleted: true, ..Handle::default() });

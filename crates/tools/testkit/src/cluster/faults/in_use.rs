@@ -1,4 +1,4 @@
-//! Addresses in use that are not allocated, or that are used twice.
+//! Addresses that are in use but not allocated, or that are used twice.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ pub(super) fn duplicate_unrecorded(cluster: &mut Cluster) {
     cluster.expect("unallocated-in-use", address);
 }
 
-/// Overlapping blocks as Calico itself makes them after the block size of a pool was reduced (facts 3.4.1).
+/// Adds overlapping blocks, as Calico itself does after the block size of a pool was reduced (facts 3.4.1).
 pub(super) fn in_several_blocks(cluster: &mut Cluster) {
     let (_, large, _) = cluster.victim_block();
     let small = large.subnets(28).expect("a /26").next().expect("it has four parts");
@@ -68,7 +68,7 @@ fn free_all(cluster: &mut Cluster, pod: &Pod) {
     cluster.expect_for("unallocated-in-use", pod);
 }
 
-/// The container ID is not hexadecimal.
+/// Frees the address of a container whose ID is not hexadecimal.
 pub(super) fn foreign_freed(cluster: &mut Cluster) {
     let info = cluster.host();
     let container = format!("alloc-{:06}-of-nomad", cluster.next_pod);
@@ -77,14 +77,14 @@ pub(super) fn foreign_freed(cluster: &mut Cluster) {
     cluster.expect("unallocated-in-use", address);
 }
 
-/// Only the pod object says that the address bypasses IPAM.
+/// Adds a pod whose address bypasses IPAM. Only the pod object shows that.
 pub(super) fn bypassing(cluster: &mut Cluster) {
     let address = cluster.add_bypassing_pod();
     cluster.expect_in(&[Form::Etcd], "unallocated-in-use", address);
     cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
 }
 
-/// Two pods on a node without Calico have addresses from a pool: one is free in a block, one is in no block.
+/// Adds two pods on a node without Calico. Their addresses are in a pool: one is free in a block, one is in no block.
 pub(super) fn of_other_plugin(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     let free = cluster.block_mut(block).address(40);
@@ -144,7 +144,7 @@ pub(super) fn outside_pools(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// The pool was deleted: its blocks remain, without owner, with live pods in them.
+/// Leaves the blocks of a deleted pool behind. They have no owner, and live pods use their addresses.
 pub(super) fn outside_pools_recorded(cluster: &mut Cluster) {
     let block = cluster.foreign_block();
     let (node, pod) = cluster.victim_in(block);
@@ -164,7 +164,7 @@ pub(super) fn outside_pools_tunnel(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// Handles and affinities remain, so everything is checked.
+/// Removes all blocks. Handles and affinities remain, so every check still applies.
 pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let used: Vec<String> = cluster.entries.values().flat_map(addresses_in_use).collect();
     let blocks = "/calico/ipam/v2/assignment/";
@@ -172,7 +172,7 @@ pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let mut seen = BTreeSet::new();
     for address in used {
         cluster.expect("unallocated-in-use", &address);
-        // Without records only the pods show that two endpoints belong to one virtual machine.
+        // Without records, only the pods show that two endpoints belong to one virtual machine.
         if !seen.insert(address.clone()) {
             cluster.expect_in(&[Form::Etcd], "duplicate-address", address);
         }

@@ -24,7 +24,7 @@ pub(super) fn labels_missing(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
-/// None of the node's affinities has labels: its calico-node has not started since the upgrade.
+/// Removes the labels of all affinities of a node, as if its calico-node had not started since the upgrade.
 pub(super) fn labels_of_none(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     for block in info.blocks {
@@ -41,7 +41,7 @@ pub(super) fn labels_of_other(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
-/// The affinity protects its block: there is no finding about an owner without affinity.
+/// Sets an invalid text in `deleted`. The undecodable affinity still protects its block from findings.
 pub(super) fn deleted_text(cluster: &mut Cluster) {
     let (node, block) = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
     let path = format!("blockaffinities/{}", affinity_name(&node, block));
@@ -55,8 +55,8 @@ pub(super) fn misnamed(cluster: &mut Cluster) {
     cluster.expect_detail_in(&Form::IN_KUBERNETES, "undecodable-object", path, field);
 }
 
-/// Calico finds the object of the first ID under the second one's name, too, and counts there without an error. In
-/// etcd, where names are full IDs, the second handle is missing.
+/// Adds two handles whose IDs differ only in case. Calico finds the object of the first ID under the name of the second
+/// one, too, and counts there without an error. In etcd, where names are full IDs, the second handle is missing.
 pub(super) fn case_collision(cluster: &mut Cluster) {
     let (first, second) = (cluster.victim(), cluster.victim());
     let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
@@ -73,7 +73,7 @@ pub(super) fn case_collision(cluster: &mut Cluster) {
     cluster.expect_as_in(&Form::ALL, "handle-count", large, "info");
 }
 
-/// A pod with another status; its endpoint in etcd is unchanged.
+/// Adds a pod with another status. Its endpoint in etcd does not change.
 fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
     let pod = cluster.victim();
     cluster.patch_object(&pod.endpoint, json!({ "status": status }));
@@ -104,7 +104,8 @@ pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
 }
 
-/// A pod without an endpoint and with the status of its former sandbox, whose address another pod now has.
+/// Adds a pod between two sandboxes: it has no endpoint, and its status has the former address, which another pod now
+/// has.
 pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     let other = cluster.victim();
     let pod = cluster.victim();
@@ -121,7 +122,7 @@ pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     cluster.expect_in(&[Form::EtcdWithKubernetes], "pod-without-endpoint", subject);
 }
 
-/// The pod keeps its allocation; etcd alone does not show the pod.
+/// Removes the address from a pod object. The pod keeps its allocation, but etcd alone does not show the pod.
 pub(super) fn without_address(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let none = json!({"metadata": {"annotations": null},
@@ -138,7 +139,8 @@ pub(super) fn pod_gone(cluster: &mut Cluster) {
     cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "no-owner");
 }
 
-/// The sandbox in handle and annotation identifies the pod as the recorded one.
+/// Moves a pod object to another node. The sandbox in handle and annotation still identifies the pod as the recorded
+/// one.
 pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
@@ -150,7 +152,7 @@ pub(super) fn on_other_node(cluster: &mut Cluster) {
     }
 }
 
-/// A service with `recorded` addresses in a pool of its own; its ingress has the first `named` of them.
+/// Adds a service with `recorded` addresses in its own pool. Its ingress has the first `named` of them.
 fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (String, IpNet, Vec<IpAddr>) {
     let (pool, cidr) = cluster.extra_pool();
     let uses = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
@@ -177,7 +179,7 @@ fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (Stri
     (name, block, addresses)
 }
 
-/// A handle like a service's. The hash does not matter, since the record has the service's name.
+/// A handle in the form of a service's. The hash does not matter, since the record has the service's name.
 fn handle_of(service: &str) -> String {
     format!("lb-{}", hostname_hash(service))
 }
@@ -218,9 +220,9 @@ pub(super) fn machine_gone(cluster: &mut Cluster) {
     cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
 }
 
-/// A pool that covers the address of a service other than a load balancer.
+/// Adds a pool that covers the address of a service that is not a load balancer.
 pub(super) fn pool_over_services(cluster: &mut Cluster) {
-    // The test API server assigns services from this range only.
+    // The API server of tests assigns service addresses only from this range.
     let number = cluster.next_pool as u8;
     let (pool, _) = cluster.extra_pool();
     let cidr = IpNet::from(Ipv4Net::new_assert([10, 96, number, 0].into(), 24));
@@ -234,8 +236,8 @@ pub(super) fn pool_over_services(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
 }
 
-/// Replaces the cluster: host-local assigns addresses from the nodes' ranges, and two pods are recorded without a time,
-/// as by `upgrade-ipam`. etcd does not know the ranges.
+/// Replaces the cluster. host-local assigns addresses from the nodes' ranges, which etcd does not have. Two pods are
+/// recorded without a time, as by `upgrade-ipam`.
 pub(super) fn host_local(cluster: &mut Cluster) {
     *cluster = Cluster::with_configuration(cluster.spec);
     for first in [true, false] {

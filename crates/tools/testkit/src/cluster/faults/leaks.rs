@@ -1,4 +1,4 @@
-//! Allocated addresses that nothing uses.
+//! Allocated addresses that are not in use.
 
 use jiff::SignedDuration;
 
@@ -22,7 +22,7 @@ pub(super) fn without_time(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "no-owner");
 }
 
-/// Ten years ahead, which is the future by the clock of any test.
+/// Leaks an address with a time ten years ahead, which is in the future for any test.
 pub(super) fn future(cluster: &mut Cluster) {
     let pod = cluster.victim();
     cluster.remove(&pod.endpoint);
@@ -41,7 +41,7 @@ pub(super) fn new_sandbox(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// Starts a new sandbox of a pod on a node, with addresses from the node's blocks, a handle and an endpoint of its own.
+/// Starts a new sandbox of a pod on a node, with its own addresses, handle and endpoint.
 fn succeed(cluster: &mut Cluster, pod: &Pod, node: &str) {
     let holder = Holder { name: pod.name.clone(), ..cluster.holder(node) };
     let info = cluster.nodes.iter().find(|n| n.name == node).expect("the node is known");
@@ -87,7 +87,7 @@ pub(super) fn tunnels_off(cluster: &mut Cluster) {
             cluster.expect_detail("leaked-address", address, "tunnel-moved");
         }
     }
-    // The pools use IP in IP, and the key of WireGuard is still there.
+    // The pools use IP in IP, and the node still has the WireGuard key.
     cluster.expect_detail("tunnel-address-missing", name, "spec.bgp.ipv4IPIPTunnelAddr");
 }
 
@@ -133,7 +133,7 @@ pub(super) fn in_disabled_pool(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "no-owner");
 }
 
-/// A disabled pool with a block and a live pod.
+/// Adds a disabled pool with a block and a live pod.
 pub(super) fn disabled_pool(cluster: &mut Cluster) -> Pod {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { disabled: true, ..Pool::new(cidr, 28) });

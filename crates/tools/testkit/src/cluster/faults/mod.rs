@@ -1,4 +1,4 @@
-//! Faults, and the findings that each must give. The expectations come from the design, not from running a check.
+//! Faults, and the findings that each must cause. The expectations come from the design, not from running a check.
 
 mod affinities;
 mod blocks;
@@ -23,7 +23,7 @@ use super::{Cluster, Form, Pod};
 /// The number of times that a cluster can have a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// Any number of times, on victims of its own.
+    /// Any number of times. Each fault has its own victims.
     Many,
     /// Once, together with other faults.
     Once,
@@ -241,7 +241,7 @@ faults! {
 }
 
 impl Fault {
-    /// True if the fault changes the findings about the rest of a cluster, so it excludes all other faults.
+    /// True if the fault changes the findings about the rest of a cluster. Such a fault excludes all other faults.
     pub fn stands_alone(self) -> bool {
         self.scope() == Scope::Alone
     }
@@ -249,7 +249,7 @@ impl Fault {
 
 impl Cluster {
     /// Injects a fault `count` times and adds its findings to the ground truth. A fault that is possible only once is
-    /// injected once.
+    /// injected at most once.
     pub fn inject(&mut self, fault: Fault, count: usize) {
         let count = if fault.scope() == Scope::Many { count } else { count.min(1) };
         for _ in 0..count {
@@ -257,14 +257,14 @@ impl Cluster {
         }
     }
 
-    /// A small cluster with `count` of each fault that allows others.
+    /// Creates a small cluster with `count` of each fault that can be combined.
     pub fn all_faults(spec: ClusterSpec, count: usize) -> Self {
         let mut cluster = Self::small(spec);
         cluster.inject_all(count);
         cluster
     }
 
-    /// Injects `count` of each fault that allows others.
+    /// Injects `count` of each fault that can be combined.
     pub fn inject_all(&mut self, count: usize) {
         // Strict affinity is last in the list: it depends on everything else.
         for fault in Fault::ALL.iter().filter(|f| !f.stands_alone()) {
@@ -272,15 +272,15 @@ impl Cluster {
         }
     }
 
-    /// A small cluster with `count` of each fault that allows others and is possible in a form, including those that
-    /// only Kubernetes can have.
+    /// Creates a small cluster with `count` of each fault that can be combined and is possible in a form, including
+    /// those that only Kubernetes can have.
     pub fn all_faults_of(spec: ClusterSpec, form: Form, count: usize) -> Self {
         let mut cluster = Self::small(spec);
         cluster.inject_all_of(form, count);
         cluster
     }
 
-    /// Injects `count` of each fault that allows others and is possible in a form.
+    /// Injects `count` of each fault that can be combined and is possible in a form.
     pub fn inject_all_of(&mut self, form: Form, count: usize) {
         let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
         for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(form)) {
@@ -346,7 +346,7 @@ impl Cluster {
         }
     }
 
-    /// An additional block of a healthy node, with its affinity and one pod.
+    /// Adds a block to a healthy node, with its affinity and one pod.
     fn victim_block(&mut self) -> (String, IpNet, Pod) {
         let node = self.host().name;
         let block = self.spare_block();
@@ -363,7 +363,7 @@ impl Cluster {
         (node, pod)
     }
 
-    /// A block outside all pools, with the usual size.
+    /// Returns a block outside all pools, with the usual size.
     fn foreign_block(&mut self) -> IpNet {
         let number = self.next_pool;
         self.next_pool += 1;
@@ -371,7 +371,7 @@ impl Cluster {
             .into()
     }
 
-    /// The name of a node that does not exist.
+    /// Returns the name of a node that does not exist.
     fn missing_node(&mut self) -> String {
         self.next_spare += 1;
         format!("gone-{}", self.next_spare)

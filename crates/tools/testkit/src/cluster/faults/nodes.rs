@@ -1,4 +1,4 @@
-//! Nodes that no longer exist.
+//! Nodes that no longer exist, or exist only in part.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
     (info, pods)
 }
 
-/// Kubernetes has lost the node, and Calico's object remains.
+/// Removes a node from Kubernetes, but not Calico's object.
 pub(super) fn left_behind(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
@@ -60,7 +60,7 @@ pub(super) fn left_behind(cluster: &mut Cluster) {
     }
 }
 
-/// Calico's object for a live node is lost.
+/// Removes Calico's object of a live node.
 pub(super) fn object_missing(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
@@ -82,7 +82,7 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     }
 }
 
-/// WireGuard was switched on and the node has its key, but the node took no address.
+/// Clears the WireGuard address of a node that has a WireGuard key.
 pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     let tunnel = Tunnel::Wireguard;
@@ -92,7 +92,7 @@ pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     cluster.expect_detail("tunnel-address-missing", &info.name, "spec.wireguard.interfaceIPv4Address");
 }
 
-/// The node may be alive, so its tunnel addresses are not reported as leaked.
+/// Removes a node and leaves its pods. The node may be alive, so its tunnel addresses are not reported as leaked.
 pub(super) fn gone_pods_left(cluster: &mut Cluster) {
     let (_, pods) = lose_node(cluster);
     for pod in pods {

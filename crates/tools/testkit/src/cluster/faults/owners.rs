@@ -1,4 +1,4 @@
-//! Addresses in use by another owner than the recorded one, and addresses on the wrong node.
+//! Addresses that another owner uses than the recorded one, and addresses on the wrong node.
 
 use ipnet::IpNet;
 

@@ -15,7 +15,7 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
     cluster.expect("overlapping-pools", inner);
 }
 
-/// The pool has one address, which is a node's.
+/// Adds a pool with one address, which is the address of a node.
 pub(super) fn over_nodes(cluster: &mut Cluster) {
     let node = cluster.victim_node(0).0.name;
     let (name, _) = cluster.extra_pool();
@@ -25,12 +25,12 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
     cluster.expect("pool-overlaps-nodes", cidr);
 }
 
-/// Calico allows the overlap in the native group.
+/// Adds a disabled pool inside another pool. Calico allows that in the native group.
 pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     pool_and_half(cluster, true);
 }
 
-/// Two overlapping pools, which the native group allows for some reason. Returns the name of the second one.
+/// Adds two overlapping pools, which the native group has some reason to allow. Returns the name of the second one.
 fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
@@ -43,7 +43,7 @@ fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
     second
 }
 
-/// The native group also allows the overlap while one of the pools is being deleted.
+/// Adds a pool that is being deleted inside another pool. The native group allows that, too.
 pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
         "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
@@ -51,7 +51,7 @@ pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     cluster.patch_object(&key::pool(&second), deleted);
 }
 
-/// The native group also allows the overlap if Calico's pool controller has marked one of the pools.
+/// Adds a pool inside another pool that Calico's pool controller has marked. The native group allows that, too.
 pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
         "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
@@ -59,7 +59,7 @@ pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     cluster.patch_object(&key::pool(&second), json!({"status": {"conditions": [refused]}}));
 }
 
-/// Both pools have one CIDR, so their findings have the same subject.
+/// Adds two pools with one CIDR, so that their findings have the same subject.
 pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 28));
@@ -67,14 +67,15 @@ pub(super) fn twins(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
-/// Calico then assigns addresses of that family only to requests that name a pool.
+/// Adds a pool with an invalid selector. Calico then assigns addresses of that family only to requests that name a
+/// pool.
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { node_selector: "zone ==".to_owned(), ..Pool::new(cidr, 28) });
     cluster.expect("invalid-pool-selector", cidr);
 }
 
-/// A one-block pool, owned by a node.
+/// Adds a pool with a single block, which a node owns.
 fn tiny(cluster: &mut Cluster) -> (String, IpNet) {
     let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
@@ -92,7 +93,7 @@ pub(super) fn nearly_full(cluster: &mut Cluster) {
     cluster.expect("pool-nearly-full", cidr);
 }
 
-/// Half of the pool is reserved. In the other half one address is cooling and the others are in use.
+/// Fills a pool. Half of it is reserved. In the other half, one address is cooling and the others are in use.
 pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     let (node, cidr) = tiny(cluster);
     let pods: Vec<_> = (0..8).map(|_| cluster.add_pod(&node, &[cidr])).collect();
@@ -111,7 +112,7 @@ pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     cluster.expect_as_in(&Form::ALL, "pool-nearly-full", cidr, "error");
 }
 
-/// The node has as many blocks as are allowed, all full.
+/// Fills the maximum number of blocks on a node.
 pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     let (name, cidr) = cluster.extra_pool();
@@ -129,8 +130,8 @@ pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     cluster.expect("node-without-addresses", info.name);
 }
 
-/// Under strict affinity, a node with a full block needs another one. The only one left is empty and belongs to another
-/// node; only Calico 3.32 and later takes it.
+/// Fills a node's only block under strict affinity, so that it needs another one. The only one left is empty and
+/// belongs to another node. Only Calico 3.32 and later takes it.
 pub(super) fn stranded_before_332(cluster: &mut Cluster) {
     let names = [(); 2].map(|()| cluster.victim_node(0).0.name);
 
@@ -140,7 +141,7 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
         ..Pool::new(cluster.spec.pool_v4(), 26)
     };
     cluster.put_pool("default-ipv4-ippool", default);
-    // This pool would serve the node for some namespaces.
+    // This pool would serve the node in some namespaces.
     cluster.remove_prefix(&key::pool("team-ippool"));
     let (name, cidr) = cluster.extra_pool();
     let cidr = cidr.subnets(27).expect("a /24").next().expect("it has eight parts");

@@ -17,7 +17,7 @@ pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
     cluster.expect("auto-allocation-off", "default");
 }
 
-/// An absent field of an existing value is false in etcd (facts 1.6).
+/// Empties the allocator's configuration. A field that is absent from an existing value is false in etcd (facts 1.6).
 pub(super) fn empty(cluster: &mut Cluster) {
     cluster.shown =
         IpamSettings { auto_allocate_blocks: false, cooldown_seconds: 0, ..IpamSettings::default() };
@@ -33,7 +33,7 @@ pub(super) fn mismatch(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
-/// Expects a finding for every address whose owner is running on another node than the block's.
+/// Turns on strict affinity. Expects a finding for every address that is used on another node than the block's owner.
 pub(super) fn strict(cluster: &mut Cluster) {
     cluster.settings.strict_affinity = true;
     cluster.shown.strict_affinity = true;

@@ -1,11 +1,11 @@
-//! IPAM keys and values that do not decode. Nothing that depends on them is checked.
+//! IPAM keys and values that do not decode. A check skips everything that depends on them.
 
 use ipnet::IpNet;
 
 use crate::cluster::Cluster;
 use crate::cluster::wire::key;
 
-/// Stores a value under a key, which must be reported as undecodable.
+/// Stores a value under a key. A check must report the key as undecodable.
 pub(super) fn spoil(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
     cluster.put_raw(key.as_str(), value);
     cluster.expect("undecodable-object", key);
@@ -46,14 +46,14 @@ fn unmask(key: &str, block: IpNet) -> String {
     key.replace(&format!("{first}-"), &format!("{other}-"))
 }
 
-/// Neither the records nor the affinity of the block are checked.
+/// Stores a block under a wrong key. A check skips both its records and its affinity.
 pub(super) fn unmasked_block(cluster: &mut Cluster) {
     let (_, net, _) = cluster.victim_block();
     let stored = cluster.remove(&key::block(net));
     spoil(cluster, unmask(&key::block(net), net), stored.value());
 }
 
-/// Only IPv6 addresses have letters.
+/// Stores a block under a key with capital letters. Only IPv6 addresses have letters.
 pub(super) fn uppercase_block(cluster: &mut Cluster) {
     if !cluster.spec.dual_stack {
         return;

@@ -1,10 +1,10 @@
-//! Nodes, endpoints, pools and configuration that do not decode, entirely or in one field.
+//! Nodes, endpoints, pools and configuration that do not decode, completely or in one field.
 
 use super::undecodable::spoil;
 use crate::cluster::wire::{self, Tunnel, go_json, key};
 use crate::cluster::{Cluster, Object};
 
-/// The node is not reported as missing, nor its tunnel addresses as leaked.
+/// Truncates a node. The node is not reported as missing, and its tunnel addresses are not reported as leaked.
 pub(super) fn node(cluster: &mut Cluster) {
     let name = cluster.victim_node(1).0.name;
     spoil(cluster, key::node(&name), r#"{"kind":"Node","spec":"#);
@@ -16,7 +16,7 @@ pub(super) fn node_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key::node(&name), "spec.ipv4VXLANTunnelAddr");
 }
 
-/// The endpoint protects the addresses of the pod in its key.
+/// Truncates an endpoint. Its key still protects the addresses of the pod.
 pub(super) fn endpoint(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let mut value = cluster.remove(&pod.endpoint).value();
@@ -46,7 +46,7 @@ pub(super) fn information(cluster: &mut Cluster) {
     spoil(cluster, key::resource("clusterinformations", "default"), "not json");
 }
 
-/// While a pool is undecodable, no address is reported as outside all pools.
+/// Adds an undecodable pool. While there is one, no address is reported as outside all pools.
 pub(super) fn pool(cluster: &mut Cluster) {
     let block = cluster.foreign_block();
     cluster.victim_in(block);
@@ -65,7 +65,8 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
 }
 
-/// The rules about settings do not apply: neither strict affinity nor a difference to the resource is reported.
+/// Breaks the allocator's configuration. The rules about settings are skipped: neither strict affinity nor a difference
+/// from the resource is reported.
 pub(super) fn config(cluster: &mut Cluster) {
     cluster.shown.strict_affinity = true;
     cluster.put_settings();

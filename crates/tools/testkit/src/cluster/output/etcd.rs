@@ -1,4 +1,5 @@
-//! Writes clusters to a running etcd, quickly: many puts in a transaction, and several transactions at a time.
+//! Writes clusters to a running etcd. To be fast, it sends many puts per transaction, and several transactions at a
+//! time.
 
 use std::thread;
 
@@ -14,20 +15,20 @@ use crate::servers::ServerError;
 const OPERATIONS: usize = 128;
 /// Maximum number of bytes in one transaction, well below etcd's default limit of 1.5 MiB for requests.
 const BYTES: usize = 512 * 1024;
-/// Number of transactions at a time.
+/// Number of concurrent transactions.
 const IN_FLIGHT: usize = 8;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Cluster {
-    /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
+    /// Puts every key into the etcd at `endpoint`. Can be called from inside or outside an async runtime.
     pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), ServerError> {
         write(endpoint, |visit| self.for_each_entry(visit))
     }
 }
 
 impl SizedCluster {
-    /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
+    /// Puts every key into the etcd at `endpoint`. Can be called from inside or outside an async runtime.
     pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), ServerError> {
         write(endpoint, |visit| self.for_each_entry(visit))
     }
@@ -51,7 +52,7 @@ fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sende
     entries(&mut |key, value| {
         if pairs.len() == OPERATIONS || bytes + value.len() > BYTES {
             bytes = 0;
-            // Fails only if the writer has given up; it reports the reason.
+            // The send fails only if the writer has given up. The writer then reports the reason.
             drop(sender.blocking_send(std::mem::take(&mut pairs)));
         }
         bytes += key.len() + value.len();

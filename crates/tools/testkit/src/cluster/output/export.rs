@@ -1,4 +1,4 @@
-//! Writes clusters to files in calipam's export format, without calipam's writer.
+//! Writes clusters to files in calipam's export format, without using calipam's own writer.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -51,13 +51,13 @@ impl Cluster {
 }
 
 impl SizedCluster {
-    /// Writes an export. The entries are not in the order of their keys.
+    /// Writes an export. The entries are not sorted by key.
     pub fn write_export(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.head.spec(), |visit| self.for_each_entry(visit))
     }
 }
 
-/// Takes each entry.
+/// A visitor that receives each key and value.
 type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]);
 
 fn write_file(path: &Path, spec: &ClusterSpec, entries: impl FnOnce(Visit<'_>)) -> io::Result<()> {

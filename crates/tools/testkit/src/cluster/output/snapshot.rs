@@ -1,4 +1,4 @@
-//! Creates snapshots, as from reading etcd without a kubeconfig.
+//! Creates snapshots, as a read of etcd without a kubeconfig does.
 
 use calipam_model::snapshot::{Coverage, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 

@@ -37,13 +37,13 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// A record with handle and entries.
+    /// Creates a record with a handle and attributes.
     pub fn new<'a>(handle: &str, entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owner = entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         Self { handle: Some(handle.to_owned()), owner: Some(owner), ..Self::default() }
     }
 
-    /// A record with only a handle.
+    /// Creates a record with only a handle.
     pub fn bare(handle: &str) -> Self {
         Self { handle: Some(handle.to_owned()), ..Self::default() }
     }
@@ -60,7 +60,7 @@ impl Attribute {
 /// The value of a block. All fields are public, so that a fault can break any of them.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The CIDR that the value states.
+    /// The CIDR in the value, which may differ from the key.
     pub cidr: IpNet,
     /// `host:<node>`, `virtual:<name>` or none.
     pub affinity: Option<String>,
@@ -79,7 +79,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// An empty block. `sequence` is the clock, in nanoseconds.
+    /// Creates an empty block. `sequence` is the current time in nanoseconds.
     pub fn new(cidr: IpNet, affinity: Option<String>, claim_time: Option<String>, sequence: u64) -> Self {
         let size = 1_i64 << (cidr.max_prefix_len() - cidr.prefix_len());
         Self {
@@ -157,7 +157,7 @@ impl Block {
         self.compact();
     }
 
-    /// Makes addresses cool down from `released_at` on.
+    /// Makes addresses cool down, starting at `released_at`.
     pub fn cool(&mut self, addresses: &[IpAddr], released_at: &str) {
         let cooling = Attribute { released_at: Some(released_at.to_owned()), ..Attribute::default() };
         self.attributes.push(cooling);
@@ -171,7 +171,7 @@ impl Block {
         self.compact();
     }
 
-    /// Reserves the ordinals of a Windows node: the first three and the last one.
+    /// Reserves the ordinals that Windows nodes reserve: the first three and the last one.
     pub fn reserve_for_windows(&mut self) {
         let last = self.allocations.len() - 1;
         self.attributes.push(Attribute::new("windows-reserved-ipam-handle", [("note", "windows host rsvd")]));
@@ -187,7 +187,7 @@ impl Block {
         &mut self.attributes[index as usize]
     }
 
-    /// Every allocated address with its record, without broken entries.
+    /// Every allocated address with its record, except broken entries.
     pub fn records(&self) -> impl Iterator<Item = (IpAddr, &Attribute)> {
         let known = |(ordinal, index): (usize, &Option<i64>)| {
             let record = self.attributes.get(usize::try_from((*index)?).ok()?)?;

@@ -32,7 +32,7 @@ struct StoredAttribute {
 }
 
 impl Block {
-    /// Reads a value; `None` if it is not a block. Its era is the current one.
+    /// Reads a value; `None` if it is not a block. The era is always the current one.
     pub fn read(value: &[u8]) -> Option<Self> {
         let stored: Stored = serde_json::from_slice(value).ok()?;
         let attribute = |a: StoredAttribute| Attribute {

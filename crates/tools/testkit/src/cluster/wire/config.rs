@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::{Metadata, Resource, go_json};
 
-/// The allocator's settings. etcd has them twice, with different names.
+/// The allocator's settings. etcd stores them twice, under different names.
 #[derive(Clone, Copy, Debug)]
 pub struct IpamSettings {
-    /// Nodes take addresses from their own blocks only.
+    /// True if nodes take addresses only from their own blocks.
     pub strict_affinity: bool,
-    /// Nodes claim blocks when they need one.
+    /// True if nodes claim blocks when they need them.
     pub auto_allocate_blocks: bool,
     /// Maximum number of blocks on a node; 0 means Calico's default.
     pub max_blocks_per_host: u32,

@@ -15,7 +15,7 @@ pub type Endpoint = Resource<EndpointSpec>;
 pub struct EndpointSpec {
     /// `k8s` for pods.
     pub orchestrator: String,
-    /// The workload of other orchestrators.
+    /// The workload, for orchestrators other than Kubernetes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub workload: String,
     /// The Calico node.
@@ -31,7 +31,7 @@ pub struct EndpointSpec {
     pub service_account_name: String,
     /// Addresses with full-length masks.
     pub ip_networks: Vec<String>,
-    /// Floating addresses, which IPAM does not know.
+    /// Floating addresses, which IPAM does not track.
     #[serde(rename = "ipNATs", skip_serializing_if = "Vec::is_empty")]
     pub ip_nats: Vec<Nat>,
     pub profiles: Vec<String>,
@@ -70,7 +70,7 @@ impl Endpoint {
         key::endpoint(&self.metadata.namespace, &self.metadata.name)
     }
 
-    /// The subject of its findings: `namespace/name`.
+    /// The subject of findings about the endpoint: `namespace/name`.
     pub fn subject(&self) -> String {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
     }

@@ -9,7 +9,7 @@ use super::Resource;
 /// A Calico node.
 pub type Node = Resource<NodeSpec>;
 
-/// The kinds of tunnels, in the order in which nodes take their addresses.
+/// The kinds of tunnels, in the order in which nodes take addresses for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tunnel {
     /// WireGuard, IPv4.
@@ -58,15 +58,15 @@ impl Tunnel {
 #[serde(rename_all = "camelCase")]
 pub struct NodeSpec {
     pub bgp: Bgp,
-    /// VXLAN, IPv4.
+    /// The address of the IPv4 VXLAN tunnel.
     #[serde(rename = "ipv4VXLANTunnelAddr", skip_serializing_if = "String::is_empty")]
     pub vxlan: String,
-    /// VXLAN, IPv6.
+    /// The address of the IPv6 VXLAN tunnel.
     #[serde(rename = "ipv6VXLANTunnelAddr", skip_serializing_if = "String::is_empty")]
     pub vxlan_v6: String,
     /// The Kubernetes node.
     pub orch_refs: Vec<OrchRef>,
-    /// WireGuard.
+    /// The addresses of the WireGuard tunnels.
     #[serde(skip_serializing_if = "Wireguard::is_empty")]
     pub wireguard: Wireguard,
     /// Addresses of the machine.
@@ -79,7 +79,7 @@ pub struct NodeSpec {
 pub struct Bgp {
     /// The machine's address with its mask.
     pub ipv4_address: String,
-    /// IP in IP.
+    /// The address of the IP-in-IP tunnel.
     #[serde(rename = "ipv4IPIPTunnelAddr", skip_serializing_if = "String::is_empty")]
     pub ipip: String,
 }
@@ -119,7 +119,7 @@ pub struct NodeAddress {
 }
 
 impl Node {
-    /// The field of a tunnel's address.
+    /// The field that contains a tunnel's address.
     pub fn tunnel_mut(&mut self, tunnel: Tunnel) -> &mut String {
         match tunnel {
             Tunnel::Wireguard => &mut self.spec.wireguard.v4,

@@ -14,17 +14,17 @@ pub struct Pool {
     pub vxlan_mode: &'static str,
     /// IP in IP.
     pub ipip_mode: &'static str,
-    /// Addresses are translated on the way out.
+    /// True if outgoing traffic is translated to the node's address.
     #[serde(skip_serializing_if = "super::is_false")]
     pub nat_outgoing: bool,
-    /// The pool assigns no addresses.
+    /// True if the pool assigns no addresses.
     #[serde(skip_serializing_if = "super::is_false")]
     pub disabled: bool,
     /// The prefix length of the pool's blocks.
     pub block_size: u8,
-    /// Selects the nodes that may use the pool.
+    /// The selector of the nodes that may use the pool.
     pub node_selector: String,
-    /// Selects the namespaces that may use the pool; empty for all.
+    /// The selector of the namespaces that may use the pool; empty for all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace_selector: String,
     pub allowed_uses: Vec<&'static str>,
@@ -33,7 +33,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool for pods and tunnels of all nodes.
+    /// Creates a pool for pods and tunnels of all nodes.
     pub fn new(cidr: IpNet, block_size: u8) -> Self {
         Self {
             cidr,

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     pub name: String,
-    /// The prefix of the pod names of a deployment; empty for pods with a name of their own.
+    /// The prefix of the pod names of a deployment; empty for pods with a fixed name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub generate_name: String,
     /// The namespace; empty for cluster-scoped resources.
@@ -38,7 +38,7 @@ pub struct Resource<S> {
 }
 
 impl<S> Resource<S> {
-    /// A resource without status.
+    /// Creates a resource without status.
     pub fn new(kind: &'static str, metadata: Metadata, spec: S) -> Self {
         Self { kind, api_version: "projectcalico.org/v3", metadata, spec, status: None }
     }

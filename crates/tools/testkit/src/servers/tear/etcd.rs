@@ -1,4 +1,4 @@
-//! Splits HTTP/2 into requests, by its frames and streams.
+//! Splits HTTP/2 into requests, using its frames and streams.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use calipam_model::parallel::lock;
 
 use super::{Shared, Tear};
 
-/// Length of the client's preface: `PRI * HTTP/2.0` and so on.
+/// Length of the client's preface, which begins with `PRI * HTTP/2.0`.
 const PREFACE: usize = 24;
 /// Length of a frame's head: length, type, flags, stream.
 const HEAD: usize = 9;
@@ -20,7 +20,7 @@ const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Time that a refused client has to close its end.
+/// Time limit for a refused client to close its end of the connection.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Streams whose answers are swallowed.
@@ -69,29 +69,30 @@ fn requests(
     }
 }
 
-/// Answers a request with an etcd error and ends the connection. The server has not seen the headers of this request,
-/// so it could not read those of the next one.
+/// Replies to a request with an etcd error and ends the connection. The server has not seen the headers of this
+/// request, so it could not decode those of the next one.
 fn refuse(headers: &Frame, mut client: &TcpStream, code: u16) -> io::Result<()> {
     let mut frame = Frame(headers.0.clone());
     while frame.stream() != headers.stream() || frame.flags() & END_STREAM == 0 {
         frame = Frame::read(client)?;
     }
     client.write_all(&refusal(headers.stream(), code).0)?;
-    // The rest from the client must be read, otherwise the answer could be lost with the connection.
+    // The rest from the client must be read. Otherwise, the connection could be reset before the client has the reply.
     client.shutdown(Shutdown::Write)?;
     client.set_read_timeout(Some(LINGER))?;
     while Frame::read(client).is_ok() {}
     Ok(())
 }
 
-/// An answer without a body, with the error in its trailers.
+/// A response without a body, with the error in its trailers.
 fn refusal(stream: u32, code: u16) -> Frame {
     let (status, message) = match code {
         422 => ("3", "etcdserver: request is too large"),
         429 => ("8", "etcdserver: too many requests"),
         _ => ("14", "etcdserver: leader changed"),
     };
-    // `:status: 200` and the name `content-type` are in the static table; the rest is literal and not indexed.
+    // `:status: 200` and the name `content-type` are in HPACK's static table. The other fields are literals without
+    // indexing.
     let mut fields = vec![0x88, 0x0f, 0x10];
     text(&mut fields, "application/grpc");
     for (name, value) in [("grpc-status", status), ("grpc-message", message)] {

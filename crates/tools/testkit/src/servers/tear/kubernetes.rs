@@ -35,14 +35,14 @@ pub(super) fn relay(mut client: TcpStream, upstream: &Upstream, shared: &Shared)
     end
 }
 
-/// The API server, on one connection while it lasts: the handshake takes most of the time of a short request.
+/// The API server, on one connection while it lasts, since the handshake takes most of the time of a short request.
 struct Server<'u> {
     upstream: &'u Upstream,
     stream: Option<BufReader<Stream>>,
 }
 
 impl Server<'_> {
-    /// Sends a request and returns the answer with an explicit length.
+    /// Sends a request and returns the response with an explicit length.
     fn answer(&mut self, request: &Request) -> io::Result<Vec<u8>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,

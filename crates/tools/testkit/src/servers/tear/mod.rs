@@ -1,5 +1,5 @@
-//! A proxy in front of a real server that fails at chosen requests. It drops connections, delays requests, swallows
-//! answers and refuses requests with a status of its own.
+//! A proxy in front of a real server that breaks chosen requests. It drops connections, delays requests, swallows
+//! responses, and refuses requests with its own status.
 
 mod etcd;
 mod kubernetes;
@@ -19,19 +19,20 @@ use super::error::ServerError;
 use super::kube_apiserver::{KUBECONFIG, write_kubeconfig};
 use super::{Etcd, KubeApiserver, folder, port};
 
-/// The treatment of a request.
+/// The way in which the proxy treats a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
-    /// The request goes through.
+    /// The proxy forwards the request.
     Pass,
     /// The connection is closed before the server sees the request.
     Drop,
-    /// The server carries the request out, then the connection is closed without its answer.
+    /// The server executes the request, then the connection is closed without the response.
     Swallow,
-    /// The request goes through after a pause.
+    /// The proxy forwards the request after a pause.
     Delay(Duration),
-    /// The proxy answers with this status; the server does not see the request. For etcd it is the nearest error: 422
-    /// means a request that is too large, 429 one too many, and all others a change of the leader.
+    /// The proxy replies with this status, and the server does not see the request. For etcd, the status becomes the
+    /// nearest error: 422 means that the request is too large, 429 that there are too many requests, and all others
+    /// that the leader has changed.
     Status(u16),
 }
 
@@ -118,14 +119,14 @@ impl Tearing {
         self.home.as_ref().map_or_else(PathBuf::new, |home| home.path().join(KUBECONFIG))
     }
 
-    /// Sets the treatment of requests from now on, and restarts their count at 0.
+    /// Sets how requests are treated from now on, and resets their count to 0.
     pub fn plan(&self, plan: impl FnMut(Seen<'_>) -> Tear + Send + 'static) {
         let mut current = lock(&self.shared.plan);
         *current = Box::new(plan);
         self.shared.count.store(0, Ordering::SeqCst);
     }
 
-    /// Tears the request with a number and passes all others.
+    /// Breaks the request with this number and passes all others.
     pub fn tear_at(&self, number: usize, tear: Tear) {
         self.plan(move |seen| if seen.number == number { tear } else { Tear::Pass });
     }
@@ -145,8 +146,8 @@ impl Tearing {
         }
     }
 
-    /// Returns a function like [`close`](Self::close) for a plan or an event; new connections are refused a moment
-    /// later.
+    /// Returns a function that acts like [`close`](Self::close), for use in a plan or an event. New connections are
+    /// refused a moment later.
     pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
         let (shared, port) = (Arc::clone(&self.shared), self.port);
         move || {
@@ -171,7 +172,7 @@ where
             return;
         }
         let (shared, relay) = (Arc::clone(shared), Arc::clone(&relay));
-        // Connections are meant to break.
+        // Errors are ignored, since connections are meant to break.
         std::thread::spawn(move || relay(stream, &shared).ok());
     }
 }

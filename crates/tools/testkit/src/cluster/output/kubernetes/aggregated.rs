@@ -1,4 +1,4 @@
-//! The classic form as Calico's aggregated API shows it to `kubectl get` with short names.
+//! The classic form as `kubectl get` with short names returns it, through Calico's aggregated API.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ impl KubeCluster {
             {
                 spec.remove("type");
                 let deleted = spec.get("deleted").and_then(Value::as_str).map(str::to_owned);
-                // Any other text stays, so that the form has every fault of the classic one.
+                // Any other text stays, so that this form has every fault of the classic one.
                 if let Some(deleted) = deleted.and_then(|text| text.parse::<bool>().ok()) {
                     spec.insert("deleted".to_owned(), deleted.into());
                 }

@@ -31,7 +31,7 @@ const OTHERS: [(&str, &str, &str); 5] = [
 ];
 
 impl KubeCluster {
-    /// The list, including the fields that the server adds: version and generation.
+    /// The list of all objects, including the fields that the server adds: version and generation.
     pub fn list(&self) -> Value {
         let items: Vec<Value> = self.versioned().map(|(_, json)| json).collect();
         json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
@@ -48,8 +48,8 @@ impl KubeCluster {
         })
     }
 
-    /// The list of one kind, as the API server prints it: items have no kind, and a kind without objects has a list,
-    /// too.
+    /// The list of one kind, as the API server prints it. Items have no kind, and a kind without objects also has a
+    /// list.
     fn list_of(&self, plural: &str, kind: &str, api_version: &str) -> String {
         let own = self.versioned().filter(|(object, _)| object.plural == plural);
         let items: Vec<Value> = own
@@ -66,7 +66,7 @@ impl KubeCluster {
         )
     }
 
-    /// Writes a list of each kind to a folder, as `kubectl get --raw` prints them.
+    /// Writes one list per kind to a folder, as `kubectl get --raw` prints them.
     pub fn write_lists(&self, folder: &Path) -> io::Result<()> {
         let (settings, settings_kind) = self.flavour.ipam_config();
         let own = KINDS.into_iter().chain([(settings, settings_kind)]);

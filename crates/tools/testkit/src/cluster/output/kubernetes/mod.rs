@@ -1,7 +1,7 @@
-//! The same cluster in Kubernetes (facts section 2): custom resources instead of keys, pods instead of endpoints, and
+//! Converts a cluster to Kubernetes (facts section 2): custom resources instead of keys, pods instead of endpoints, and
 //! the services and machines that etcd does not have.
 //!
-//! It is written according to the fact sheet; nothing here uses calipam's model.
+//! The conversion follows `docs/calico-ipam.md`; nothing here uses calipam's model.
 
 mod aggregated;
 mod beside;
@@ -40,12 +40,12 @@ pub struct KubeObject {
     pub json: Value,
 }
 
-/// An etcd key without an object.
+/// An etcd key without an object in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The key; bytes that are not text are replaced.
     pub key: String,
-    /// The reason that Kubernetes cannot have the key.
+    /// The reason that Kubernetes cannot store the key.
     pub reason: String,
 }
 
@@ -58,7 +58,7 @@ impl KubeObject {
         self.metadata("name")
     }
 
-    /// Its namespace; empty for kinds without namespaces.
+    /// The object's namespace; empty for kinds without namespaces.
     pub fn namespace(&self) -> &str {
         self.metadata("namespace")
     }
@@ -73,9 +73,9 @@ impl KubeObject {
 }
 
 impl Cluster {
-    /// The cluster in Kubernetes, in one of Calico's two API groups. It is deterministic.
+    /// Converts the cluster to Kubernetes, in one of Calico's two API groups. The result is deterministic.
     ///
-    /// A node has its Calico name. Endpoints of other orchestrators become pods with the same sandbox, so that their
+    /// A node keeps its Calico name. Endpoints of other orchestrators become pods with the same sandbox, so that their
     /// addresses stay in use.
     pub fn kubernetes(&self, flavour: Flavour) -> KubeCluster {
         let mut maker = Maker {
@@ -112,7 +112,7 @@ impl KubeCluster {
         &self.objects
     }
 
-    /// Keys without an object. If a fault is among them, this cluster differs from the one in etcd.
+    /// The etcd keys without an object. If a fault is among them, this cluster differs from the one in etcd.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
@@ -123,7 +123,7 @@ impl KubeCluster {
         self.subjects.get(subject).map_or(subject, String::as_str)
     }
 
-    /// All findings that a check must have, with their subjects in Kubernetes.
+    /// The findings that a check must report, with their subjects in Kubernetes.
     pub fn truth(&self) -> &GroundTruth {
         &self.truth
     }
@@ -191,7 +191,7 @@ impl Maker<'_> {
         }
     }
 
-    /// An object of a kind for which etcd has neither UID nor time of creation.
+    /// Creates an object of a kind for which etcd stores neither UID nor creation time.
     fn ipam(&self, plural: &'static str, kind: &str, made: form::Parts) -> Made {
         let form::Parts { name, labels, spec } = made;
         let mut metadata = metadata_of(&self.cluster.spec, plural, &name);
@@ -216,7 +216,7 @@ impl Maker<'_> {
         Ok((plural, resources::object(self.flavour, kind, metadata, spec, None)))
     }
 
-    /// A resource that is the same as in etcd, with its UID and creation time if etcd has them.
+    /// Creates a resource that is the same as in etcd, with its UID and creation time if etcd has them.
     fn resource(&self, plural: &str, value: &Value) -> Made {
         let (plural, kind, spec) = resources::resource(self.flavour, plural, value)?;
         let stored = &value["metadata"];

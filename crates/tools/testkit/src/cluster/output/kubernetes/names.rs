@@ -72,7 +72,7 @@ pub(super) fn is_object_name(name: &str) -> bool {
 pub(super) const FOREIGN: [&str; 5] =
     ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
 
-/// The plural of services and machines, and of pods and nodes without Calico.
+/// Returns the plural of a kind that is not Calico's as a constant.
 pub(super) fn known_plural(plural: &str) -> &'static str {
     FOREIGN.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// Length of a sandbox ID in the name of a pod that replaces another orchestrator's endpoint.
 const SHORT: usize = 12;
 
-/// The running pod with an endpoint.
+/// Creates the running pod of an endpoint.
 pub(in crate::cluster) fn pod(endpoint: &Value) -> Result<Value, String> {
     let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
     let orchestrator = spec["orchestrator"].as_str().ok_or("it has no orchestrator")?;

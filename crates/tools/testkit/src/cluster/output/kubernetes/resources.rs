@@ -1,4 +1,4 @@
-//! Resources whose metadata alone differs between etcd and Kubernetes, and the allocator's settings (facts 2.2, 2.7,
+//! Resources that differ between etcd and Kubernetes only in metadata, and the allocator's settings (facts 2.2, 2.7,
 //! 2.8).
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Writes clusters to an API server, quickly: over several connections that stay open.
+//! Writes clusters to an API server. To be fast, it uses several connections that stay open.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -11,10 +11,10 @@ use crate::cluster::output::etcd;
 use crate::kube::{Connection, Flavour};
 use crate::servers::{KubeApiserver, Response, ServerError};
 
-/// Connections at a time.
+/// Number of concurrent connections.
 const CONNECTIONS: usize = 8;
 
-/// Kinds whose status has a path of its own.
+/// Kinds whose status has its own path.
 const WITH_STATUS: [&str; 3] = ["nodes", "pods", "services"];
 
 impl KubeObject {
@@ -31,7 +31,7 @@ impl KubeObject {
         }
     }
 
-    /// Its key in the server's etcd.
+    /// The object's key in the server's etcd.
     fn key(&self, flavour: Flavour) -> String {
         let group = match self.plural {
             "nodes" => return format!("/registry/minions/{}", self.name()),
@@ -45,8 +45,9 @@ impl KubeObject {
 }
 
 impl SizedCluster {
-    /// Puts every object into the etcd of a server, as JSON, after `change`. The kinds must be
-    /// [installed](crate::kube::install). The server has no namespaces for pods, and takes a while to see everything.
+    /// Puts every object into the etcd of a server, as JSON, after applying `change`. The kinds must be
+    /// [installed](crate::kube::install). The server has no namespaces for the pods, and takes a while to see
+    /// everything.
     pub fn write_to_etcd_of(
         &self,
         server: &KubeApiserver,
@@ -69,7 +70,7 @@ impl KubeCluster {
     /// [KubeVirt](crate::kube::install_kubevirt). The server sets UIDs and creation times.
     ///
     /// # Panics
-    /// If the server refuses an object.
+    /// Panics if the server refuses an object.
     pub fn write_to_server(&self, server: &KubeApiserver) -> Result<(), ServerError> {
         self.create_namespaces(server)?;
         let results: Vec<Result<(), ServerError>> = thread::scope(|scope| {
@@ -109,7 +110,7 @@ impl KubeCluster {
             if WITH_STATUS.contains(&object.plural) {
                 put_status(connection, &path, object, &created)?;
             }
-            // The server sets the deletion time; an object with a finalizer stays, and so does a pod on a node.
+            // The server sets the deletion time. An object with a finalizer stays, and so does a pod on a node.
             if object.json["metadata"]["deletionTimestamp"].is_string() {
                 let path = format!("{path}/{}", object.name());
                 let deleted = connection.request("DELETE", &path, "")?;
