@@ -14,7 +14,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use crate::allocation::Records;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
-use crate::feed::{Changes, Followed, OrWhole, WhyWhole};
+use crate::feed::{Changes, Feed, OrWhole, WhyWhole};
 use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind, names};
 use crate::write::Objects;
@@ -91,12 +91,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
         std::future::pending().await
     }
 
-    /// Reads everything, with the API server `beside`, and starts to follow it.
-    async fn follow(
-        &self,
-        _beside: Option<&Arc<KubeClient>>,
-        _progress: &ProgressFn,
-    ) -> Result<OrWhole<(Snapshot, Followed)>> {
+    /// Reads everything and starts to follow it, or returns the reason that it cannot be followed.
+    async fn follow(&self, _progress: &ProgressFn) -> Result<OrWhole<(Snapshot, Box<dyn Feed>)>> {
         Ok(Err(WhyWhole::NotForThisDatastore))
     }
 

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 
 use tokio::time::Instant;
 
+use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::feed::OrWhole;
+use crate::feed::{Followed, OrWhole, WhyWhole};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::{
@@ -47,25 +48,31 @@ async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Returns the kinds that are followed in Kubernetes if the datastore is etcd, or the reason that they cannot be.
-pub(crate) async fn followed_kinds(client: &Arc<KubeClient>) -> Result<OrWhole<Vec<Kind>>> {
-    let kinds = kinds(client).await?;
-    Ok(kubernetes::require_proof(client, &kinds).await?.map(|()| kinds))
-}
-
-/// Adds the users of addresses to a snapshot of etcd, and starts to follow them.
-pub(crate) async fn add_followed(
+/// Reads everything and starts to follow it, or returns the reason that one of the two cannot be followed.
+pub(crate) async fn follow(
+    etcd: &dyn Backend,
     client: &Arc<KubeClient>,
-    snapshot: &mut Snapshot,
-    kinds: Vec<Kind>,
     progress: &ProgressFn,
-) -> Result<KubeFeed> {
+) -> Result<OrWhole<(Snapshot, Followed)>> {
+    if etcd.revisions().is_none() {
+        return Ok(Err(WhyWhole::NotForThisDatastore));
+    }
+    let kinds = kinds(client).await?;
+    if let Err(why) = kubernetes::require_proof(client, &kinds).await? {
+        return Ok(Err(why));
+    }
+    let (mut snapshot, of_etcd) = match etcd.follow(progress).await? {
+        Ok(started) => started,
+        Err(why) => return Ok(Err(why)),
+    };
+
     let begin = (Instant::now(), crate::clock::now());
-    let reader = Lists { client: Arc::clone(client), counter: counter(snapshot, progress) };
+    let reader = Lists { client: Arc::clone(client), counter: counter(&snapshot, progress) };
     let lists = lists::<Snapshot>(&reader, &kinds).await?;
     let positions = positions(&kinds, &lists);
-    add_lists(client, snapshot, lists)?;
-    Ok(KubeFeed::begin(client, kinds, &positions, begin, snapshot))
+    add_lists(client, &mut snapshot, lists)?;
+    let of_kubernetes = KubeFeed::begin(client, kinds, &positions, begin, &mut snapshot);
+    Ok(Ok((snapshot, Followed::new(vec![of_etcd, Box::new(of_kubernetes)]))))
 }
 
 /// Creates a counter for lists that are read after a snapshot of etcd.

@@ -29,10 +29,8 @@ pub(crate) use self::whole::observe_at;
 use self::write::EtcdObjects;
 use crate::allocation::Records;
 use crate::backend::Backend;
-use crate::both;
 use crate::error::Result;
-use crate::feed::{Changes, Feed, Followed, OrWhole};
-use crate::kubernetes::client::KubeClient;
+use crate::feed::{Changes, Feed, OrWhole};
 use crate::read::{Lookup, NameKind};
 use crate::secret::redact_url;
 use crate::write::Objects;
@@ -87,25 +85,9 @@ impl Backend for Arc<EtcdClient> {
         EtcdClient::next_change(self, &changes::range(), after).await
     }
 
-    async fn follow(
-        &self,
-        beside: Option<&Arc<KubeClient>>,
-        progress: &ProgressFn,
-    ) -> Result<OrWhole<(Snapshot, Followed)>> {
-        let kinds = match beside {
-            Some(kubernetes) => match both::followed_kinds(kubernetes).await? {
-                Ok(kinds) => Some((kubernetes, kinds)),
-                Err(why) => return Ok(Err(why)),
-            },
-            None => None,
-        };
-        let (mut snapshot, feed) = follow::start(self, progress).await?;
-        let mut feeds: Vec<Box<dyn Feed>> = vec![Box::new(feed)];
-        if let Some((kubernetes, kinds)) = kinds {
-            let feed = both::add_followed(kubernetes, &mut snapshot, kinds, progress).await?;
-            feeds.push(Box::new(feed));
-        }
-        Ok(Ok((snapshot, Followed::new(feeds))))
+    async fn follow(&self, progress: &ProgressFn) -> Result<OrWhole<(Snapshot, Box<dyn Feed>)>> {
+        let (snapshot, feed) = follow::start(self, progress).await?;
+        Ok(Ok((snapshot, Box::new(feed))))
     }
 
     fn objects(&self, alone: bool) -> Result<Arc<dyn Objects>> {

@@ -159,7 +159,13 @@ impl Datastore {
         progress: &'a ProgressFn,
     ) -> Pending<'a, Result<OrWhole<(Snapshot, Followed)>>> {
         Box::pin(async move {
-            let mut started = self.backend.follow(self.beside.as_ref(), progress).await?;
+            let mut started = match &self.beside {
+                Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,
+                None => {
+                    let started = self.backend.follow(progress).await?;
+                    started.map(|(snapshot, feed)| (snapshot, Followed::new(vec![feed])))
+                }
+            };
             if let Ok((snapshot, _)) = &mut started {
                 self.add_namespaces(snapshot, true).await;
             }
