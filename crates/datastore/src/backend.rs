@@ -14,7 +14,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use crate::allocation::Records;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
-use crate::feed::{Changes, Followed, OrWhole, WhyWhole};
+use crate::feed::{Changes, Followed, OrWholeRead, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind, names};
 use crate::write::Objects;
@@ -38,7 +38,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     }
 
     /// True if the time of the data is known.
-    fn knows_its_time(&self) -> bool {
+    fn has_known_time(&self) -> bool {
         true
     }
 
@@ -96,8 +96,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
         &self,
         _beside: Option<&Arc<KubeClient>>,
         _progress: &ProgressFn,
-    ) -> Result<OrWhole<(Snapshot, Followed)>> {
-        Ok(Err(WhyWhole::NotForThisDatastore))
+    ) -> Result<OrWholeRead<(Snapshot, Followed)>> {
+        Ok(Err(WholeReadReason::NotForThisDatastore))
     }
 
     /// Opens the datastore for reads and writes of single objects. `alone` is true if no two batches may share a

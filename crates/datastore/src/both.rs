@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::feed::OrWhole;
+use crate::feed::OrWholeRead;
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::{
@@ -48,7 +48,7 @@ async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
 }
 
 /// Returns the kinds that are followed in Kubernetes if the datastore is etcd, or the reason that they cannot be.
-pub(crate) async fn followed_kinds(client: &Arc<KubeClient>) -> Result<OrWhole<Vec<Kind>>> {
+pub(crate) async fn followed_kinds(client: &Arc<KubeClient>) -> Result<OrWholeRead<Vec<Kind>>> {
     let kinds = kinds(client).await?;
     Ok(kubernetes::require_proof(client, &kinds).await?.map(|()| kinds))
 }

@@ -31,7 +31,7 @@ use crate::allocation::Records;
 use crate::backend::Backend;
 use crate::both;
 use crate::error::Result;
-use crate::feed::{Changes, Feed, Followed, OrWhole};
+use crate::feed::{Changes, Feed, Followed, OrWholeRead};
 use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind};
 use crate::secret::redact_url;
@@ -91,7 +91,7 @@ impl Backend for Arc<EtcdClient> {
         &self,
         beside: Option<&Arc<KubeClient>>,
         progress: &ProgressFn,
-    ) -> Result<OrWhole<(Snapshot, Followed)>> {
+    ) -> Result<OrWholeRead<(Snapshot, Followed)>> {
         let kinds = match beside {
             Some(kubernetes) => match both::followed_kinds(kubernetes).await? {
                 Ok(kinds) => Some((kubernetes, kinds)),

@@ -39,7 +39,7 @@ pub(crate) use self::write::{holds, read};
 use crate::allocation::{Records, Selecting};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::feed::{Changes, Followed, OrWhole};
+use crate::feed::{Changes, Followed, OrWholeRead};
 use crate::read::{Lookup, NameKind};
 use crate::write::Objects;
 
@@ -97,7 +97,7 @@ impl Backend for Arc<KubeClient> {
         &self,
         _beside: Option<&Arc<KubeClient>>,
         progress: &ProgressFn,
-    ) -> Result<OrWhole<(Snapshot, Followed)>> {
+    ) -> Result<OrWholeRead<(Snapshot, Followed)>> {
         let started = follow::start(self, progress).await?;
         Ok(started.map(|(snapshot, feed)| (snapshot, Followed::new(vec![Box::new(feed)]))))
     }
