@@ -40,7 +40,7 @@ fn accepted_findings_are_left_out() {
 }
 
 #[test]
-fn what_matches_nothing_is_named() {
+fn entries_without_a_match_are_named() {
     let text = "leaked-address 10.244.99.99\npool-nearly-full 172.16.5.0/28\nduplicate-address 10.244.10.3\n";
     // An entry also matches a finding that another filter removes.
     let (run, path) = check(text, &FULL);

@@ -152,10 +152,10 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     // The clock was set back: the new export is older, and every read of the archive warns of it.
     let set_back = on_example(&["export", "--archive", text]);
     assert!(set_back.code == 0 && set_back.stderr.contains("a clock was set back"), "{set_back:?}");
-    let told = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
+    let history = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
     let warning =
         "the export from 2026-06-03T08:00:00Z has older data than the one from 2026-06-01T08:00:00Z";
-    assert!(told.code == 0 && told.stderr.contains(warning), "{told:?}");
+    assert!(history.code == 0 && history.stderr.contains(warning), "{history:?}");
 
     // A damaged export is an error, and never an empty one.
     fs::write(archive.join(&named), "half").unwrap();
@@ -210,8 +210,8 @@ fn a_killed_export_leaves_nothing_that_counts() {
     killed.kill().unwrap();
     assert_eq!(killed.wait().unwrap().code(), None);
     assert_eq!(names(&archive), [".calipam-lock", ".calipam-writing"]);
-    let told = calipam(&[&["history", "--ip", "10.0.0.1"], &arguments[..]].concat());
-    assert!(told.code == 3 && told.stderr.contains("holds no export"), "{told:?}");
+    let history = calipam(&[&["history", "--ip", "10.0.0.1"], &arguments[..]].concat());
+    assert!(history.code == 3 && history.stderr.contains("holds no export"), "{history:?}");
 
     let again = calipam(&export);
     assert_eq!(again.code, 0, "{again:?}");

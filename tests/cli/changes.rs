@@ -104,7 +104,7 @@ fn only_what_is_new_fails() {
 }
 
 #[test]
-fn a_report_that_read_more_has_nothing_gone_that_pods_decide() {
+fn findings_that_depend_on_pods_are_not_gone_if_pods_were_not_read() {
     let earlier = Earlier::new(|report| {
         report["coverage"]["pods"] = "read".into();
         let mut gone = report["findings"][0].clone();
@@ -194,7 +194,7 @@ fn a_source_that_was_not_read_for_once_makes_nothing_new() {
 
 /// A finding that was not printed is new again.
 #[test]
-fn a_reader_that_is_gone_keeps_the_report_as_it_was() {
+fn a_closed_pipe_leaves_the_report_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last.json");
     fs::write(&path, on_example(&["check", "-q", "-o", "json", "--rule", "orphan-handle"]).stdout).unwrap();

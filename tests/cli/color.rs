@@ -17,7 +17,7 @@ fn colored(text: &str) -> bool {
 
 /// Options override the environment, and NO_COLOR overrides CLICOLOR_FORCE.
 #[test]
-fn options_and_environment_say_when() {
+fn options_and_environment_decide_on_colors() {
     type Case = (&'static [&'static str], &'static [(&'static str, &'static str)], bool, bool);
     let cases: [Case; 9] = [
         // Options, environment, whether a terminal gets colors, whether a pipe gets colors.
@@ -49,7 +49,7 @@ fn options_and_environment_say_when() {
 
 /// Each stream decides by itself: stdout may be a file while stderr is a terminal.
 #[test]
-fn a_file_has_no_colours_where_stderr_is_a_terminal() {
+fn a_file_has_no_colors_where_stderr_is_a_terminal() {
     let terminal = Terminal::new(100);
     let mut program = check();
     let child = program

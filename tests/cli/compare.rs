@@ -170,7 +170,7 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
 
 /// Without endpoints, the table has no columns for them.
 #[test]
-fn on_the_kubernetes_datastore_pods_stand_against_blocks() {
+fn on_kubernetes_pods_are_compared_with_blocks() {
     let server = kubernetes::server();
     let compare = || kubernetes::on_kubernetes(&server, &["show", "--compare"]);
     expected!("show-compare-kubernetes", lasting(&compare(), &server.url(), &server.kubeconfig()));

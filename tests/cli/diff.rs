@@ -57,7 +57,7 @@ fn release(etcd: &Etcd, ordinal: usize) -> i64 {
 }
 
 #[test]
-fn what_a_live_etcd_has_become() {
+fn changes_of_a_live_etcd() {
     let cluster = Cluster::example();
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
@@ -190,7 +190,7 @@ fn a_fault_is_a_new_finding() {
 
 /// Several names of one kind widen the comparison, and each further kind narrows it.
 #[test]
-fn what_is_compared_is_narrowed_by_every_kind_of_name() {
+fn each_kind_of_name_narrows_the_comparison() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());
     let apart = differ(&["--block", "10.244.1.0/26", "--pool", "172.16.5.0/28"]);
     assert_eq!((apart.code, apart.stdout.as_str()), (1, ""), "{apart:?}");

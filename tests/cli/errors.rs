@@ -64,7 +64,7 @@ fn secrets_are_not_printed() {
 
 /// The error names the options for etcd and for Kubernetes.
 #[test]
-fn without_any_cluster_all_ways_to_name_one_are_said() {
+fn the_error_lists_all_ways_to_name_a_cluster() {
     let home = tempfile::tempdir().unwrap();
     let mut program = command(crate::cli::PROGRAM);
     let run =
@@ -77,7 +77,7 @@ fn without_any_cluster_all_ways_to_name_one_are_said() {
 
 /// `-vv` logs requests; only `-vvv` logs HTTP/2 and TLS.
 #[test]
-fn requests_are_said_and_frames_are_not() {
+fn vv_logs_requests_but_no_frames() {
     let etcd = Etcd::start().unwrap();
     let said = |level: &str| {
         let mut program = command(crate::cli::PROGRAM);

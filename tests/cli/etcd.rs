@@ -65,7 +65,7 @@ fn three_ways_to_the_same_report_which_is_the_truth() {
 }
 
 #[test]
-fn what_stays_as_it_is_stands_after_the_second_look() {
+fn unchanged_findings_remain_after_the_second_look() {
     let cluster = Cluster::example();
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();

@@ -58,7 +58,7 @@ fn told(check: &Run) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn what_finished_long_ago_is_released_at_first_sight() {
+fn pods_that_finished_long_ago_are_released_after_one_check() {
     let cluster = KubeCluster::start(Flavour::Native);
     cluster.add_node("node-1", json!({}));
     let (mut pods, mut records, mut expected) = (Vec::new(), Vec::new(), Vec::new());

@@ -150,15 +150,15 @@ fn a_leak_says_when_it_was_last_in_use() {
     assert!(one.code == 2 && one.stderr.contains(" gives no rates: it has one state"), "{one:?}");
     assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
     let two = calipam(&load);
-    let least = " 0 pods came and 0 pods left; on average there were 1; pods that came and left between two exports are not \
-                 counted\n";
+    let least = " 0 pods started and 0 pods ended; the average number of pods was 1; pods that started and ended \
+                 between two exports are not counted\n";
     assert!(two.code == 0 && two.stderr.contains(least), "{two:?}");
     assert_eq!(two.json()["scenario"]["lifetime"], "2h");
 }
 
 /// An undecodable endpoint in an export may use the address, so the end of its use is unknown.
 #[test]
-fn what_an_export_does_not_tell_is_no_end_of_use() {
+fn an_undecodable_endpoint_hides_the_end_of_use() {
     const ENDPOINT: &str = "workloadendpoints/batch/node--1-k8s-report--6799fc88d8--fjfvs-eth0";
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("archive");

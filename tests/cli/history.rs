@@ -321,7 +321,7 @@ fn what_a_restore_loses() {
 
 /// Expects the same events from etcd 3.4, whose watch reports its progress differently.
 #[test]
-fn an_older_etcd_tells_the_same() {
+fn an_older_etcd_gives_the_same_history() {
     let mut site = Site::begin(EtcdOptions::new().version(EtcdVersion::V3_4).start().unwrap());
     let first = site.assign("web-0");
     site.release();

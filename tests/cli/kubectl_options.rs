@@ -53,7 +53,7 @@ fn users_and_groups_are_impersonated() {
 fn what_a_kubeconfig_does_not_have_is_named_as_kubectl_does() {
     let cluster = KubeCluster::start(Flavour::Classic);
     for (option, says) in [
-        ("--context", "context \"nope\" does not exist; it has test"),
+        ("--context", "context \"nope\" does not exist; available contexts: test"),
         ("--cluster", "cluster \"nope\" does not exist"),
         ("--user", "auth info \"nope\" does not exist"),
     ] {

@@ -90,7 +90,7 @@ fn a_change_is_checked_at_once_and_pages_hear_of_it() {
 }
 
 #[test]
-fn a_datastore_that_goes_away_is_an_event_and_what_it_says_later_too() {
+fn outages_and_recoveries_are_events() {
     let cluster = Changing::start();
     let endpoint = cluster.etcd.endpoint();
     let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);

@@ -145,7 +145,10 @@ fn who_had_the_address_at_that_time() {
         "1",
     ];
     let load = calipam(&[&load[..], &["--duration", "1m", "-o", "json"]].concat());
-    assert!(load.stderr.contains(" 2 pods came and 2 pods left; on average "), "{load:?}");
+    assert!(
+        load.stderr.contains(" 2 pods started and 2 pods ended; the average number of pods was "),
+        "{load:?}"
+    );
     let scenario = &load.json()["scenario"];
     assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
 
@@ -182,7 +185,7 @@ fn who_had_the_address_at_that_time() {
     let load = calipam(&[&load[..], &["--duration", "1m"]].concat());
     assert!(
         load.stderr.starts_with("etcd: in ")
-            && load.stderr.contains(" 1 pod came and 1 pod left; on average "),
+            && load.stderr.contains(" 1 pod started and 1 pod ended; the average number of pods was "),
         "{load:?}"
     );
     let scenario = &load.json()["scenario"];
@@ -243,7 +246,7 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
 
 /// After thousands of changes by several clients, the recorded state equals that of the datastore.
 #[test]
-fn after_churn_the_recording_comes_to_what_is_stored() {
+fn after_churn_the_recording_equals_the_datastore() {
     let etcd = Etcd::start().unwrap();
     let cluster = Cluster::plain(ClusterSpec::new(41).at(Timestamp::now()), 4, 10);
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();

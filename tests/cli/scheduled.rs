@@ -297,7 +297,7 @@ fn cron(folder: &Path, datastore: &str) -> Run {
 }
 
 #[test]
-fn the_mail_of_cron_has_the_reason_and_comes_only_where_there_is_one() {
+fn cron_mails_only_failures_with_their_reason() {
     let folder = tempfile::tempdir().unwrap();
     let healthy = folder.path().join("healthy.jsonl");
     let cluster = KubeCluster::start(Flavour::Classic);

@@ -38,7 +38,7 @@ fn what_a_node_holds() {
 }
 
 #[test]
-fn patterns_stand_for_nodes() {
+fn patterns_match_nodes() {
     let nodes = |pattern: &str| column(&show(&["--nodes", "--node", pattern]), "nodes", "node");
     assert_eq!(nodes("win-*"), ["win-5"]);
     assert_eq!(nodes("node-1?"), ["node-10", "node-11", "node-12", "node-13"]);
@@ -57,7 +57,7 @@ fn patterns_stand_for_nodes() {
 
 /// A selector matches the labels of nodes, like the selector of a pool, and narrows names.
 #[test]
-fn a_selector_stands_for_nodes_by_their_labels() {
+fn selectors_match_nodes_by_label() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cluster.jsonl");
     let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();

@@ -137,7 +137,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
 
 /// For an account that may not watch, everything is read for each check. Only its own role allows it to send Events.
 #[test]
-fn an_account_may_neither_watch_nor_tell_events_until_it_has_the_right() {
+fn watching_and_sending_events_need_permissions() {
     let cluster = cluster(0);
     let mut objects = [documents("namespace.yaml"), documents("rbac.yaml")].concat();
     for rule in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()).flatten() {

@@ -26,17 +26,17 @@ pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullBlocks {
     /// A hash of node, pools, reservations and configuration. The blocks are valid only for searches with this hash.
-    pub question: u64,
+    pub inputs_hash: u64,
     /// The start of a search that found no further address in any block.
-    pub nothing_at: Option<Timestamp>,
+    pub exhausted_at: Option<Timestamp>,
     /// The blocks, each with the revision at which it was read. A block with another revision must be read again.
     pub blocks: HashMap<IpNet, String, FixedState>,
 }
 
 impl FullBlocks {
     /// True if a recent search found nothing.
-    pub(crate) fn was_nothing(&self, now: Timestamp) -> bool {
-        self.nothing_at.is_some_and(|then| is_recent(then, now))
+    pub(crate) fn was_exhausted(&self, now: Timestamp) -> bool {
+        self.exhausted_at.is_some_and(|then| is_recent(then, now))
     }
 
     /// True if a block was full at this revision.
@@ -53,7 +53,7 @@ pub trait Notes: fmt::Debug + Send + Sync {
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks);
 
     /// Forgets that a search found nothing. Called after addresses were released.
-    fn forget_nothing(&self);
+    fn forget_exhaustion(&self);
 }
 
 /// Notes in memory, for tests and simulations.
@@ -75,7 +75,7 @@ impl Notes for MemoryNotes {
         self.kept().insert(family, full.clone());
     }
 
-    fn forget_nothing(&self) {
-        self.kept().values_mut().for_each(|full| full.nothing_at = None);
+    fn forget_exhaustion(&self) {
+        self.kept().values_mut().for_each(|full| full.exhausted_at = None);
     }
 }

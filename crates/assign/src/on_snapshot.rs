@@ -59,7 +59,7 @@ impl<'s> IndexedSnapshot<'s> {
     }
 
     /// True for a block that cannot be decoded.
-    pub(crate) fn hides_block(&self, cidr: IpNet) -> bool {
+    pub(crate) fn is_undecodable_block(&self, cidr: IpNet) -> bool {
         self.stored(cidr).is_some_and(|block| block.is_none())
     }
 
@@ -100,7 +100,7 @@ struct Writes {
 
 impl Writes {
     /// True if a query asks for an object, and the object is still as in the snapshot.
-    fn leaves(&self, query: &Query, key: &Key) -> bool {
+    fn is_unwritten(&self, query: &Query, key: &Key) -> bool {
         query.asks_for(key) && !self.current.contains_key(key)
     }
 
@@ -245,7 +245,7 @@ impl<'s> SnapshotStore<'s> {
         let writes = self.writes();
         let is_wanted = |found: &&Versioned<Affinity>| {
             let key = Key::Affinity(found.value.key.clone());
-            !found.value.deleted && writes.leaves(query, &key)
+            !found.value.deleted && writes.is_unwritten(query, &key)
         };
         stored.filter(is_wanted).map(entry(Record::Affinity)).chain(writes.of(query)).collect()
     }
@@ -253,10 +253,10 @@ impl<'s> SnapshotStore<'s> {
     fn blocks(&self, query: &Query) -> Vec<Entry> {
         let writes = self.writes();
         let stored = self.indexed.snapshot.blocks.iter();
-        let stored = stored.filter(|stored| writes.leaves(query, &Key::Block(stored.value.key)));
+        let stored = stored.filter(|stored| writes.is_unwritten(query, &Key::Block(stored.value.key)));
         let hidden = self.indexed.snapshot.hidden_blocks().filter_map(|cidr| {
             let key = Key::Block(cidr);
-            writes.leaves(query, &key).then(|| undecodable(key, "it cannot be decoded".into()))
+            writes.is_unwritten(query, &key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
         stored.map(block).chain(hidden).chain(writes.of(query)).collect()
     }
@@ -268,7 +268,7 @@ impl<'s> SnapshotStore<'s> {
         let hidden = self.indexed.snapshot.hidden_blocks();
         let all = stored.chain(hidden.map(|cidr| (cidr, &none)));
         let old = all
-            .filter(|(cidr, _)| writes.leaves(query, &Key::Block(*cidr)))
+            .filter(|(cidr, _)| writes.is_unwritten(query, &Key::Block(*cidr)))
             .map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision: revision.clone() });
         old.chain(writes.of(query).map(|entry| block_key(&entry))).collect()
     }

@@ -88,7 +88,7 @@ impl Record {
 }
 
 /// Takes the value out of a record; `None` for records of another kind.
-macro_rules! taken {
+macro_rules! from_record {
     ($($kind:ident($value:ident) => $type:ty: $take:expr;)+) => {$(
         impl From<Record> for Option<$type> {
             fn from(record: Record) -> Self {
@@ -101,7 +101,7 @@ macro_rules! taken {
     )+};
 }
 
-taken! {
+from_record! {
     Block(block) => Block: Arc::unwrap_or_clone(block);
     Affinity(affinity) => Affinity: affinity;
     Handle(handle) => Handle: handle;

@@ -161,7 +161,7 @@ fn is_container_id(text: &str) -> bool {
 
 /// Returns the possible container IDs at the end of a handle `<network>.<container ID>`. Either part can contain
 /// dots. A handle without a network is itself a container ID.
-pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
+pub fn container_ids(handle: &str) -> impl Iterator<Item = &str> {
     let after_dots = handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]);
     after_dots.chain([handle]).filter(|tail| !tail.is_empty())
 }

@@ -21,7 +21,9 @@ pub enum NoReport {
     Unparsable(String),
     #[error("it is not a JSON object")]
     NotAnObject,
-    #[error("it has neither `kind: CheckReport` of `apiVersion: calipam/v1` nor `clusterGUID`")]
+    #[error(
+        "it is not a report: it has neither `kind: CheckReport` with `apiVersion: calipam/v1` nor `clusterGUID`"
+    )]
     OtherDocument,
     #[error("not `kind: FleetReport` of `apiVersion: calipam/v1`: only two fleet reports can be compared")]
     NotOfFleet,
@@ -181,7 +183,7 @@ pub enum Change {
 
 impl Change {
     /// True for new and for worse findings, which `--fail-on-new` counts.
-    pub fn is_news(self) -> bool {
+    pub fn is_new_or_worse(self) -> bool {
         self != Self::Stays
     }
 }
@@ -196,7 +198,7 @@ pub struct Changes {
     /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
-    /// The number of findings with [`Change::Stays`] that [`Report::keep_news`] has removed.
+    /// The number of findings with [`Change::Stays`] that [`Report::keep_new_or_worse`] has removed.
     pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
@@ -250,8 +252,8 @@ impl Changes {
     }
 
     /// The worst severity among the findings that are new or worse than before.
-    pub fn worst_news(&self, report: &Report) -> Option<Severity> {
-        let news = report.findings.iter().filter(|finding| self.of(finding).is_news());
+    pub fn worst_new_or_worse(&self, report: &Report) -> Option<Severity> {
+        let news = report.findings.iter().filter(|finding| self.of(finding).is_new_or_worse());
         news.map(|finding| finding.severity).min()
     }
 

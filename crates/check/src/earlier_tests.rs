@@ -38,7 +38,7 @@ fn names(findings: &[EarlierFinding]) -> Vec<&str> {
 }
 
 #[test]
-fn code_and_subject_make_the_same_finding() {
+fn code_and_subject_identify_a_finding() {
     let before = report(&[(Code::OrphanHandle, "a"), (Code::OrphanHandle, "b"), (Code::HandleCount, "c")]);
     let mut now = report(&[(Code::OrphanHandle, "a"), (Code::HandleCount, "b"), (Code::HandleCount, "c")]);
     now.findings[0].evidence = Evidence::Handle(Box::new(HandleEvidence {
@@ -50,7 +50,7 @@ fn code_and_subject_make_the_same_finding() {
     let of: Vec<Change> = now.findings.iter().map(|finding| changes.of(finding)).collect();
     assert_eq!(of, [Change::Stays, Change::New, Change::Worse]);
     assert_eq!(names(&changes.gone), ["b"]);
-    assert_eq!(changes.worst_news(&now), Some(Severity::Critical));
+    assert_eq!(changes.worst_new_or_worse(&now), Some(Severity::Critical));
     let counts: Vec<usize> = changes.counts(&now).into_values().collect();
     assert_eq!(counts, [1, 1, 1]);
     assert_eq!((changes.not_checked.len(), changes.since), (0, before.cluster.taken_at));
@@ -85,7 +85,7 @@ fn what_could_not_be_found_again_is_not_gone() {
 }
 
 #[test]
-fn a_rule_of_another_version_is_not_judged_and_a_filter_leaves_rules_out() {
+fn findings_of_unknown_rules_are_not_checked_and_filters_apply() {
     let mut value = written(&report(&[(Code::OrphanHandle, "a"), (Code::HandleCount, "b")]));
     value["findings"][0]["code"] = "weather".into();
     value["findings"][0]["severity"] = "fatal".into();
@@ -99,12 +99,12 @@ fn a_rule_of_another_version_is_not_judged_and_a_filter_leaves_rules_out() {
 }
 
 #[test]
-fn what_stays_is_no_news() {
-    assert_eq!([Change::New, Change::Worse, Change::Stays].map(Change::is_news), [true, true, false]);
+fn unchanged_findings_are_neither_new_nor_worse() {
+    assert_eq!([Change::New, Change::Worse, Change::Stays].map(Change::is_new_or_worse), [true, true, false]);
 }
 
 #[test]
-fn what_is_no_report_is_refused_and_what_an_older_one_lacks_is_not_held_against_it() {
+fn other_documents_are_refused_and_missing_coverage_is_accepted() {
     let whole = written(&report(&[(Code::OrphanHandle, "a")]));
     let decode = EarlierReport::decode;
     for (field, value) in [

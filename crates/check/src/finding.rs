@@ -126,7 +126,7 @@ pub struct Finding {
     pub severity: Severity,
     pub subject: Subject,
     /// The rule's message, without the address at its start if the finding is about an address.
-    pub says: Box<str>,
+    pub text: Box<str>,
     pub evidence: Evidence,
     /// The nodes that the finding concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
@@ -148,12 +148,12 @@ impl Finding {
     }
 
     /// Creates a finding with its usual severity, without nodes and without objects for a second read.
-    pub fn new(code: Code, subject: Subject, says: impl Into<Box<str>>, evidence: Evidence) -> Self {
+    pub fn new(code: Code, subject: Subject, text: impl Into<Box<str>>, evidence: Evidence) -> Self {
         Self {
             code,
             severity: code.severity(),
             subject,
-            says: says.into(),
+            text: text.into(),
             evidence,
             nodes: Vec::new(),
             depends_on: Vec::new(),
@@ -190,13 +190,13 @@ impl Finding {
     }
 
     /// The message, without the address at its start if the finding is about an address.
-    pub fn says(&self) -> String {
+    pub fn text(&self) -> String {
         if let Evidence::Address(evidence) = &self.evidence
             && let Some(last) = &evidence.last_in_use
         {
-            return format!("{}; last seen in use at {:.0}, by {}", self.says, last.at, last.by);
+            return format!("{}; last seen in use at {:.0}, by {}", self.text, last.at, last.by);
         }
-        self.says.to_string()
+        self.text.to_string()
     }
 
     /// Adds nodes that the finding concerns.
@@ -249,7 +249,7 @@ impl fmt::Display for Finding {
         if let Subject::Address(address) = &self.subject {
             write!(f, "{address} ")?;
         }
-        f.write_str(&self.says())
+        f.write_str(&self.text())
     }
 }
 
@@ -375,7 +375,7 @@ mod tests {
             evidence,
         );
         assert_eq!(finding.message(), "10.0.0.1 allocated to a, which is gone");
-        assert_eq!(finding.says(), "allocated to a, which is gone");
+        assert_eq!(finding.text(), "allocated to a, which is gone");
         assert!(!finding.is_owner_unknown());
         let at = "2026-05-01T12:00:00Z".parse().unwrap();
         finding.note_last_use(LastInUse { at, by: "b".into(), not_at: at });

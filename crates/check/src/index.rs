@@ -28,7 +28,7 @@ pub use self::blocks::IndexedBlock;
 use self::blocks::index_blocks;
 pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
-use self::nodes::{left_nodes, nodes_in_pools};
+use self::nodes::{departed_nodes, nodes_in_pools};
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::{is_for_services_only, is_live};
 use crate::claim::is_launcher;
@@ -117,7 +117,7 @@ pub struct Index<'s> {
     /// Calico node names, by Kubernetes node name.
     calico_nodes: FastMap<&'s str, &'s str>,
     /// Calico names of nodes that are gone from Kubernetes.
-    left_nodes: FastSet<&'s str>,
+    departed_nodes: FastSet<&'s str>,
     /// Kubernetes node names, if Kubernetes was read in addition to etcd.
     kubernetes_nodes: FastSet<&'s str>,
     broken_nodes: HashSet<&'s str>,
@@ -176,18 +176,18 @@ impl<'s> Index<'s> {
             .collect();
         let kubernetes_nodes: FastSet<&str> =
             snapshot.kubernetes_nodes.iter().map(|node| node.value.name.as_str()).collect();
-        let left_nodes = left_nodes(snapshot, &kubernetes_nodes);
+        let departed_nodes = departed_nodes(snapshot, &kubernetes_nodes);
         let pods: FastMap<PodName<'s>, u32> = (0..)
             .zip(&snapshot.pods)
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
-        let nodes_in_pools = nodes_in_pools(snapshot, &left_nodes);
+        let nodes_in_pools = nodes_in_pools(snapshot, &departed_nodes);
         let host_local_pods = host_local::pods(snapshot, &blocks);
         let modes = [services_only, host_local_pods > 0];
         // With a million endpoints, both passes take a long time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, modes);
+            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &departed_nodes, modes);
             (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut index = Self {
@@ -201,7 +201,7 @@ impl<'s> Index<'s> {
             unknown,
             nodes,
             calico_nodes,
-            left_nodes,
+            departed_nodes,
             kubernetes_nodes,
             broken_nodes,
             nodes_of_workloads,

@@ -8,6 +8,9 @@ mod code;
 mod context;
 mod earlier;
 mod finding;
+mod finding_ages;
+#[cfg(test)]
+mod finding_ages_tests;
 pub mod fleet;
 pub mod index;
 mod names;
@@ -21,9 +24,6 @@ mod remedy;
 mod report;
 mod rules;
 mod scope;
-mod standing;
-#[cfg(test)]
-mod standing_tests;
 mod suspects;
 #[cfg(test)]
 mod test_cluster;
@@ -41,12 +41,12 @@ pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, read_document,
 };
 pub use self::finding::*;
+pub use self::finding_ages::FindingAges;
 pub use self::names::{addresses, and_more, names_of_mentions, names_of_owners};
 pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::scope::Scope;
-pub use self::standing::Standing;
 pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run. Deliberate collisions would only cost time.
@@ -100,14 +100,14 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
     let older_blocks = "Blocks were listed before pods: an address that a pod got in between is reported as unallocated, or as recorded for another owner";
     let notes = [
         services_only.then(|| SERVES_SERVICES.to_owned()),
-        rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
+        depends_on_list_order(snapshot, &findings).then(|| older_blocks.to_owned()),
     ];
-    let ignored = snapshot.ignored_configs.iter().map(|name| says_ignored(name));
+    let ignored = snapshot.ignored_configs.iter().map(|name| note_of_ignored_config(name));
     Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
 }
 
 /// Returns a note that Calico ignores an allocator configuration.
-pub fn says_ignored(name: &str) -> String {
+pub fn note_of_ignored_config(name: &str) -> String {
     format!(
         "Calico ignores the IPAM configuration {}: only the one called default counts",
         names::short(name)
@@ -145,7 +145,7 @@ fn uses_ipam(snapshot: &Snapshot) -> bool {
 
 /// Returns true if one of the findings could be due to an address that was assigned after blocks were listed, but
 /// before pods were.
-fn rests_on_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
+fn depends_on_list_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
     let codes = [Code::UnallocatedInUse, Code::OwnerMismatch, Code::DuplicateAddress];
     snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))
 }

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_all_of_it_in_order() {
+    fn ranges_cover_all_numbers_in_order() {
         for length in [0, 1, OBJECTS, 5 * OBJECTS + 3] {
             let all: Vec<usize> = in_parts(OBJECTS, length, |range| range.collect::<Vec<_>>()).concat();
             assert_eq!(all, (0..length).collect::<Vec<_>>());

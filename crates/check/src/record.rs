@@ -5,7 +5,7 @@ use calipam_model::block::Allocation;
 use calipam_model::text::TextRef;
 use serde::Serialize;
 
-use crate::claim::{Claim, is_launcher, machines_of, may_be_launcher_of, names_service, tails};
+use crate::claim::{Claim, container_ids, is_launcher, machines_of, may_be_launcher_of, names_service};
 use crate::finding::RecordEvidence;
 use crate::index::{Index, IndexedBlock, Owner, Workload};
 
@@ -116,14 +116,14 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
                 && node.is_none_or(|node| is_same_node(node, workload.node, index))
         }
         Claim::Container(id) => workload.container_id == *id.as_str(),
-        Claim::Foreign { handle } => tails(handle).any(|tail| workload.container_id == *tail),
+        Claim::Foreign { handle } => container_ids(handle).any(|tail| workload.container_id == *tail),
         Claim::LegacyPod { namespace, pod } => {
             let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
             let handle = format!("{namespace}.{pod}");
             // With bare CNI, the handle is a network and a container ID of any form.
             by_pod
                 || workload.workload == *handle.as_str()
-                || tails(&handle).any(|tail| workload.container_id == *tail)
+                || container_ids(&handle).any(|tail| workload.container_id == *tail)
         }
         _ => false,
     }
@@ -158,7 +158,7 @@ fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
     let in_handle =
-        |handle: TextRef<'_>| tails(&handle.to_string()).any(|tail| workload.container_id == *tail);
+        |handle: TextRef<'_>| container_ids(&handle.to_string()).any(|tail| workload.container_id == *tail);
     !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
 }
 

@@ -161,15 +161,15 @@ impl Report {
     }
 
     /// Removes and returns the findings that are neither new nor worse than in the earlier report, if there is one.
-    pub fn keep_news(&mut self) -> Vec<Finding> {
+    pub fn keep_new_or_worse(&mut self) -> Vec<Finding> {
         let Some(mut changes) = self.changes.take() else { return Vec::new() };
-        let removed = self.take_unless(|finding| changes.of(finding).is_news());
+        let removed = self.take_unless(|finding| changes.of(finding).is_new_or_worse());
         changes.removed = removed.len();
         self.changes = Some(changes);
         removed
     }
 
-    /// Adds the findings that [`Self::keep_news`] removed.
+    /// Adds the findings that [`Self::keep_new_or_worse`] removed.
     pub fn restore(&mut self, removed: Vec<Finding>) {
         self.changes.iter_mut().for_each(|changes| changes.removed = 0);
         self.add(removed);

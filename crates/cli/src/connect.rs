@@ -19,10 +19,10 @@ use crate::console::Console;
 use crate::exit::{self, Failure, Kind};
 
 /// The time after a signal in which a run can end by itself.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The longest delay between the arrival of ctrl-c in a child process and in this process.
-const AT_ONCE: Duration = Duration::from_millis(20);
+const SIGNAL_DELAY: Duration = Duration::from_millis(20);
 
 /// The time after which a message names the credential plugin that the program waits for.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
             result = work => match result {
                 // Ctrl-c on a terminal also ends a credential plugin. The failure of the plugin can arrive before the
                 // signal.
-                Err(_) if tokio::time::timeout(AT_ONCE, interrupted()).await.is_ok() => {
+                Err(_) if tokio::time::timeout(SIGNAL_DELAY, interrupted()).await.is_ok() => {
                     Err(exit::interrupted())
                 }
                 result => result,
@@ -91,7 +91,7 @@ fn runtime() -> Result<&'static Runtime, Failure> {
                 continue;
             }
             INTERRUPT.send_replace(true);
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
             std::process::exit(Kind::Interrupted as i32);
         }
     });

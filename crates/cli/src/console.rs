@@ -108,7 +108,7 @@ impl Console {
 
     /// True if a document is printed even if it has no findings or changes. With `--quiet`, such a table is printed
     /// only with `--watch`, or for a cluster of a fleet.
-    pub(crate) fn prints_nothing_new(&self) -> bool {
+    pub(crate) fn prints_empty_results(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some() || self.fleet.is_some()
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
             Err(Failure::io("print the help")(broken))
         }
         _ if error.use_stderr() => {
-            let (message, hint) = what_clap_says(&error.to_string());
+            let (message, hint) = split_clap_error(&error.to_string());
             Err(Failure::usage(message).hint_if(hint).form(FailureForm::Already))
         }
         _ => Ok(Outcome::Clean),
@@ -55,7 +55,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
 }
 
 /// Splits clap's error text into the message and the hint, and leaves out the usage after them.
-fn what_clap_says(text: &str) -> (String, Option<String>) {
+fn split_clap_error(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();
     let is_hint = |line: &&str| ["tip: ", "hint: "].iter().any(|start| line.starts_with(start));
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_has_its_exit_code() {
+    fn every_result_has_its_exit_code() {
         let usage = calipam_datastore::SettingsError::NoEndpoints;
         let reason = Box::new(LockFailure::Taken);
         let cases = [
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn message_and_hint_of_clap_are_told_apart() {
+    fn clap_errors_are_split_into_message_and_hint() {
         let text = "error: unexpected argument '--leakd' found\n\n  tip: a similar argument exists: '--leaked'\n\n\
                     Usage: calipam release --leaked\n\nFor more information, try '--help'.\n";
         let hint = Some("a similar argument exists: '--leaked'".to_owned());
-        assert_eq!(what_clap_says(text), ("unexpected argument '--leakd' found".into(), hint));
+        assert_eq!(split_clap_error(text), ("unexpected argument '--leakd' found".into(), hint));
         let missing = "error: the following required arguments were not provided:\n  <FILE>\n\nUsage: x\n";
         let message = "the following required arguments were not provided: <FILE>".to_owned();
-        assert_eq!(what_clap_says(missing), (message, None));
+        assert_eq!(split_clap_error(missing), (message, None));
     }
 }

@@ -13,7 +13,7 @@ use calipam_files::regular;
 use calipam_model::digest::sha256_hex;
 use jiff::Timestamp;
 
-const FORM: &str = "calipam full blocks 1";
+const FORMAT_LINE: &str = "calipam full blocks 1";
 /// The line after the blocks, with their number.
 const END: &str = "end";
 /// The line that is appended after addresses were released.
@@ -73,7 +73,7 @@ impl Notes for FileNotes {
         }
     }
 
-    fn forget_nothing(&self) {
+    fn forget_exhaustion(&self) {
         for family in Family::BOTH {
             let path = self.path(family);
             let file = regular::open_own(&path, OpenOptions::new().append(true));
@@ -104,8 +104,8 @@ pub(crate) fn datastore(settings: &Settings) -> String {
 }
 
 fn print(full: &FullBlocks, datastore: &str) -> String {
-    let nothing_at = full.nothing_at.map_or("-".to_owned(), |at| at.as_nanosecond().to_string());
-    let mut text = format!("{FORM}\n{datastore} {:x} {nothing_at}\n", full.question);
+    let exhausted_at = full.exhausted_at.map_or("-".to_owned(), |at| at.as_nanosecond().to_string());
+    let mut text = format!("{FORMAT_LINE}\n{datastore} {:x} {exhausted_at}\n", full.inputs_hash);
     for (cidr, revision) in &full.blocks {
         text.push_str(&format!("{cidr} {revision}\n"));
     }
@@ -115,19 +115,19 @@ fn print(full: &FullBlocks, datastore: &str) -> String {
 /// Parses the content of a file; `None` if it is damaged or for another datastore.
 fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
     let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
-    if lines.next()?? != FORM {
+    if lines.next()?? != FORMAT_LINE {
         return None;
     }
     let mut head = lines.next()??.split(' ');
     if head.next()? != datastore {
         return None;
     }
-    let question = u64::from_str_radix(head.next()?, 16).ok()?;
-    let nothing_at = match head.next()? {
+    let inputs_hash = u64::from_str_radix(head.next()?, 16).ok()?;
+    let exhausted_at = match head.next()? {
         "-" => None,
         at => Some(Timestamp::from_nanosecond(at.parse().ok()?).ok()?),
     };
-    let mut full = FullBlocks { question, nothing_at, ..FullBlocks::default() };
+    let mut full = FullBlocks { inputs_hash, exhausted_at, ..FullBlocks::default() };
     loop {
         let (key, value) = lines.next()??.split_once(' ')?;
         if key == END {
@@ -139,7 +139,7 @@ fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
         full.blocks.insert(key.parse().ok()?, value.to_owned());
     }
     if lines.next().is_some() {
-        full.nothing_at = None;
+        full.exhausted_at = None;
     }
     Some(full)
 }
@@ -158,8 +158,8 @@ mod tests {
     fn full() -> FullBlocks {
         let blocks = [("10.0.0.0/26", "7"), ("10.0.0.64/26", "19")];
         FullBlocks {
-            question: 0xfeed,
-            nothing_at: Some("2026-05-01T10:00:00.5Z".parse().unwrap()),
+            inputs_hash: 0xfeed,
+            exhausted_at: Some("2026-05-01T10:00:00.5Z".parse().unwrap()),
             blocks: blocks.into_iter().map(|(cidr, at)| (cidr.parse().unwrap(), at.to_owned())).collect(),
         }
     }
@@ -169,15 +169,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (notes(folder.path(), "one"), notes(folder.path(), "other"));
         assert_eq!(one.full_blocks(Family::V4), None);
-        one.forget_nothing();
+        one.forget_exhaustion();
         one.keep_full_blocks(Family::V4, &full());
         one.keep_full_blocks(Family::V4, &full());
         assert_eq!(one.full_blocks(Family::V4), Some(full()));
         assert_eq!(other.full_blocks(Family::V4), None);
         assert_eq!(one.full_blocks(Family::V6), None);
-        one.forget_nothing();
-        one.forget_nothing();
-        assert_eq!(one.full_blocks(Family::V4), Some(FullBlocks { nothing_at: None, ..full() }));
+        one.forget_exhaustion();
+        one.forget_exhaustion();
+        assert_eq!(one.full_blocks(Family::V4), Some(FullBlocks { exhausted_at: None, ..full() }));
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         fs::rename(&path, &elsewhere).unwrap();
         symlink(&elsewhere, &path).unwrap();
         assert_eq!(notes.full_blocks(Family::V4), None);
-        notes.forget_nothing();
+        notes.forget_exhaustion();
         assert_eq!(
             parse(&fs::read_to_string(&elsewhere).unwrap(), "d"),
             Some(full()),

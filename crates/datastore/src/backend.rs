@@ -14,7 +14,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use crate::allocation::Records;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
-use crate::feed::{Changes, Feed, OrWhole, WhyWhole};
+use crate::feed::{Changes, Feed, OrWholeRead, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind, names};
 use crate::write::Objects;
@@ -38,7 +38,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     }
 
     /// True if the time of the data is known.
-    fn knows_its_time(&self) -> bool {
+    fn has_known_time(&self) -> bool {
         true
     }
 
@@ -92,8 +92,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
     }
 
     /// Reads everything and starts to follow it, or returns the reason that it cannot be followed.
-    async fn follow(&self, _progress: &ProgressFn) -> Result<OrWhole<(Snapshot, Box<dyn Feed>)>> {
-        Ok(Err(WhyWhole::NotForThisDatastore))
+    async fn follow(&self, _progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
+        Ok(Err(WholeReadReason::NotForThisDatastore))
     }
 
     /// Opens the datastore for reads and writes of single objects. `alone` is true if no two batches may share a

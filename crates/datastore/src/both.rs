@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::feed::{Followed, OrWhole, WhyWhole};
+use crate::feed::{Followed, OrWholeRead, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::{
@@ -53,9 +53,9 @@ pub(crate) async fn follow(
     etcd: &dyn Backend,
     client: &Arc<KubeClient>,
     progress: &ProgressFn,
-) -> Result<OrWhole<(Snapshot, Followed)>> {
+) -> Result<OrWholeRead<(Snapshot, Followed)>> {
     if etcd.revisions().is_none() {
-        return Ok(Err(WhyWhole::NotForThisDatastore));
+        return Ok(Err(WholeReadReason::NotForThisDatastore));
     }
     let kinds = kinds(client).await?;
     if let Err(why) = kubernetes::require_proof(client, &kinds).await? {

@@ -32,7 +32,7 @@ impl Backend for DataFile {
     }
 
     /// True for exports. The clock of other files is the newest time in the data, or else the file's modification time.
-    fn knows_its_time(&self) -> bool {
+    fn has_known_time(&self) -> bool {
         DataFile::kind(self) == FileKind::Export
     }
 

@@ -26,7 +26,7 @@ mod tasks;
 pub mod write;
 
 pub use self::error::{Cause, Error, Failure, Permission, Result, Rule, Server, SettingsError, Tried};
-pub use self::etcd::client::{Carrier, EtcdClient, NotCarried};
+pub use self::etcd::client::{EtcdClient, Transport, TransportError};
 pub use self::etcdv2::client::EtcdV2Client;
 pub use self::kubernetes::client::events::{Event, Events, Regarding};
 pub use self::kubernetes::client::kinds::RECORDS;

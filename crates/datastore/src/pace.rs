@@ -25,7 +25,7 @@ impl Pace {
     }
 
     /// Extends the limit for a response that the server ends after `time`.
-    pub(crate) fn lasting(self, time: Duration) -> Self {
+    pub(crate) fn with_duration(self, time: Duration) -> Self {
         Self { whole: self.whole + time, ..self }
     }
 
@@ -60,7 +60,7 @@ mod tests {
             }
             assert_eq!(last.is_ok(), is_in_time, "{bytes}");
         }
-        let mut watch = Pace::new(limit).lasting(limit);
+        let mut watch = Pace::new(limit).with_duration(limit);
         for _ in 0..4 {
             assert_eq!(watch.wait(sleep(limit / 3)).await, Ok(()));
         }

@@ -98,12 +98,12 @@ impl Archive {
     /// # Errors
     /// If the folder or an export in it cannot be read, or the exports are from several clusters.
     pub fn open(folder: &Path) -> Result<Self> {
-        let (archive, damaged) = Self::sound(folder)?;
+        let (archive, damaged) = Self::open_undamaged(folder)?;
         damaged.into_iter().next().map_or(Ok(archive), Err)
     }
 
     /// Lists the exports in a folder, and the errors for those whose header cannot be read.
-    pub fn sound(folder: &Path) -> Result<(Self, Vec<Error>)> {
+    pub fn open_undamaged(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::new(folder, error);
         let (mut exports, mut damaged) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(failed)? {
@@ -139,7 +139,7 @@ impl Archive {
 
     /// Pairs of successive exports with falling revisions: a clock was set back, or the datastore was restored in
     /// between.
-    pub fn set_back(&self) -> impl Iterator<Item = [&Archived; 2]> {
+    pub fn pairs_with_falling_revisions(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
         pairs.filter(move |[first, second]| revision(second).is_some_and(|own| revision(first) > Some(own)))
@@ -178,7 +178,7 @@ pub struct Added {
     /// The time of the newest existing export, if it is later than that of the added one: a clock was set back.
     pub later: Option<Timestamp>,
     /// True if an export with the same time existed: the new one was not kept.
-    pub was_there: bool,
+    pub already_existed: bool,
 }
 
 /// Keeps other runs from writing to the archive.
@@ -235,7 +235,7 @@ impl Adding {
     pub(crate) fn with(folder: &Path, lock: Lock) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         // A damaged export does not prevent new ones.
-        let (archive, _) = Archive::sound(folder)?;
+        let (archive, _) = Archive::open_undamaged(folder)?;
 
         let writing = folder.join(WRITING);
         if writing.exists() {
@@ -278,14 +278,14 @@ impl Adding {
         let newest = exports.last().map(|newest| newest.taken_at);
         let later = newest.filter(|newest| *newest > export.taken_at);
         if let Some(same) = exports.iter().find(|other| other.taken_at == export.taken_at) {
-            return Ok(Added { export: same.clone(), entries, later, was_there: true });
+            return Ok(Added { export: same.clone(), entries, later, already_existed: true });
         }
 
         let at = export.taken_at.to_zoned(TimeZone::UTC).strftime(NAMED);
         let named = self.archive.folder.join(format!("{BEGIN}{at}{END}"));
         fs::rename(&export.path, &named).map_err(|error| Error::new(&named, error))?;
         export.path = named;
-        Ok(Added { export, entries, later, was_there: false })
+        Ok(Added { export, entries, later, already_existed: false })
     }
 }
 

@@ -108,7 +108,7 @@ impl DataFile {
             read.map_err(|error| if self.input.is_some() { of_input(error) } else { error })?;
         if self.kind != FileKind::KubernetesObjects {
             snapshot.coverage.retain(|source, coverage| extent.has(*source) || *coverage != Coverage::Read);
-            extent.say(&mut snapshot);
+            extent.mark_unwanted(&mut snapshot);
         }
         Ok(snapshot)
     }

@@ -20,7 +20,7 @@ const LEVEL: i32 = 1;
 
 /// The compression level for small frames with a dictionary. It makes them an eighth smaller than [`LEVEL`] does, and
 /// takes a few milliseconds for each.
-const WITH_WHAT_IS_KNOWN: i32 = 19;
+const DICTIONARY_LEVEL: i32 = 19;
 
 /// Compresses frames.
 pub struct Packer(Compressor<'static>);
@@ -30,10 +30,15 @@ impl Packer {
         Compressor::new(LEVEL).map(Self)
     }
 
-    /// Like [`Self::push`], but with `known` as the dictionary, so repeated text takes almost no space. Decompressing
-    /// the frame needs the same dictionary.
-    pub fn push_after(&mut self, known: &[u8], text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
-        self.0.set_dictionary(WITH_WHAT_IS_KNOWN, known)?;
+    /// Like [`Self::push`], but with a `dictionary`, so repeated text takes almost no space. Decompressing the frame
+    /// needs the same dictionary.
+    pub fn push_with_dictionary(
+        &mut self,
+        dictionary: &[u8],
+        text: &[u8],
+        frames: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        self.0.set_dictionary(DICTIONARY_LEVEL, dictionary)?;
         self.push(text, frames)
     }
 
@@ -76,18 +81,18 @@ impl Head {
     }
 
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
-        self.unpack_after(&[], frame)
+        self.unpack_with_dictionary(&[], frame)
     }
 
-    /// Decompresses a frame that [`Packer::push_after`] compressed with the same `known`.
-    pub fn unpack_after(self, known: &[u8], frame: &[u8]) -> io::Result<Vec<u8>> {
+    /// Decompresses a frame that [`Packer::push_with_dictionary`] compressed with the same `dictionary`.
+    pub fn unpack_with_dictionary(self, dictionary: &[u8], frame: &[u8]) -> io::Result<Vec<u8>> {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
         // A frame states the length of its text, since it was compressed in one piece. Text above the limit is refused.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
-        let text = Decompressor::with_dictionary(known)?
+        let text = Decompressor::with_dictionary(dictionary)?
             .decompress(frame, length as usize)
             .map_err(|_| damaged())?;
         if text.len() as u64 == length { Ok(text) } else { Err(damaged()) }
@@ -116,10 +121,10 @@ mod tests {
             assert_eq!(unpack(&flipped), None, "{place}");
             assert_eq!(unpack(&frames[..place]), None, "{place}");
         }
-        let (known, mut after) = (b"some text, some text", Vec::new());
-        Packer::new().unwrap().push_after(known, known, &mut after).unwrap();
+        let (dictionary, mut after) = (b"some text, some text", Vec::new());
+        Packer::new().unwrap().push_with_dictionary(dictionary, dictionary, &mut after).unwrap();
         let head = Head::read(&after[..HEAD]).unwrap();
-        assert_eq!(head.unpack_after(known, &after[HEAD..]).unwrap(), known);
+        assert_eq!(head.unpack_with_dictionary(dictionary, &after[HEAD..]).unwrap(), dictionary);
         assert!(after.len() < frames.len() && head.unpack(&after[HEAD..]).is_err());
         assert!(Packer::new().unwrap().push(&vec![0; LIMIT + 1], &mut Vec::new()).is_err());
         let huge = zstd::bulk::compress(&vec![b'a'; LIMIT + 1], 1).unwrap();

@@ -32,7 +32,7 @@ const MAY_BE_EMPTY: [Source; 4] = [
 ];
 
 /// The sources whose objects are not Calico's.
-const OF_OTHERS: [Source; 5] =
+const NOT_CALICO_SOURCES: [Source; 5] =
     [Source::Nodes, Source::Pods, Source::Services, Source::Machines, Source::Namespaces];
 
 /// True if a file that begins with `head` could contain Kubernetes objects.
@@ -61,7 +61,7 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut order = Vec::new();
-    let Seen { sources: seen, kinds, is_native } = each(files, |kind, object| {
+    let Seen { sources: seen, kinds, is_native } = for_each_object(files, |kind, object| {
         if order.last() != Some(&kind.source) {
             order.push(kind.source);
         }
@@ -71,12 +71,12 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let place = |source| order.iter().position(|known| *known == source);
     let places = place(Source::Blocks).zip(place(Source::Pods));
     snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
-    if seen.iter().all(|source| OF_OTHERS.contains(source)) {
+    if seen.iter().all(|source| NOT_CALICO_SOURCES.contains(source)) {
         return Err(Error::new(location, FileError::NoObjects));
     }
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.is_native = is_native;
-    tell_virtual_affinities(&mut snapshot);
+    mark_virtual_affinities(&mut snapshot);
     snapshot.mark_read(seen.iter().copied());
     if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
         // One kind alone does not show which machines exist.
@@ -92,7 +92,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
 
 /// Marks virtual affinities in lists from Calico's aggregated API, which omits the type. If there is no label either,
 /// the block's owner shows which affinities are virtual.
-fn tell_virtual_affinities(snapshot: &mut Snapshot) {
+fn mark_virtual_affinities(snapshot: &mut Snapshot) {
     let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
         BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
         _ => None,
@@ -111,7 +111,7 @@ fn tell_virtual_affinities(snapshot: &mut Snapshot) {
 
 /// Reads files of objects; passes on the part of each object that an export keeps.
 pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
-    each(files, |kind, object| {
+    for_each_object(files, |kind, object| {
         if let Some(entry) = kind.export(object, Encoding::Json) {
             take(&entry.as_entry());
         }
@@ -120,7 +120,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
 }
 
 /// Passes each object in some files to `take`; returns the kinds in the files.
-fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
+fn for_each_object(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {
         reader.file(path).map_err(|kind| Error::new(path, kind))?;

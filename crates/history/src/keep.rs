@@ -77,22 +77,22 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 impl Keep {
     /// Returns true for each export to remove; `times` must ascend. The newest export is always kept. So are exports
     /// later than `now`: a clock is wrong, so their age is unknown.
-    pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
+    pub fn to_remove(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);
-        let mut goes = vec![false; times.len()];
+        let mut remove = vec![false; times.len()];
         // Going backward, the last export of each period comes first.
         for (place, time) in times.iter().enumerate().rev() {
             let age = now.duration_since(*time);
             let rule = self.0.iter().position(|rule| age <= rule.younger_than);
-            goes[place] = match rule.map(|place| (place, self.0[place].every)) {
+            remove[place] = match rule.map(|place| (place, self.0[place].every)) {
                 _ if age.is_negative() => false,
                 None => place != newest,
                 Some((_, Every::All)) => false,
                 Some((rule, every)) => !taken.insert((rule, period(*time, every))) && place != newest,
             };
         }
-        goes
+        remove
     }
 }
 
@@ -153,21 +153,21 @@ mod tests {
             "2026-05-09T11:00:00Z",
         ]
         .map(time);
-        let goes = keep.superfluous(&times, time("2026-05-09T12:00:00Z"));
-        assert_eq!(goes, [true, true, false, true, false, false, false, false]);
+        let remove = keep.to_remove(&times, time("2026-05-09T12:00:00Z"));
+        assert_eq!(remove, [true, true, false, true, false, false, false, false]);
         // The result does not change if the rules are applied again.
         let stays: Vec<Timestamp> =
-            times.iter().zip(&goes).filter(|(_, goes)| !**goes).map(|(time, _)| *time).collect();
-        assert!(!keep.superfluous(&stays, time("2026-05-09T12:00:00Z")).contains(&true));
+            times.iter().zip(&remove).filter(|(_, remove)| !**remove).map(|(time, _)| *time).collect();
+        assert!(!keep.to_remove(&stays, time("2026-05-09T12:00:00Z")).contains(&true));
     }
 
     #[test]
     fn the_newest_stays_and_so_does_the_future() {
         let keep: Keep = "1h:all".parse().unwrap();
         let old = [time("2020-01-01T00:00:00Z"), time("2020-01-02T00:00:00Z")];
-        assert_eq!(keep.superfluous(&old, time("2026-01-01T00:00:00Z")), [true, false]);
+        assert_eq!(keep.to_remove(&old, time("2026-01-01T00:00:00Z")), [true, false]);
         let future = [time("2020-01-01T00:00:00Z"), time("2030-01-02T00:00:00Z")];
-        assert_eq!(keep.superfluous(&future, time("2026-01-01T00:00:00Z")), [true, false]);
-        assert!(keep.superfluous(&[], time("2026-01-01T00:00:00Z")).is_empty());
+        assert_eq!(keep.to_remove(&future, time("2026-01-01T00:00:00Z")), [true, false]);
+        assert!(keep.to_remove(&[], time("2026-01-01T00:00:00Z")).is_empty());
     }
 }

@@ -25,7 +25,7 @@ pub enum Follows {
 pub trait Past {
     /// True if differences between two exports count. Their times are unknown, and so are changes that were undone in
     /// between.
-    const BRIDGES: bool;
+    const COUNTS_EXPORT_DIFFERENCES: bool;
 
     /// True if addresses with this record count.
     fn counts(_: &AttributeRef<'_>) -> bool {
@@ -42,7 +42,7 @@ pub trait Past {
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
     /// Announces that the next changes are the differences between two exports.
-    fn bridge(&mut self) {}
+    fn begin_differences(&mut self) {}
 }
 
 /// Reads blocks in chronological order.
@@ -72,9 +72,9 @@ impl<P: Past> PastReader<P> {
         let next = std::mem::take(&mut self.next);
         match follows {
             Follows::Changes => {}
-            Follows::Export if P::BRIDGES => {
+            Follows::Export if P::COUNTS_EXPORT_DIFFERENCES => {
                 self.reach(at);
-                self.past.bridge();
+                self.past.begin_differences();
                 let mut before = std::mem::take(&mut self.blocks);
                 for (key, now) in &next {
                     self.count(before.remove(key).as_ref(), Some(now));

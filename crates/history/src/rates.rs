@@ -17,7 +17,7 @@ pub struct Rates {
     /// The time for which pods held addresses, in seconds, summed over all addresses.
     pub held: f64,
     /// True if changes between two exports are included, so the true numbers may be higher.
-    pub is_least: bool,
+    pub is_lower_bound: bool,
     /// Addresses that pods hold now.
     pods: u64,
 }
@@ -42,7 +42,7 @@ impl Rates {
 }
 
 impl Past for Rates {
-    const BRIDGES: bool = true;
+    const COUNTS_EXPORT_DIFFERENCES: bool = true;
 
     fn counts(record: &AttributeRef<'_>) -> bool {
         record.get("pod").is_some()
@@ -64,8 +64,8 @@ impl Past for Rates {
         self.pods = (self.pods + assigned).saturating_sub(released);
     }
 
-    fn bridge(&mut self) {
-        self.is_least = true;
+    fn begin_differences(&mut self) {
+        self.is_lower_bound = true;
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_count_that_come_and_leave_while_it_is_known() {
+    fn arrivals_and_departures_are_counted_in_observed_time() {
         let mut reader = PastReader::<Rates>::default();
         reader.add(KEY, &block(&["a", "b"]));
         reader.begin(at(0), Follows::Nothing);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!((rates.arrived, rates.left, rates.observed), (1, 2, SignedDuration::from_secs(100)));
         assert_eq!((rates.held, rates.average(), rates.arrived_per_hour()), (150.0, 1.5, 36.0));
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
-        assert!(!rates.is_least);
+        assert!(!rates.is_lower_bound);
 
         // Neither a recording that continues nor a gap adds assignments or releases.
         reader.add(KEY, &block(&["y"]));
@@ -131,7 +131,7 @@ mod tests {
         // Between two exports only the differences are known.
         reader.begin(at(700), Follows::Export);
         assert_eq!((reader.past.arrived, reader.past.left), (1, 5));
-        assert!(reader.past.is_least);
+        assert!(reader.past.is_lower_bound);
         assert_eq!(Rates::default().lifetime(), None);
     }
 }

@@ -15,7 +15,7 @@ const SPAN: SignedDuration = SignedDuration::from_mins(10);
 /// The time for which sums are kept.
 pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// The minimum number of sums for a forecast.
-const LEAST: usize = 6;
+const MIN_SUMS: usize = 6;
 
 /// The trends of pools while their cluster is followed, by CIDR.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ pub struct Forecast {
 
 impl Trends {
     /// Adds the changes of blocks and the time that has passed. Skips blocks that cannot be decoded in either state.
-    pub fn note(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
+    pub fn add_changes(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
         for cidr in pools {
@@ -91,7 +91,7 @@ impl Trends {
 }
 
 impl Past for Trends {
-    const BRIDGES: bool = false;
+    const COUNTS_EXPORT_DIFFERENCES: bool = false;
 
     fn begin(&mut self, at: Timestamp, _: u64) {
         self.interrupt(at);
@@ -146,7 +146,7 @@ impl Trend {
     /// Forecasts when `free` addresses will be used up; `None` if too little is known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
         let number = self.sums.len() as f64;
-        if self.sums.len() < LEAST {
+        if self.sums.len() < MIN_SUMS {
             return None;
         }
         let sums = self.sums.iter().map(|(_, sum)| *sum as f64);
@@ -212,7 +212,7 @@ mod tests {
         let (mut trends, nothing) = (Trends::default(), Snapshot::default());
         let states = [snapshot(0, &[(0, "a")]), snapshot(1, &[(0, "b"), (3, "c")]), snapshot(2, &[(3, "c")])];
         let mut counts = |before: &Snapshot, now: &Snapshot, of: &Snapshot| {
-            trends.note(before, now, of);
+            trends.add_changes(before, now, of);
             let trend = trends.of("10.0.0.0/24".parse().unwrap()).unwrap();
             (trend.assigned, trend.released)
         };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recording_tells_counts_before_what_was_followed_since() {
+    fn recorded_sums_come_before_live_ones() {
         let pool: IpNet = "10.0.0.0/24".parse().unwrap();
         let mut reader = PastReader::new(Trends::of_pools([pool].into_iter()));
         let key = b"block";
@@ -289,12 +289,12 @@ mod tests {
         assert_eq!(sums(&past), [(10, 0), (20, 0), (30, 0), (60, 0), (70, 0)], "the gap is left out");
 
         let (mut trends, nothing) = (Trends::default(), Snapshot::default());
-        trends.note(&nothing, &nothing, &snapshot(65, &[]));
-        trends.note(&nothing, &snapshot(66, &[(0, "a")]), &snapshot(66, &[]));
-        trends.note(&nothing, &nothing, &snapshot(76, &[]));
+        trends.add_changes(&nothing, &nothing, &snapshot(65, &[]));
+        trends.add_changes(&nothing, &snapshot(66, &[(0, "a")]), &snapshot(66, &[]));
+        trends.add_changes(&nothing, &nothing, &snapshot(76, &[]));
         trends.recall(past);
         assert_eq!(sums(&trends), [(10, 0), (20, 0), (30, 0), (60, 0), (75, 1)], "no time counts twice");
-        trends.note(&nothing, &nothing, &snapshot(24 * 60 + 15, &[]));
+        trends.add_changes(&nothing, &nothing, &snapshot(24 * 60 + 15, &[]));
         assert_eq!(sums(&trends)[..2], [(20, 0), (30, 0)], "a day is kept");
         trends.interrupt(at(24 * 60 + 16));
         assert_eq!(sums(&trends)[..2], [(20, 0), (30, 0)], "what is known stays");

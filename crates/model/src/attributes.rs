@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_as_they_went_in() {
+    fn records_survive_packing() {
         let mut strange = Attribute { alternate: Some(BTreeMap::new()), ..Attribute::default() };
         let future = serde_json::json!({"x": [1, null]});
         strange.unknown.insert("future".into(), (&future).try_into().unwrap());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_record_says() {
+    fn accessors_of_a_record() {
         let mut table = AttributeTable::default();
         table.push(&pod());
         table.push(&Attribute::windows_reserved());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_apart_says_the_same_whatever_the_order_of_its_entries() {
+    fn packed_records_are_equal_in_any_order_of_entries() {
         let record =
             Attribute::new(Some("k8s-pod-network.3f9a"), [("pod", "web-0"), ("namespace", "default")]);
         let apart = PackedAttribute::from(&record);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_a_whole_read_finds() {
+    fn change_entries_gives_the_same_snapshot_as_a_full_read() {
         let mut random = 7_u64;
         let mut below = |most: usize| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -305,7 +305,7 @@ mod tests {
             let before = snapshot.clone();
             let gone = snapshot.change_entries(&keys, whole(&changes.iter().filter_map(stored).collect()));
             let again = before.clone().change_entries(&keys, gone.clone());
-            assert_eq!(again, gone, "what was there takes its own place");
+            assert_eq!(again, gone, "the earlier values are returned");
             let mut undone = snapshot.clone();
             undone.change_entries(&keys, gone);
             undone.newest_creation = before.newest_creation;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calico_writes_of_ipv4_is_plain() {
+    fn plain_reader_accepts_ipv4_in_calicos_form() {
         for text in ["10.244.1.0/26", "0.0.0.0/0", "255.255.255.255", "10.0.0.7/32"] {
             assert!(parse_plain_v4(text).is_some(), "{text}");
         }

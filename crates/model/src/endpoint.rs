@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_its_own_is_kept() {
+    fn a_name_that_cannot_be_derived_is_kept() {
         let endpoint = Endpoint::parse("default", "odd", br#"{"spec":{"node":"n"}}"#).unwrap().value;
         assert_eq!(endpoint.name(), "odd");
         assert_eq!(endpoint.addresses().count(), 0);

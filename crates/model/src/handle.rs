@@ -223,7 +223,7 @@ mod tests {
 
     /// A line break after a value makes the fast reader leave it to the general one.
     #[test]
-    fn handles_that_nearly_read_as_most_do_read_as_they_are() {
+    fn fast_and_general_reader_agree_on_unusual_handles() {
         let usual = r#"{"block":{"10.0.0.0/26":1},"deleted":false,"handleID":"x.1"}"#;
         for (from, to) in [
             ("", ""),

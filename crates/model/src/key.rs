@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_ipam_keys_are_errors_and_others_are_nobodys_business() {
+    fn unexpected_ipam_keys_are_errors_and_other_keys_are_ignored() {
         for path in [
             "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-99",
             "/calico/ipam/v2/assignment/ipv6/block/10.244.1.0-26",

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_a_result_says_so() {
+    fn in_order_stops_at_a_break() {
         let (mut taken, mut sent) = (Vec::new(), 0);
         let end = in_order(
             (0..1_000_000u64).inspect(|_| sent += 1),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_numbers_come_in_their_order() {
+    fn map_keeps_the_order() {
         for threads in [1, 3, 99].map(|threads| NonZeroUsize::new(threads).unwrap()) {
             assert_eq!(map(threads, 50, |number| number * 2), (0..100).step_by(2).collect::<Vec<_>>());
             assert!(map(threads, 0, |number| number).is_empty());

@@ -28,9 +28,9 @@ pub struct Service {
     pub class: Option<String>,
     /// True if the service requests addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
-    pub asks: bool,
-    /// True if the class is Calico's, or one of the annotations that `asks` lists is not empty. Then no other
-    /// controller should serve the service.
+    pub requests_addresses: bool,
+    /// True if the class is Calico's, or one of the annotations that `requests_addresses` lists is not empty. Then no
+    /// other controller should serve the service.
     pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,
@@ -66,7 +66,7 @@ impl Service {
         let ours = class == "calico";
         let is_asked = match assign {
             AssignIps::AllServices => true,
-            AssignIps::RequestedServicesOnly => self.asks,
+            AssignIps::RequestedServicesOnly => self.requests_addresses,
         };
         !self.is_internal && (ours || class.is_empty() && is_asked)
     }
@@ -95,10 +95,12 @@ mod tests {
 
     #[test]
     fn which_services_are_managed() {
-        let service =
-            |class: Option<&str>, asks| Service { class: class.map(Into::into), asks, ..Service::default() };
+        let service = |class: Option<&str>, requests_addresses| {
+            let class = class.map(Into::into);
+            Service { class, requests_addresses, ..Service::default() }
+        };
         use AssignIps::{AllServices, RequestedServicesOnly};
-        for (class, asks, assign, managed) in [
+        for (class, requests_addresses, assign, managed) in [
             (None, false, AllServices, true),
             (Some("calico"), false, AllServices, true),
             (Some("other"), true, AllServices, false),
@@ -107,8 +109,8 @@ mod tests {
             (Some("calico"), false, RequestedServicesOnly, true),
             (Some("other"), true, RequestedServicesOnly, false),
         ] {
-            let service = service(class, asks);
-            assert_eq!(service.is_managed(assign), managed, "{class:?} {asks} {assign:?}");
+            let service = service(class, requests_addresses);
+            assert_eq!(service.is_managed(assign), managed, "{class:?} {requests_addresses} {assign:?}");
             assert!(!Service { is_internal: true, ..service }.is_managed(assign));
         }
     }

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_calico_knows_speak_for_one_cluster() {
+    fn a_pod_known_to_calico_shows_one_cluster() {
         for address in ["10.0.0.1", "fd00::1"] {
             let mut other = cluster(address);
             assert_eq!(doubt(&other), Some(Doubt::UnknownPods(1)), "nothing is known of it");

@@ -76,7 +76,7 @@ impl PlanSummary {
     }
 
     /// Returns true if both summaries have the same changes, skipped things and warnings.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn has_same_content_as(&self, other: &Self) -> bool {
         (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
     }
 }

@@ -25,7 +25,7 @@ pub enum RepairError {
     },
     /// A journal names something that calipam never writes.
     #[error("the journal names {path:?}, which calipam never writes")]
-    StrangeKey { path: String },
+    UnexpectedKey { path: String },
     /// The plan changes more objects than the operator agreed to.
     #[error("changes to {agreed} objects were confirmed, but the plan changes {planned}")]
     NotAgreed { agreed: usize, planned: usize },
@@ -42,7 +42,7 @@ impl RepairError {
                 "connect to the cluster that it was made for; {} prints the GUID",
                 [Call::ShowConfiguration],
             ),
-            Self::StrangeKey { .. } => "use an unchanged copy of the journal".into(),
+            Self::UnexpectedKey { .. } => "use an unchanged copy of the journal".into(),
             Self::NotAgreed { .. } => "retry, and confirm the new plan".into(),
             Self::Lock { action: LockAction::Restore, .. } => {
                 "`calicoctl datastore migrate unlock` unlocks it; while it is locked, no pod can start or stop"

@@ -31,7 +31,7 @@ pub struct Options {
     pub begun: Option<Arc<Journal>>,
     /// True if the run will write more. The journal is then not ended, but returned in [`Execution::journal`], unless
     /// the run fails or is interrupted.
-    pub goes_on: bool,
+    pub keep_journal_open: bool,
     /// True to lock the datastore during the run.
     pub lock: bool,
     pub events: EventFn,
@@ -47,7 +47,7 @@ impl Options {
             command: command.to_owned(),
             journal: journal.into(),
             begun: None,
-            goes_on: false,
+            keep_journal_open: false,
             lock: false,
             events: Arc::new(|_| {}),
             interrupt: Interrupt::default(),
@@ -150,7 +150,7 @@ pub(crate) async fn carry_out(
     };
     execution.passed_over = passed_over;
     execution.open_intents = journal.open_intents();
-    if options.goes_on && execution.failure.is_none() && !execution.interrupted {
+    if options.keep_journal_open && execution.failure.is_none() && !execution.interrupted {
         execution.journal = Some(journal);
         return Ok(execution);
     }

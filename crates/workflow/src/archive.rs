@@ -15,7 +15,7 @@ use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::recording::{Known, Reached, StateUpdate, States, Version, each_version};
 use calipam_history::keep::Keep;
-use calipam_history::timeline::{About, ExportReader, RECORDS, USERS};
+use calipam_history::timeline::{ExportReader, HistorySubject, RECORDS, USERS};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
@@ -70,7 +70,7 @@ pub fn archive<'a>(
             warn_of_unknown(operator);
         }
 
-        let (archive, damaged) = Archive::sound(folder)?;
+        let (archive, damaged) = Archive::open_undamaged(folder)?;
         for error in damaged {
             operator.warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
         }
@@ -101,7 +101,8 @@ pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
 pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Failure> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
-    for (export, _) in archive.exports().iter().zip(keep.superfluous(&times, now)).filter(|(_, goes)| *goes) {
+    for (export, _) in archive.exports().iter().zip(keep.to_remove(&times, now)).filter(|(_, remove)| *remove)
+    {
         export.remove()?;
         removed.push(export.clone());
     }
@@ -121,8 +122,11 @@ pub fn archive_history(
     let guid = archive.guid().unwrap_or_default().to_owned();
     let written = journals.map(|folder| written(folder, &guid, None, operator)).unwrap_or_default();
     let handle = match &about {
-        About::Handle(id) => Some(id.as_str()),
-        About::Address(_) | About::Block(_) | About::Node(_) | About::Pod(_) => None,
+        HistorySubject::Handle(id) => Some(id.as_str()),
+        HistorySubject::Address(_)
+        | HistorySubject::Block(_)
+        | HistorySubject::Node(_)
+        | HistorySubject::Pod(_) => None,
     };
 
     let mut reader = ExportReader::new(&about, &written);
@@ -133,7 +137,7 @@ pub fn archive_history(
         let concerned = concerned(&archive, part, &about)?;
         (exports, recorded) =
             each_state(&archive, &|key| concerned.contains(key), Some(operator), |told| match told {
-                StateUpdate::Unchanged(until) => reader.stands_until(until),
+                StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
                 StateUpdate::State(snapshot) => reader.take(*snapshot, RECORDS),
             })?;
     } else {
@@ -146,7 +150,7 @@ pub fn archive_history(
     let pods = reader.pods();
     if !pods.is_empty() && is_recorded {
         each_state(&archive, &|key| Part::Users(&pods).holds(key), None, |told| match told {
-            StateUpdate::Unchanged(until) => reader.stands_until(until),
+            StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
             StateUpdate::State(snapshot) => reader.take(*snapshot, USERS),
         })?;
     } else if !pods.is_empty() {
@@ -158,7 +162,7 @@ pub fn archive_history(
 }
 
 /// Returns the keys in a part of the archive whose objects, in any version, concern the subject of a history.
-fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Failure> {
+fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>, Failure> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
         each_version(export, &mut known, &|key| part.holds(key), |version| {
@@ -205,7 +209,7 @@ fn each_state(
     let (mut times, mut recorded): (_, Vec<Span>) = (Vec::new(), Vec::new());
     let mut states = States::default();
     for export in archive.exports() {
-        let Some(reached) = states.tell(export, is_wanted, &mut take)? else { continue };
+        let Some(reached) = states.pass_states(export, is_wanted, &mut take)? else { continue };
         times.push(export.taken_at);
         if let Some(operator) = operator {
             note_damage(export, &reached, operator);
@@ -244,7 +248,7 @@ fn each(
 }
 
 /// Returns the subject of a history. Searches all exports for a name, and for the beginning of a handle's ID.
-fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<About, Failure> {
+fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<HistorySubject, Failure> {
     let (Object::Handle(begin) | Object::Text(begin)) = &object else { return about(object) };
     if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
         return about(formed);
@@ -255,7 +259,7 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
         known.handles.append(&mut handle_ids(&snapshot, begin));
     })?;
     match object {
-        Object::Handle(begin) => Ok(About::Handle(whole_id(&begin, known.handles)?)),
+        Object::Handle(begin) => Ok(HistorySubject::Handle(whole_id(&begin, known.handles)?)),
         Object::Text(name) => about(known.find_past(&name)?),
         other => about(other),
     }
@@ -274,7 +278,9 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     if archive.exports().is_empty() {
         return Ok(None);
     }
-    for [first, second] in archive.set_back().map(|pair| pair.map(|export| export.taken_at)) {
+    for [first, second] in
+        archive.pairs_with_falling_revisions().map(|pair| pair.map(|export| export.taken_at))
+    {
         operator.warn(format!(
             "the export from {second} has older data than the one from {first}: a clock was set back, or the datastore \
              was restored; events between them can be out of order"

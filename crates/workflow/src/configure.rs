@@ -21,7 +21,7 @@ use crate::write::Repaired;
 pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
     /// True if everything is read, to report the effects on nodes and addresses.
-    pub foresees: bool,
+    pub predicts_effects: bool,
     pub intent: Intent,
 }
 
@@ -47,7 +47,7 @@ pub fn configure<'a>(
         let resource = stored.pop().flatten();
         let cluster = stored.pop().flatten();
 
-        let whole = match request.foresees {
+        let whole = match request.predicts_effects {
             true => Some(read(datastore, operator).await),
             false => None,
         };

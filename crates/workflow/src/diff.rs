@@ -30,8 +30,8 @@ pub struct Side {
 
 impl Side {
     /// True if the time of the state is known. etcd does not store the times of its revisions.
-    pub fn knows_its_time(&self) -> bool {
-        self.revision.is_none() && self.datastore.knows_its_time()
+    pub fn has_known_time(&self) -> bool {
+        self.revision.is_none() && self.datastore.has_known_time()
     }
 
     /// True if the state can change while it is read.

@@ -144,7 +144,7 @@ impl From<RepairError> for Failure {
             // The plan or journal belongs to another cluster, is not calipam's, or exceeds the consent: no run was
             // begun.
             RepairError::OtherCluster { .. }
-            | RepairError::StrangeKey { .. }
+            | RepairError::UnexpectedKey { .. }
             | RepairError::NotAgreed { .. } => Kind::Refused,
         };
         let hint = error.hint();

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
-use calipam_history::timeline::{About, Event, JournaledWrite, Kept, Run, Version, What, timeline};
+use calipam_datastore::read::{Lookup, NameKind, Past, PastSubject};
+use calipam_history::timeline::{
+    Event, EventKind, HistorySubject, JournaledWrite, Kept, Run, Version, timeline,
+};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
 use jiff::Timestamp;
@@ -25,7 +27,7 @@ pub struct History {
     /// The endpoint, the folder of the archive, or the file.
     pub location: String,
     #[serde(flatten)]
-    pub about: About,
+    pub about: HistorySubject,
     #[serde(flatten)]
     pub reach: Reach,
     pub events: Vec<Event>,
@@ -70,16 +72,16 @@ pub fn history<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<History, Failure>> {
     Box::pin(async move {
-        datastore.has_revisions()?;
+        datastore.require_past_revisions()?;
         let about = subject(datastore, object).await?;
         let of = match &about {
-            About::Address(address) => PastOf::Address(*address),
-            About::Handle(id) => PastOf::Handle(id.clone()),
-            About::Block(cidr) => PastOf::Block(*cidr),
-            About::Node(node) => PastOf::Node(node.clone()),
-            About::Pod(pod) => {
+            HistorySubject::Address(address) => PastSubject::Address(*address),
+            HistorySubject::Handle(id) => PastSubject::Handle(id.clone()),
+            HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
+            HistorySubject::Node(node) => PastSubject::Node(node.clone()),
+            HistorySubject::Pod(pod) => {
                 let (namespace, name) = pod.split_once('/').unwrap_or_default();
-                PastOf::Pod((namespace.to_owned(), name.to_owned()))
+                PastSubject::Pod((namespace.to_owned(), name.to_owned()))
             }
         };
         let before = datastore.request_count();
@@ -102,7 +104,7 @@ pub fn history<'a>(
 }
 
 /// The timeout of [`last_events`].
-const AT_HAND: Duration = Duration::from_millis(500);
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Returns the last events of an address, from the last versions of its blocks. `snapshot` has the objects around the
 /// address. Journals are not read.
@@ -114,22 +116,22 @@ pub fn last_events<'a>(
 ) -> Pending<'a, Vec<Event>> {
     Box::pin(async move {
         // The state of the address does not depend on its history. An unreadable history is returned as empty.
-        let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
+        let recent = tokio::time::timeout(LAST_EVENTS_TIMEOUT, datastore.recent(snapshot, address)).await;
         let Ok(Ok(Some(past))) = recent else { return Vec::new() };
-        let mut events = timeline(&kept(past), &[], &About::Address(address));
-        events.retain(|event| event.what != What::Known);
+        let mut events = timeline(&kept(past), &[], &HistorySubject::Address(address));
+        events.retain(|event| event.what != EventKind::Known);
         events.split_off(events.len().saturating_sub(most))
     })
 }
 
 /// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.
-async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure> {
+async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject, Failure> {
     match object {
         Object::Handle(id) if !datastore.lookup(&Lookup::Handle(id.clone())).await?.handles.is_empty() => {
-            Ok(About::Handle(id))
+            Ok(HistorySubject::Handle(id))
         }
         Object::Handle(begin) => {
-            Ok(About::Handle(whole_id(&begin, datastore.names(NameKind::Handles, &begin).await?)?))
+            Ok(HistorySubject::Handle(whole_id(&begin, datastore.names(NameKind::Handles, &begin).await?)?))
         }
         Object::Text(name) => {
             let nodes = datastore.names(NameKind::Nodes, &name).await?;
@@ -141,13 +143,13 @@ async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure
 }
 
 /// Converts an object to the subject of a history. Fails if objects of this kind have no history.
-pub(crate) fn about(object: Object) -> Result<About, Failure> {
+pub(crate) fn about(object: Object) -> Result<HistorySubject, Failure> {
     Ok(match object {
-        Object::Address(address) => About::Address(address),
-        Object::Network(cidr) => About::Block(cidr),
-        Object::Pod((namespace, name)) => About::Pod(format!("{namespace}/{name}")),
-        Object::Node(name) => About::Node(name),
-        Object::Handle(id) => About::Handle(id),
+        Object::Address(address) => HistorySubject::Address(address),
+        Object::Network(cidr) => HistorySubject::Block(cidr),
+        Object::Pod((namespace, name)) => HistorySubject::Pod(format!("{namespace}/{name}")),
+        Object::Node(name) => HistorySubject::Node(name),
+        Object::Handle(id) => HistorySubject::Handle(id),
         Object::Pool(name) | Object::Text(name) => {
             return Err(Failure::usage(format!("{name:?} has no history")));
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use calipam_check::{Finding, Report, Standing, check, drop_changed};
+use calipam_check::{Finding, FindingAges, Report, check, drop_changed};
 use calipam_datastore::Datastore;
-use calipam_datastore::feed::{Changed, Followed, OrWhole, WhyWhole};
+use calipam_datastore::feed::{Changed, Followed, OrWholeRead, WholeReadReason};
 use calipam_history::trend::Trends;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -32,7 +32,7 @@ pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
 pub struct Live {
     followed: Followed,
     snapshot: SharedSnapshot,
-    standing: Standing,
+    ages: FindingAges,
     found: Found,
     /// True if the latest second read did not confirm all findings that were due.
     needs_proof: bool,
@@ -72,9 +72,9 @@ pub enum Step {
     /// The number of changes that were read.
     Changes(usize),
     /// Everything was read. Contains the reason that changes are unknown; `None` if a complete read was due.
-    Whole(Option<WhyWhole>),
+    Whole(Option<WholeReadReason>),
     /// The datastore can no longer be followed, so the snapshot is not updated.
-    Lost(WhyWhole),
+    Lost(WholeReadReason),
 }
 
 impl Live {
@@ -84,19 +84,20 @@ impl Live {
         datastore: &'a Datastore,
         criteria: &'a Criteria,
         operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<OrWhole<Self>, Failure>> {
+    ) -> Pending<'a, Result<OrWholeRead<Self>, Failure>> {
         Box::pin(async move {
             let (snapshot, followed) = match follow(datastore, operator).await? {
                 Ok(read) => read,
                 Err(why) => return Ok(Err(why)),
             };
             let mut trends = Trends::default();
-            trends.note(&Snapshot::default(), &Snapshot::default(), &snapshot);
-            let mut standing = Standing::new(criteria.recheck_after).apart(followed.is_apart());
+            trends.add_changes(&Snapshot::default(), &Snapshot::default(), &snapshot);
+            let mut ages = FindingAges::new(criteria.recheck_after)
+                .with_independent_kinds(followed.kinds_are_independent());
             let report = check(&snapshot, &criteria.options);
-            let found = Found::new(report, &mut standing, &snapshot, &followed);
+            let found = Found::new(report, &mut ages, &snapshot, &followed);
             let mut live = Self {
-                standing,
+                ages,
                 found,
                 followed,
                 snapshot: Arc::new(RwLock::new(snapshot)),
@@ -108,7 +109,7 @@ impl Live {
                 counts: LiveCounts { changes: 0, checks: 1, reads: 1 },
                 trends,
             };
-            if live.standing.next().is_some() {
+            if live.ages.next().is_some() {
                 wait(criteria.recheck_after, Activity::Rechecking, operator).await;
                 live.step(datastore, operator).await?;
             }
@@ -129,8 +130,7 @@ impl Live {
     /// The time until the next finding has lasted for long enough.
     pub fn until_due(&self) -> Duration {
         let now = self.followed.now();
-        let due =
-            self.standing.next().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+        let due = self.ages.next().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         due.unwrap_or(Duration::MAX)
     }
 
@@ -165,7 +165,7 @@ impl Live {
             let is_due = self.until_due().is_zero();
             let again = if is_due { self.read_again(datastore).await? } else { None };
             if is_due && again.is_none() {
-                self.followed.prove().await?;
+                self.followed.confirm_current().await?;
                 self.needs_proof = false;
             }
             match self.followed.news().await? {
@@ -185,8 +185,8 @@ impl Live {
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
-        let due = || waiting.clone().filter(|finding| self.standing.is_due(&finding.key(), now));
-        let is_enough = self.followed.is_apart() && !self.needs_proof;
+        let due = || waiting.clone().filter(|finding| self.ages.is_due(&finding.key(), now));
+        let is_enough = self.followed.kinds_are_independent() && !self.needs_proof;
         if !is_enough || due().any(|finding| finding.depends_on.is_empty()) {
             return Ok(None);
         }
@@ -203,11 +203,11 @@ impl Live {
         let report = check(&snapshot, &self.criteria.options);
         if let Some((at, later)) = again {
             let mut due = report.clone();
-            due.retain(|finding| self.standing.is_due(&finding.key(), at));
+            due.retain(|finding| self.ages.is_due(&finding.key(), at));
             self.needs_proof = !drop_changed(&mut due, &snapshot, &later).is_empty();
-            due.findings.iter().for_each(|finding| self.standing.confirm(&finding.key(), at));
+            due.findings.iter().for_each(|finding| self.ages.confirm(&finding.key(), at));
         }
-        self.found = Found::new(report, &mut self.standing, &snapshot, &self.followed);
+        self.found = Found::new(report, &mut self.ages, &snapshot, &self.followed);
         self.counts.checks += 1;
     }
 
@@ -221,7 +221,7 @@ impl Live {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         self.counts.changes += changes as u64;
         let Changed { before, now } = self.followed.apply(&mut snapshot);
-        self.trends.note(&before, &now, &snapshot);
+        self.trends.add_changes(&before, &now, &snapshot);
         // After KubeVirt was removed, pods of virtual machines can remain, although there is no resource for virtual
         // machines.
         let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
@@ -242,7 +242,7 @@ impl Live {
         &mut self,
         datastore: &Datastore,
         operator: &dyn Operator,
-        why: Option<WhyWhole>,
+        why: Option<WholeReadReason>,
     ) -> Result<Step, Failure> {
         let (snapshot, followed) = match follow(datastore, operator).await? {
             Ok(read) => read,
@@ -252,7 +252,7 @@ impl Live {
             let mut known = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
             match why {
                 Some(_) => self.trends.interrupt(snapshot.taken_at),
-                None => self.trends.note(&known, &snapshot, &snapshot),
+                None => self.trends.add_changes(&known, &snapshot, &snapshot),
             }
             *known = snapshot;
         }
@@ -267,9 +267,9 @@ impl Live {
 }
 
 impl Found {
-    fn new(mut report: Report, standing: &mut Standing, snapshot: &Snapshot, followed: &Followed) -> Self {
+    fn new(mut report: Report, ages: &mut FindingAges, snapshot: &Snapshot, followed: &Followed) -> Self {
         let now = snapshot.taken_at;
-        let waiting = standing.hold_back(&mut report, now, followed.proven(now));
+        let waiting = ages.hold_back(&mut report, now, followed.confirmed_until(now));
         Self { report, waiting }
     }
 }
@@ -277,7 +277,7 @@ impl Found {
 async fn follow(
     datastore: &Datastore,
     operator: &dyn Operator,
-) -> Result<OrWhole<(Snapshot, Followed)>, Failure> {
+) -> Result<OrWholeRead<(Snapshot, Followed)>, Failure> {
     let read =
         watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
     Ok(read.map(|(mut snapshot, followed)| {

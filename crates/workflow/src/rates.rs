@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::read::PastOf;
+use calipam_datastore::read::PastSubject;
 use calipam_files::archive::{Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::raw::RawEntry;
@@ -36,7 +36,7 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
 /// If the datastore is not etcd v3, or has no history.
 pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure>> {
     Box::pin(async move {
-        let past = datastore.past(&PastOf::Blocks).await?;
+        let past = datastore.past(&PastSubject::Blocks).await?;
         let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
         for entry in &past.base {
             let block = of_entry(&entry.as_entry());

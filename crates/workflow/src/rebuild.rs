@@ -156,10 +156,10 @@ fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Fail
 /// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
 /// returns an error.
 fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
-    let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
+    let is_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
     let is_known = is_known_block(&[snapshot], cidr)
-        || plan.changes().any(|change| lies_there(&change.subject))
-        || plan.skipped.iter().any(|skipped| lies_there(&skipped.subject));
+        || plan.changes().any(|change| is_there(&change.subject))
+        || plan.skipped.iter().any(|skipped| is_there(&skipped.subject));
     if is_known { Ok(()) } else { Err(unknown_block(cidr)) }
 }
 

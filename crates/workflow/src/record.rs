@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
-use calipam_datastore::feed::{Broken, Reported, WhyWhole};
+use calipam_datastore::feed::{Broken, Reported, WholeReadReason};
 use calipam_datastore::{Datastore, clock};
 use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Positions, Recorder};
@@ -21,8 +21,8 @@ use crate::scope::guid;
 
 /// The age of a journal and its length in bytes at which a new journal with a full state begins. They limit the time to
 /// read a past state.
-const OLD: SignedDuration = SignedDuration::from_hours(24);
-const LONG: u64 = 64 << 20;
+const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
+const MAX_LENGTH: u64 = 64 << 20;
 
 /// Records every change of a datastore in a folder until an error. A later call continues the recording. `has_begun` is
 /// set once it is clear that changes can be recorded. Removes full states and their changes if `keep` does not keep
@@ -64,7 +64,7 @@ pub fn record<'a>(
                     Err(Broken::Failed(error)) => return Err(error.into()),
                 }
             };
-            if lost != WhyWhole::Interrupted {
+            if lost != WholeReadReason::Interrupted {
                 journal = recording.begin(Some((&lost, journal.last()))).await?;
             }
         }
@@ -88,13 +88,14 @@ impl Recording<'_> {
                 "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"
             ));
         }
-        let is_old = now.duration_since(journal.export().taken_at) >= OLD || journal.length() >= LONG;
+        let is_old =
+            now.duration_since(journal.export().taken_at) >= MAX_AGE || journal.length() >= MAX_LENGTH;
         // Without this, encoding and writing many changes would block other tasks.
         tokio::task::block_in_place(|| journal.append(now, reached, changes))?;
         if is_old {
             let adding = self.recorder.begin()?;
             journal = tokio::task::block_in_place(|| journal.renew(adding))?;
-            self.tell_begun(&journal, None);
+            self.report_begin(&journal, None);
             self.thin_out(&journal)?;
         }
         Ok(journal)
@@ -102,35 +103,35 @@ impl Recording<'_> {
 
     /// Begins with a full state of the datastore. If changes were lost, `lost` has the reason, and the time of the last
     /// recorded change.
-    async fn begin(&self, lost: Option<(&WhyWhole, Timestamp)>) -> Result<Journal, Failure> {
+    async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal, Failure> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;
         let (entries, positions) = watched(Activity::Exporting, self.operator, async |progress| {
-            self.datastore.export_and_locate(&adding.path(), progress).await
+            self.datastore.export_with_positions(&adding.path(), progress).await
         })
         .await?;
         let added = adding.finish_last(entries, last)?;
         if added.export.guid.is_empty() {
             warn_of_unknown(self.operator);
         }
-        let is_restored = matches!(why, Some(WhyWhole::AnotherHistory(_)));
+        let is_restored = matches!(why, Some(WholeReadReason::AnotherHistory(_)));
         let journal = Journal::create(&added, positions, is_restored)?;
-        self.tell_begun(&journal, why);
+        self.report_begin(&journal, why);
         self.thin_out(&journal)?;
         Ok(journal)
     }
 
     /// Reports the full state that a recording begins with. `why` is the reason if changes were lost; `None` means that
     /// there is no full state yet, or that the last one is old.
-    fn tell_begun(&self, journal: &Journal, why: Option<&WhyWhole>) {
-        let gap = why.filter(|why| **why != WhyWhole::New).map(|why| format!("a gap: {why}; "));
+    fn report_begin(&self, journal: &Journal, why: Option<&WholeReadReason>) {
+        let gap = why.filter(|why| **why != WholeReadReason::New).map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);
         self.operator.info(format!("{}recording changes after {path}", gap.unwrap_or_default()));
     }
 
     fn thin_out(&self, journal: &Journal) -> Result<(), Failure> {
         let Some(keep) = self.keep else { return Ok(()) };
-        let (archive, _) = Archive::sound(self.recorder.folder())?;
+        let (archive, _) = Archive::open_undamaged(self.recorder.folder())?;
         thin_out(&archive, keep, journal.export().taken_at).map(drop)
     }
 }

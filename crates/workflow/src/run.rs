@@ -62,12 +62,12 @@ pub(crate) struct Run<'a> {
     /// The journal of earlier writes in this run.
     pub begun: Option<Arc<Journal>>,
     /// True if the journal stays open after the next writes, for further ones.
-    pub goes_on: bool,
+    pub keep_journal_open: bool,
 }
 
 impl<'a> Run<'a> {
     pub(crate) fn new(datastore: &'a Datastore, intent: &'a Intent, operator: &'a dyn Operator) -> Self {
-        Self { datastore, intent, operator, begun: None, goes_on: false }
+        Self { datastore, intent, operator, begun: None, keep_journal_open: false }
     }
 
     /// Creates a run that needs a live Calico 3 datastore even if it only plans. `what` names the command in the errors

@@ -351,15 +351,15 @@ pub(crate) fn texts(pools: &[IpNet]) -> String {
 
 fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
     let is_named = |node: &str| scope.nodes.contains(node);
-    let lies_there = |cidr: IpNet| scope.has_network(cidr);
+    let is_there = |cidr: IpNet| scope.has_network(cidr);
 
     let by_affinity = || {
         let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-        keys.into_iter().any(|key| is_named(&key.node) && lies_there(key.cidr))
+        keys.into_iter().any(|key| is_named(&key.node) && is_there(key.cidr))
     };
     // A block that cannot be decoded may belong to any node.
     let by_block = || {
-        let there = snapshot.blocks.iter().filter(|block| lies_there(block.value.key));
+        let there = snapshot.blocks.iter().filter(|block| is_there(block.value.key));
         there.into_iter().any(|block| {
             block.value.content.sound().is_none_or(|block| {
                 let mut records = block.attributes().flat_map(|record| record.get("node"));
@@ -375,7 +375,7 @@ fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
         let of_pods = pods.flat_map(|pod| pod.value.addresses());
         let tunnels = snapshot.nodes.iter().filter(|node| is_named(&node.value.name));
         let of_tunnels = tunnels.flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
-        of_endpoints.chain(of_pods).chain(of_tunnels).any(|address| lies_there(address.into()))
+        of_endpoints.chain(of_pods).chain(of_tunnels).any(|address| is_there(address.into()))
     };
     by_affinity() || by_block() || by_use()
 }

@@ -78,10 +78,10 @@ impl Run<'_> {
 
     /// Writes the first part of a run. On success, also returns the run that writes the second part.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
-        let first = Self { goes_on: true, ..Run::new(self.datastore, self.intent, self.operator) };
+        let first = Self { keep_journal_open: true, ..Run::new(self.datastore, self.intent, self.operator) };
         let mut repaired = first.write(plan, None).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
-        Ok((repaired, begun.map(|begun| Self { begun: Some(begun), goes_on: false, ..first })))
+        Ok((repaired, begun.map(|begun| Self { begun: Some(begun), keep_journal_open: false, ..first })))
     }
 
     /// Writes a plan if `holds` succeeds just before the write, and the preconditions that `holds` returns are met. The
@@ -105,7 +105,7 @@ impl Run<'_> {
         };
 
         let shown = passed.as_ref().and_then(|passed| passed.shown.as_ref());
-        if shown.is_none_or(|shown| !shown.says_the_same(&summary)) {
+        if shown.is_none_or(|shown| !shown.has_same_content_as(&summary)) {
             if shown.is_some() {
                 self.operator.info("the plan has changed since the first check".into());
             }
@@ -167,11 +167,11 @@ impl Run<'_> {
         });
 
         let (command, lock, disk) = (writing.command.clone(), writing.lock, writing.disk.clone());
-        let (begun, goes_on) = (self.begun.clone(), self.goes_on);
+        let (begun, keep_journal_open) = (self.begun.clone(), self.keep_journal_open);
         let is_new = begun.is_none();
         let options = Options {
             begun,
-            goes_on,
+            keep_journal_open,
             lock,
             events,
             interrupt,

@@ -41,7 +41,7 @@ fn commands_are_offered_before_options() {
 }
 
 #[test]
-fn what_is_hidden_is_never_suggested_and_still_followed() {
+fn hidden_options_are_not_suggested_but_work() {
     for word in ["ipam", "ip", "__", "__complete"] {
         assert_eq!(kubectl_gets(&[word]), (vec![], ONLY), "{word}");
     }

@@ -73,7 +73,7 @@ fn names_come_from_the_etcd_on_the_line() {
 }
 
 #[test]
-fn another_cluster_than_the_one_on_the_line_is_never_asked() {
+fn only_the_cluster_on_the_line_is_read() {
     let etcd = example_in_etcd();
     let asked = |words: &[&str]| {
         let mut program = command(crate::cli::PROGRAM);
@@ -242,7 +242,7 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
 /// In a cluster with many blocks, the common prefixes of handles come from some of the blocks. Other handles are found,
 /// too.
 #[test]
-fn in_a_large_cluster_some_blocks_tell_of_the_handles() {
+fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
     let etcd = Etcd::start().unwrap();
     let handle =
         |block: usize, place: usize| format!("k8s-pod-network.{:04x}{place}", (block * 40_503) % 65_536);

@@ -38,7 +38,7 @@ fn add_pod(server: &KubeApiserver, name: &str, node: &str, address: &str) {
 }
 
 #[test]
-fn pods_of_kubernetes_stand_beside_the_endpoints_of_calico_2() {
+fn pods_are_compared_with_the_endpoints_of_calico_2() {
     let Some(site) = Site::start() else { return };
     let server = kubernetes();
     let client = site.calico.client();

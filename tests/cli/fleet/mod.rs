@@ -71,7 +71,7 @@ fn one_report_has_what_is_wrong_in_and_between_clusters() {
 }
 
 #[test]
-fn each_cluster_is_judged_as_alone() {
+fn findings_equal_those_of_a_single_check() {
     let (folder, fleet) = fleet(&[]);
     let (name, _) = &fleet.clusters[0];
     let mut cluster = fleet.clusters[0].1.clone();
@@ -196,14 +196,14 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     // The other clusters have a disabled pool around the block.
     assert_eq!(names, ["a", "b", "c", "d"], "{}", run.stdout);
     let nowhere = show(&["--ip", "203.0.113.9"]);
-    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has what was named\n"));
+    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has the named objects\n"));
 
     let nobody = show(&["--node", "nobody"]);
     assert!(nobody.code == 1 && nobody.stderr.contains("node \"nobody\" not found"), "{nobody:?}");
 }
 
 #[test]
-fn an_entry_counts_alone_and_is_given_up_after_a_time() {
+fn entries_ignore_the_environment_and_time_out() {
     let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
     let etcd = Etcd::start().unwrap();
     fleet.clusters[1].1.write_to_etcd(&etcd.endpoint()).unwrap();

@@ -58,7 +58,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
 
 /// A block without an owner is deleted when its last address is released.
 #[test]
-fn a_drained_block_goes() {
+fn an_empty_block_without_owner_is_deleted() {
     let mut cluster = healthy();
     with_cooldown(&mut cluster, 0);
     cluster.inject(Fault::LeakedInUnownedBlock, 1);

@@ -35,12 +35,12 @@ fn named(plan: &Value, before: &Entries) -> Vec<String> {
 }
 
 #[test]
-fn all_that_leaked_goes_and_comes_back() {
+fn all_leaks_are_released_and_restored() {
     all_goes_and_comes_back(EtcdVersion::default());
 }
 
 #[test]
-fn all_that_leaked_goes_and_comes_back_on_an_older_etcd() {
+fn all_leaks_are_released_and_restored_on_an_older_etcd() {
     if !left_out(&[Tool::OldEtcd]) {
         all_goes_and_comes_back(EtcdVersion::V3_4);
     }

@@ -280,7 +280,7 @@ in_each_group!(
 );
 
 #[test]
-fn a_node_that_is_gone_and_what_lives() {
+fn records_of_a_deleted_node_with_live_pods() {
     let mut cluster = healthy();
     let pod = cluster.add_pod_on(0);
     cluster.inject(Fault::NodeGone, 1);

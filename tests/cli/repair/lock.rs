@@ -45,7 +45,7 @@ fn with_ready(state: Option<bool>) -> Site {
 }
 
 #[test]
-fn what_was_there_comes_back() {
+fn the_previous_lock_state_is_restored() {
     for state in [Some(true), Some(false), None] {
         let site = with_ready(state);
         let before = site.value(INFORMATION).unwrap();

@@ -61,8 +61,8 @@ pub(super) fn leave(site: &Site) {
 /// Lists blocks and affinities in `10.244.0.0/16`.
 pub(super) fn left_of_old(site: &Site) -> BTreeSet<String> {
     let dump = site.dump();
-    let lies_there = |key: &&String| key.starts_with("/calico/ipam/") && key.contains("/10.244.");
-    dump.keys().filter(lies_there).cloned().collect()
+    let is_in_old_pool = |key: &&String| key.starts_with("/calico/ipam/") && key.contains("/10.244.");
+    dump.keys().filter(is_in_old_pool).cloned().collect()
 }
 
 #[test]

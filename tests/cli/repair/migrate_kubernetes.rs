@@ -27,13 +27,13 @@ fn on_kubernetes(flavour: Flavour) {
         let run = site.run(arguments);
         assert_eq!(run.code, 0, "{run:?}");
     }
-    let lies_there = |objects: &Objects| {
+    let count_in_old_pool = |objects: &Objects| {
         objects
             .values()
             .filter(|object| object["spec"]["cidr"].as_str().is_some_and(|cidr| cidr.starts_with("10.7.")))
             .count()
     };
-    assert_eq!(lies_there(&site.objects()), 2);
+    assert_eq!(count_in_old_pool(&site.objects()), 2);
 
     // Migrates through a temporary pool and back. Only the API server stores which phase is next.
     let step = |arguments: &[&str], leg: &str, phase: &str| {
@@ -51,7 +51,7 @@ fn on_kubernetes(flavour: Flavour) {
     let successor = r#"{"blockSize":29,"cidr":"10.7.0.0/29","name":"p"}"#;
     assert_eq!(metadata["annotations"]["calipam.io/temporary-for"], successor);
     runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["--apply"], "there", phase)));
-    assert_eq!(lies_there(&site.objects()), 0);
+    assert_eq!(count_in_old_pool(&site.objects()), 0);
     assert!(!site.list("ippools").contains_key("p"));
     // Calico's client stores foreign annotations in its own.
     if flavour == Flavour::Classic {
@@ -72,7 +72,7 @@ fn on_kubernetes(flavour: Flavour) {
         let undo = site.run(&["undo", &journal_of(run), "--yes"]);
         assert_eq!(undo.code, 0, "{undo:?}");
     }
-    assert_eq!(lies_there(&site.objects()), 2);
+    assert_eq!(count_in_old_pool(&site.objects()), 2);
     let old = &site.list("ippools")["p"];
     assert_eq!((&old["spec"]["blockSize"], old["spec"]["disabled"] == true), (&json!(30), false), "{old}");
 }

@@ -155,7 +155,7 @@ fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
 
 /// As in Calico, if the pool of a block no longer selects its node, the block is deleted with its last address.
 #[test]
-fn the_block_of_a_node_that_its_pool_no_longer_selects_goes_with_its_last_address() {
+fn the_block_of_a_node_that_its_pool_no_longer_selects_is_deleted_with_its_last_address() {
     let site = Site::of(&healthy());
     site.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#);
     let pool = |selector: &str| {
@@ -219,7 +219,7 @@ fn a_handle_in_use_can_be_forced() {
 }
 
 #[test]
-fn a_handle_goes_as_a_whole_or_not_at_all() {
+fn a_handle_is_released_completely_or_not_at_all() {
     let mut cluster = healthy();
     let whole = leak(&mut cluster, 0);
     let half = cluster.add_pod_on(1);

@@ -92,7 +92,7 @@ fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
 }
 
 #[test]
-fn of_a_node_that_is_gone_a_pool_keeps_the_rest() {
+fn a_pool_narrows_the_release_of_a_deleted_node() {
     let mut cluster = healthy();
     cluster.inject(Fault::NodeGone, 1);
     let gone = cluster.nodes().last().unwrap().clone();

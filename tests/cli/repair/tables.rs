@@ -10,7 +10,7 @@ use super::site::*;
 /// Every skipped object appears once and with the code of its rule. This holds for short lists, and for long ones,
 /// which show counts.
 #[test]
-fn what_is_skipped_has_its_code_and_stands_once() {
+fn skipped_objects_have_their_code_and_appear_once() {
     let site = Site::of(&Cluster::all_faults(ClusterSpec::new(23).at(Timestamp::now()).wide(), 1));
     let plan = site.run(&["rebuild", "--endpoints-only", "-o", "json"]).json();
     let skipped = plan["skipped"].as_array().unwrap();

@@ -78,14 +78,14 @@ pub(super) fn all() -> Vec<Case> {
             &["critical node-without-addresses win-1", "error pod-without-address apps/iis"],
             ["--pod", "apps/iis"],
             1,
-            "its only block is full, and a Windows node gets no second one",
+            "its only block is full, and Windows nodes use a single block",
         ),
         case(
             pool_by_name(true),
             &[],
             ["--pod", "team/next"],
             0,
-            "IPAM is not the problem: team/next gets 10.20.0.14 on n1",
+            "IPAM can assign 10.20.0.14 to team/next on n1",
         ),
         case(
             pool_by_namespace(),

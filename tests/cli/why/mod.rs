@@ -121,7 +121,7 @@ fn no_pool_is_enabled_or_selects_the_node() {
 #[test]
 fn a_family_has_manual_pools_only() {
     let lists = cases::manual_pools_of_a_family(false);
-    assert_eq!(lists.findings(), [""; 0], "IPv4 addresses are had by name");
+    assert_eq!(lists.findings(), [""; 0], "IPv4 addresses are available by pool name");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn pods_that_ipam_does_not_keep_waiting() {
     lists.pod("kube-system/host", "n1", json!({}), CREATED, None);
     assert_eq!(lists.findings(), [""; 0]);
     for (pod, code, says) in [
-        ("shop/volume", 0, "IPAM is not the problem: shop/volume gets 10.60.0.1 on n1"),
+        ("shop/volume", 0, "IPAM can assign 10.60.0.1 to shop/volume on n1"),
         ("shop/unbound", 0, "shop/unbound is not scheduled to a node yet"),
         ("shop/nowhere", 1, "shop/nowhere gets no address: Calico does not know node n9"),
         ("kube-system/host", 0, "uses its node's network"),

@@ -151,12 +151,12 @@ impl<S: Store> Allocator<S> {
 
         let limit = block_limit(&inputs.config, request.max_blocks_per_host);
         let ServingPools { usable: pools, .. } = serving;
-        let question = walk::hash(&format!(
+        let inputs_hash = walk::hash(&format!(
             "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",
             inputs.kind, request.host, inputs.config, inputs.reserved
         ));
         let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
-        let known = known.filter(|known| known.question == question).unwrap_or_default();
+        let known = known.filter(|known| known.inputs_hash == inputs_hash).unwrap_or_default();
         Ok(Search {
             allocator: self,
             request,
@@ -173,7 +173,7 @@ impl<S: Store> Allocator<S> {
             survey: None,
             overtaken: AtomicBool::new(false),
             began: self.now(),
-            known: FullBlocks { question, ..known },
+            known: FullBlocks { inputs_hash, ..known },
         })
     }
 
@@ -267,7 +267,7 @@ impl<S: Store> Search<'_, S> {
             && let Some(survey) = self.survey.take()
         {
             // Addresses may have been released while thousands of blocks were read.
-            self.known = FullBlocks { blocks: survey.into_full(), nothing_at: None, ..self.known };
+            self.known = FullBlocks { blocks: survey.into_full(), exhausted_at: None, ..self.known };
             self.began = self.allocator.now();
             self.take_any(assigned, handle).await?;
         }
@@ -295,8 +295,9 @@ impl<S: Store> Search<'_, S> {
     fn note_full_blocks(self, found_nothing: bool) {
         let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else { return };
         if found_nothing || survey.is_worth_keeping() {
-            let nothing_at = (found_nothing && !self.overtaken.into_inner()).then_some(self.began);
-            let full = FullBlocks { nothing_at, blocks: survey.into_full(), question: self.known.question };
+            let exhausted_at = (found_nothing && !self.overtaken.into_inner()).then_some(self.began);
+            let full =
+                FullBlocks { exhausted_at, blocks: survey.into_full(), inputs_hash: self.known.inputs_hash };
             notes.keep_full_blocks(self.family, &full);
         }
     }
@@ -339,7 +340,7 @@ impl<S: Store> Search<'_, S> {
             }
             ClaimDecision::Claim => self.allocator.trace.record(|| Event::NeedsBlock { held, limit }),
         }
-        let found = if self.known.was_nothing(self.began) { None } else { self.claim().await? };
+        let found = if self.known.was_exhausted(self.began) { None } else { self.claim().await? };
         match &found {
             Some(_) => self.owned += 1,
             None if !may_borrow(&self.config) => assigned.note(Message::StrictAffinity),

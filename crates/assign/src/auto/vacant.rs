@@ -18,7 +18,7 @@ use crate::walk::Walk;
 /// batch, listing all keys is cheaper.
 const BATCHES: [usize; 3] = [8, 64, 64];
 /// The maximum number of blocks of other sizes that may be in the way. If there are more, all keys are listed.
-const MOST_IN_THE_WAY: usize = 4;
+const MAX_IN_THE_WAY: usize = 4;
 
 /// A place for a new block, or all blocks of the pools if there is none.
 pub(super) enum Vacancy {
@@ -77,7 +77,7 @@ impl<S: Store> Search<'_, S> {
                     let Some(other) = other else { return Ok(Nearby::Vacant(place)) };
                     passed.other_size += 1;
                     in_the_way.push(other);
-                    if in_the_way.len() > MOST_IN_THE_WAY {
+                    if in_the_way.len() > MAX_IN_THE_WAY {
                         return Ok(Nearby::Unknown);
                     }
                 }

@@ -107,9 +107,9 @@ struct Room {
     per_place: u128,
     /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
     /// limit.
-    to_come: u128,
+    pending_places: u128,
     /// The number of addresses in these places that are not reserved.
-    in_to_come: u128,
+    pending_addresses: u128,
 }
 
 impl Room {
@@ -215,7 +215,7 @@ impl<'s> Outlook<'s> {
             } else if has_size {
                 room.foreign += free;
                 let can_be_claimed = match block.owner().and_then(key_of) {
-                    Some(owner) if self.is_odd(owner, *cidr) => may_claim.contains(&owner),
+                    Some(owner) if self.lacks_affinity(owner, *cidr) => may_claim.contains(&owner),
                     owner => owner.is_some() && reclaims && block.is_empty(),
                 };
                 if can_be_claimed && free > 0 {
@@ -245,13 +245,13 @@ impl<'s> Outlook<'s> {
         let (all, reserved) = (vacant(pool.cidr), reserved().map(vacant).fold(0, u128::saturating_add));
         room.places = all / room.per_place;
         room.unclaimed = all.saturating_sub(reserved);
-        for to_come in held {
-            if !room.is_place(pool, to_come) {
+        for place in held {
+            if !room.is_place(pool, place) {
                 continue;
             }
-            room.to_come += 1;
-            let free = room.per_place.saturating_sub(self.reserved.size_within(to_come));
-            room.in_to_come = room.in_to_come.saturating_add(free);
+            room.pending_places += 1;
+            let free = room.per_place.saturating_sub(self.reserved.size_within(place));
+            room.pending_addresses = room.pending_addresses.saturating_add(free);
         }
     }
 
@@ -263,7 +263,7 @@ impl<'s> Outlook<'s> {
             ClaimDecision::BlockLimit => (0, 0, true),
             ClaimDecision::NoAutoAllocation => (0, 0, false),
             ClaimDecision::Claim => {
-                let claims = claimable.min(room.places.saturating_sub(room.to_come));
+                let claims = claimable.min(room.places.saturating_sub(room.pending_places));
                 let left = claimable - claims;
                 let existing = usize::try_from(left).unwrap_or(usize::MAX).min(room.existing.len());
                 let at_limit = left == existing as u128;
@@ -273,8 +273,8 @@ impl<'s> Outlook<'s> {
             }
         };
         let from_claims =
-            claims.saturating_mul(room.per_place).min(room.unclaimed.saturating_sub(room.in_to_come));
-        let from_claims = room.in_to_come.saturating_add(from_claims);
+            claims.saturating_mul(room.per_place).min(room.unclaimed.saturating_sub(room.pending_addresses));
+        let from_claims = room.pending_addresses.saturating_add(from_claims);
         let addresses = room.own.saturating_add(from_claims).saturating_add(from_others).min(free);
         let missed = room.foreign > from_others;
         let is_left = missed || room.unclaimed > from_claims;

@@ -143,7 +143,7 @@ impl fmt::Display for Reason {
             Self::BlockLimit { held, limit } => {
                 write!(f, "the block limit of {limit} is reached: the node holds {held}")
             }
-            Self::SingleBlock => f.write_str("its only block is full, and a Windows node gets no second one"),
+            Self::SingleBlock => f.write_str("its only block is full, and Windows nodes use a single block"),
             Self::NoAutoAllocation => f.write_str("automatic block allocation is off"),
             Self::StrictAffinity => {
                 f.write_str("no block is left to claim, and strict affinity forbids borrowing")

@@ -62,13 +62,13 @@ impl<'s> Outlook<'s> {
     /// True if the node has a block of the family, or is about to create one.
     pub fn holds_some(&self, node: &Node, family: Family) -> bool {
         let holder = Holder(Some(node));
-        let odd = self.odd.get(&holder.key()).into_iter().flatten().copied();
-        self.held(holder).chain(odd).any(|cidr| Family::of(cidr) == family)
+        let without_affinity = self.without_affinity.get(&holder.key()).into_iter().flatten().copied();
+        self.held(holder).chain(without_affinity).any(|cidr| Family::of(cidr) == family)
     }
 
     /// True if the owner of a block has no affinity for it.
-    pub(super) fn is_odd(&self, owner: (&AffinityType, &str), block: IpNet) -> bool {
-        self.odd.get(&owner).is_some_and(|odd| odd.binary_search(&block).is_ok())
+    pub(super) fn lacks_affinity(&self, owner: (&AffinityType, &str), block: IpNet) -> bool {
+        self.without_affinity.get(&owner).is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
     /// True for a Windows node that uses one block per family, the usual setting there (`windows_use_single_network`).
@@ -126,7 +126,7 @@ impl<'s> Outlook<'s> {
         let (kind, name) = holder.key();
         let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);
         let read = affinities.filter(|affinity| !affinity.deleted).map(|affinity| &affinity.key);
-        let broken = self.unclear.get(&(kind, name)).into_iter().flatten().copied();
+        let broken = self.undecodable_affinities.get(&(kind, name)).into_iter().flatten().copied();
         let is_own =
             |key: &&AffinityKey| match self.indexed.block(key.cidr).map(|stored| &stored.value.content) {
                 Some(BlockContent::Sound(block)) if !block.is_deleted() => key.is_of(block.owner()),

@@ -77,7 +77,7 @@ impl OpenPool<'_> {
 
 /// The data that a node's refusal depends on. Nodes with equal questions get the same answer.
 #[derive(PartialEq, Eq, Hash)]
-struct Question {
+struct RefusalKey {
     family: Family,
     pools: Vec<usize>,
     /// The number of blocks that the node holds in these pools, if it is at its block limit.
@@ -98,10 +98,10 @@ pub struct Outlook<'s> {
     /// The open pools, by family. `None` if a selector does not parse: Calico refuses every request that names no pool.
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
-    unclear: ByHolder<'s, &'s AffinityKey>,
+    undecodable_affinities: ByHolder<'s, &'s AffinityKey>,
     /// Blocks whose owner has no affinity for them, by owner.
-    odd: ByHolder<'s, IpNet>,
-    remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
+    without_affinity: ByHolder<'s, IpNet>,
+    remembered: RefCell<HashMap<RefusalKey, Option<Arc<Refused>>>>,
 }
 
 /// The state of a node's own blocks.
@@ -131,29 +131,30 @@ impl<'s> Outlook<'s> {
             return None;
         }
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
-        let (mut unclear, mut odd): (ByHolder<'_, _>, ByHolder<'_, _>) = Default::default();
+        let (mut undecodable_affinities, mut without_affinity): (ByHolder<'_, _>, ByHolder<'_, _>) =
+            Default::default();
         for defect in &snapshot.defects {
             if let Some(Key::Affinity(key)) = &defect.key {
-                unclear.entry((&key.kind, key.node.as_str())).or_default().push(key);
+                undecodable_affinities.entry((&key.kind, key.node.as_str())).or_default().push(key);
             }
         }
         for StoredBlock { key: cidr, content } in snapshot.blocks.iter().map(|stored| &stored.value) {
             let Some(holder) = content.owner().and_then(claims::key_of) else { continue };
             let mut read = indexed.affinities_of(holder.0, holder.1).map(|stored| &stored.value);
             let has_affinity = read.any(|affinity| affinity.key.cidr == *cidr && !affinity.deleted)
-                || unclear.get(&holder).into_iter().flatten().any(|key| key.cidr == *cidr);
+                || undecodable_affinities.get(&holder).into_iter().flatten().any(|key| key.cidr == *cidr);
             if !content.is_deleted() && !has_affinity {
-                odd.entry(holder).or_default().push(*cidr);
+                without_affinity.entry(holder).or_default().push(*cidr);
             }
         }
-        odd.values_mut().for_each(|blocks: &mut Vec<IpNet>| blocks.sort_unstable());
+        without_affinity.values_mut().for_each(|blocks: &mut Vec<IpNet>| blocks.sort_unstable());
         Some(Self {
             config,
             limit: snapshot.block_limit(),
             reserved: CidrSet::new(snapshot.reserved_cidrs()),
             open: Family::BOTH.map(|family| open_pools(snapshot, family)),
-            unclear,
-            odd,
+            undecodable_affinities,
+            without_affinity,
             remembered: RefCell::default(),
             indexed,
         })
@@ -166,7 +167,7 @@ impl<'s> Outlook<'s> {
     /// If the answer depends on unknown data.
     pub fn refusal(&self, node: &Node, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let Some(open) = &self.open[family as usize] else { return Err(NotKnown) };
-        if self.unclear.contains_key(&(&AffinityType::Host, node.name.as_str())) {
+        if self.undecodable_affinities.contains_key(&(&AffinityType::Host, node.name.as_str())) {
             return Err(NotKnown);
         }
         let selecting: Vec<usize> =
@@ -186,12 +187,12 @@ impl<'s> Outlook<'s> {
             OwnBlocks::Full(held) => held,
         };
         let held = (held >= self.limit(single_block)).then_some(held);
-        let question = Question { family, pools: selecting, held, windows: node.is_windows(), single_block };
-        if let Some(known) = self.remembered.borrow().get(&question) {
+        let key = RefusalKey { family, pools: selecting, held, windows: node.is_windows(), single_block };
+        if let Some(known) = self.remembered.borrow().get(&key) {
             return Ok(known.clone());
         }
         let found = self.ask(node, family);
-        self.remembered.borrow_mut().insert(question, found.clone());
+        self.remembered.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
 
@@ -318,7 +319,7 @@ impl<'s> Outlook<'s> {
     fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
         let (now, cooldown) = (self.indexed.snapshot.taken_at, self.config.cooldown());
         let (mut is_odd, mut is_unknown) =
-            (self.odd.contains_key(&(&AffinityType::Host, node.name.as_str())), false);
+            (self.without_affinity.contains_key(&(&AffinityType::Host, node.name.as_str())), false);
         let mut held = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
             let (key, affinity) = (&stored.value.key, &stored.value);
@@ -333,7 +334,7 @@ impl<'s> Outlook<'s> {
             let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
             match block {
                 Some(BlockContent::Corrupt(_)) => is_unknown = true,
-                None if self.indexed.hides_block(key.cidr) => is_unknown = true,
+                None if self.indexed.is_undecodable_block(key.cidr) => is_unknown = true,
                 Some(BlockContent::Sound(block))
                     if is_confirmed && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
                 {

@@ -138,7 +138,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Releases all addresses of a handle. If its object is missing or broken, searches the blocks of `node`, and also
     /// releases `others`, which can be in blocks of other nodes. Skips blocks that cannot be decoded.
     async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
-        match self.allocator.release_by_handle_wholly(handle).await {
+        match self.allocator.release_by_handle_fully(handle).await {
             Ok(()) => {
                 tracing::info!(handle, "released");
                 Ok(())
@@ -148,7 +148,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 found.extend(others);
                 found.sort();
                 found.dedup();
-                tracing::info!(handle, "{error}; looked for its addresses: {found:?}");
+                tracing::info!(handle, "{error}; searched the blocks for its addresses: {found:?}");
                 self.release(handle, found).await
             }
             Err(error) => {

@@ -42,7 +42,7 @@ impl<S: Store> Allocator<S> {
     /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release. Before
     /// a count is removed, its block is written unchanged: an allocation that has incremented the handle, but not
     /// written its block yet, has to start again.
-    pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
+    pub async fn release_by_handle_fully(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }
 

@@ -66,7 +66,7 @@ impl<S: Store> Allocator<S> {
             self.store().update(&Record::Block(Arc::new(after.clone())), &before.revision).await?;
         }
         if let Some(notes) = &self.notes {
-            notes.forget_nothing();
+            notes.forget_exhaustion();
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl<S: Store> Allocator<S> {
     /// addresses are released already.
     async fn keep_affinity_consistent(&self, settings: &Settings, block: &Block) {
         if let Err(error) = self.try_keep_consistent(settings, block).await {
-            tracing::warn!(block = %block.cidr(), %error, "it is not known whether the node should keep the block");
+            tracing::warn!(block = %block.cidr(), %error, "cannot determine whether the node should keep the block");
         }
     }
 

@@ -73,7 +73,7 @@ fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
         assert!(readable.len() == 1 && readable[0].is_ipv6(), "{readable:?}");
         assert_eq!(run(allocator.search_handle("h", "a")).unwrap(), readable);
         for _ in 0..2 {
-            run(allocator.release_by_handle_wholly("h")).unwrap();
+            run(allocator.release_by_handle_fully("h")).unwrap();
         }
 
         assert_eq!(store.value(&path), Some(broken.into_bytes()));

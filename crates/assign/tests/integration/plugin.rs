@@ -137,7 +137,7 @@ fn the_lookup_decides() {
 }
 
 #[test]
-fn a_family_without_an_address_leaves_nothing_of_the_other() {
+fn a_failed_family_releases_the_other() {
     let store = cluster();
     let failure = add(&store, &any("h", true)).unwrap_err();
     assert!(matches!(failure, Failure::Allocator(Error::NoQualifiedPool)), "{failure}");

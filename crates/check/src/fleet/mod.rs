@@ -78,7 +78,7 @@ impl Cluster {
 /// Keeps one cluster for each GUID: preferably a live one, then one that is not from the future, then the newest.
 /// Removes the other live ones, and returns a note about each. Marks other files as unreadable, since their GUID proves
 /// nothing.
-pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
+pub fn remove_duplicates(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
     let rank = |cluster: &Cluster| {
         let taken_at = cluster.report.cluster.taken_at;
         (cluster.is_live, taken_at <= now, taken_at)

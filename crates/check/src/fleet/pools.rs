@@ -27,7 +27,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let pools = || member.pools.pools.iter();
         let enabled = CidrSet::new(pools().filter(|pool| pool.enabled).map(|pool| pool.cidr));
         for pool in pools() {
-            let is_announced = !pool.enabled && holds_nothing(pool, &enabled, member);
+            let is_announced = !pool.enabled && is_unused(pool, &enabled, member);
             let kind = if is_announced { &mut announced } else { &mut own };
             kind.push(OfCluster { pool, cluster });
         }
@@ -40,7 +40,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
 /// Returns true for a disabled pool if every address that its cluster uses there is also in an enabled pool. Such a
 /// pool only tells Calico that the range is another cluster's pool: Calico does not translate addresses of packets
 /// between pools, so the two clusters' pods reach each other by their own addresses.
-fn holds_nothing(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
+fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
     let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
     used.count_within(pool.cidr) == of_enabled

@@ -32,7 +32,7 @@ impl<'s> Index<'s> {
     /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
     /// etcd, the Kubernetes nodes count, as in Calico's collector.
     pub fn node_exists(&self, name: &str) -> bool {
-        self.has_object(name) && !self.left_nodes.contains(name) || self.lacks_object(name)
+        self.has_object(name) && !self.departed_nodes.contains(name) || self.lacks_object(name)
     }
 
     /// Returns true for a Kubernetes node without a Calico object.
@@ -68,7 +68,7 @@ impl<'s> Index<'s> {
 
 /// Returns the Calico names of nodes that are gone from Kubernetes. Nodes that refer to no Kubernetes node belong to
 /// another orchestrator.
-pub(super) fn left_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
+pub(super) fn departed_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
     // If there is no Kubernetes node at all, Kubernetes nodes were not read.
     let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());
     let is_left =

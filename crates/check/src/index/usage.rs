@@ -27,7 +27,7 @@ pub(super) fn of(
     blocks: &[IndexedBlock<'_>],
     pods: &FastMap<PodName<'_>, u32>,
     nodes_in_pools: &FastMap<IpAddr, u32>,
-    left_nodes: &FastSet<&str>,
+    departed_nodes: &FastSet<&str>,
     [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints, this takes a long time, mostly for sorting.
@@ -50,7 +50,7 @@ pub(super) fn of(
         usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
     }
     let nodes = (0..).zip(&snapshot.nodes);
-    for (position, node) in nodes.filter(|(_, node)| !left_nodes.contains(node.value.name.as_str())) {
+    for (position, node) in nodes.filter(|(_, node)| !departed_nodes.contains(node.value.name.as_str())) {
         // With `usePodCIDR`, tunnel addresses are from the node's range, too.
         let is_of_range = |address| node.value.pod_cidrs.iter().any(|range| range.contains(address));
         for (kind, address) in &node.value.tunnels {

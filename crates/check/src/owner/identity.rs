@@ -4,7 +4,7 @@ use calipam_model::endpoint::EndpointTexts;
 use calipam_model::pod::Pod;
 use calipam_model::text::{Text, TextRef};
 
-use crate::claim::{Claim, tails};
+use crate::claim::{Claim, container_ids};
 
 /// The namespace in a container's identity: containers have none.
 const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
@@ -59,9 +59,9 @@ pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
         Claim::LegacyPod { namespace, pod } => {
             let handle = format!("{namespace}.{pod}");
             let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
-            [of_pod].into_iter().chain(tails(&handle).map(container)).collect()
+            [of_pod].into_iter().chain(container_ids(&handle).map(container)).collect()
         }
-        Claim::Foreign { handle } => tails(handle).map(container).collect(),
+        Claim::Foreign { handle } => container_ids(handle).map(container).collect(),
         _ => Vec::new(),
     }
 }

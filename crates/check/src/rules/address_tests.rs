@@ -180,7 +180,7 @@ fn two_blocks_that_both_hold_an_address() {
 }
 
 #[test]
-fn what_does_not_decode_protects_what_it_names() {
+fn undecodable_objects_protect_the_addresses_that_they_name() {
     let mut cluster = healthy();
     cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.300.1"}));
     let vxlan = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});

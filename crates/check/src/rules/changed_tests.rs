@@ -94,7 +94,7 @@ fn swapped(dice: &mut Dice, stored: &Stored) -> Writes {
 }
 
 #[test]
-fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
+fn after_any_change_of_a_broken_cluster_a_followed_snapshot_equals_a_fresh_one() {
     let mut codes = std::collections::BTreeSet::new();
     for seed in 0..rounds(50) {
         let dice = &mut Dice(seed);
@@ -121,7 +121,7 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
 }
 
 #[test]
-fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds() {
+fn after_any_change_of_a_cluster_with_every_fault_a_followed_snapshot_equals_a_fresh_one() {
     let mut codes = std::collections::BTreeSet::new();
     for seed in 0..rounds(2) {
         let dice = &mut Dice(seed);

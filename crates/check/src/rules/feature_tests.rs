@@ -146,7 +146,7 @@ fn services_where_the_controller_is_off() {
     cluster.0.pools.last_mut().unwrap().value.automatic = false;
     assert_eq!(causes(&cluster), [json!("pools-manual")]);
     let web = &mut cluster.0.services[0].value;
-    web.asks = true;
+    web.requests_addresses = true;
     assert_eq!(causes(&cluster), [Value::Null], "it names its pool");
     cluster.0.pools.pop();
     assert_eq!(causes(&cluster), [json!("no-pool")]);

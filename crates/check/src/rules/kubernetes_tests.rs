@@ -117,7 +117,7 @@ fn every_state_of_a_pod() {
 
 /// A dual-stack pod whose status, and annotation if it has one, names only one family.
 #[test]
-fn what_the_handle_of_a_pod_holds_of_the_other_family_is_not_leaked() {
+fn an_address_of_the_other_family_under_a_pods_handle_is_not_leaked() {
     let v6 = |handle: &str| {
         let mut cluster = kubernetes(pod("node-1", "web"));
         cluster.resource("ippools/v6", json!({"cidr": "fd00::/120", "blockSize": 126}));
@@ -317,7 +317,7 @@ fn written_again(mut cluster: Cluster) -> Cluster {
 }
 
 #[test]
-fn lists_of_different_moments_accuse_nobody() {
+fn lists_read_at_different_times_cause_no_findings() {
     let web = || pod("node-1", "web");
     let started = |record: Value, address| {
         with_pods(kubernetes(record), &[running("web", "10.244.1.0"), running("new", address)])

@@ -29,7 +29,7 @@ fn of_nodes(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = ["missing-node", "node-object-missing", "leaked-address", "unallocated", "mismatch"];
     let found = report.findings.iter().filter(|f| wanted.iter().any(|part| f.code.name().contains(part)));
-    found.map(|f| format!("{} {}: {}", f.code, f.subject, f.says())).collect()
+    found.map(|f| format!("{} {}: {}", f.code, f.subject, f.text())).collect()
 }
 
 fn with_node(mut cluster: Cluster, name: &str) -> Cluster {
@@ -39,7 +39,7 @@ fn with_node(mut cluster: Cluster, name: &str) -> Cluster {
 }
 
 #[test]
-fn a_live_pod_recorded_on_another_node_is_what_the_collector_frees() {
+fn the_collector_would_free_a_live_pod_recorded_on_another_node() {
     let web = running("web", "10.244.1.4");
     let recorded = |node: &str| kubernetes(one(web_on(node)), std::slice::from_ref(&web));
     assert_eq!(verdict(&recorded("node-1")), NOTHING);
@@ -113,7 +113,7 @@ fn two_nodes(pods: &[PodParts<'_>]) -> Cluster {
 }
 
 #[test]
-fn a_node_is_gone_that_kubernetes_has_no_more_although_calico_has_its_object() {
+fn a_node_that_left_kubernetes_is_gone_although_its_calico_object_remains() {
     let exists = with_kubernetes_nodes(two_nodes(&[]), &["node-1", "k8s-2"]);
     let leaked = ["leaked-address 10.244.2.1", "leaked-address 10.244.2.2"];
     let lines = of_nodes(&exists);
@@ -140,7 +140,7 @@ fn a_node_is_gone_that_kubernetes_has_no_more_although_calico_has_its_object() {
 }
 
 #[test]
-fn a_pod_that_waits_for_a_node_that_is_gone_keeps_what_is_its_own() {
+fn a_pod_that_waits_for_a_missing_node_keeps_its_addresses() {
     let waiting =
         PodParts { phase: "Pending", ready: false, node: "node-2", container_id: "", ..running("db-1", "") };
     let mut cluster = two_nodes(&[waiting]);
@@ -155,7 +155,7 @@ fn a_pod_that_waits_for_a_node_that_is_gone_keeps_what_is_its_own() {
 }
 
 #[test]
-fn of_a_node_that_kubernetes_has_it_is_the_object_that_is_missing() {
+fn a_kubernetes_node_without_an_object_is_reported_as_missing_object() {
     let mut cluster = two_nodes(&[]);
     cluster.0.nodes.retain(|node| node.value.name != "node-2");
     cluster.endpoint("node-2", "busy", &["10.244.2.3/32"]);

@@ -53,7 +53,7 @@ fn the_range_of_a_second_family_counts_too() {
 }
 
 #[test]
-fn a_cluster_with_calico_ipam_that_lost_records_is_no_such_cluster() {
+fn lost_records_are_not_mistaken_for_another_ipam() {
     let unallocated = ["unallocated-in-use 10.244.1.77"];
     let states = [
         ("Calico assigned one", cluster(pod("node-1", "a"), "10.244.1.0/24", &PODS)),

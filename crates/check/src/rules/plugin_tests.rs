@@ -118,7 +118,7 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
 
 /// Calico's CNI plugin with host-local IPAM, and service addresses from Calico IPAM.
 #[test]
-fn where_calico_ipam_serves_services_only_pods_and_tunnels_are_not_its_business() {
+fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
     let mut cluster = Cluster::new();
     let all = [Source::Pods, Source::Services, Source::Machines, Source::Affinities];
     cluster.0.mark_read(all);

@@ -191,7 +191,7 @@ fn every_finding_is_well_formed_and_stays_while_nothing_changes() {
 }
 
 #[test]
-fn what_only_time_makes_a_finding_is_what_a_later_check_finds() {
+fn aged_findings_are_those_of_a_later_check() {
     let mut aged = HashSet::new();
     for seed in 0..calipam_testkit::rounds(200) {
         aged.extend(assert_aged(&cluster(&mut Dice(seed)), &format!("seed {seed}")));

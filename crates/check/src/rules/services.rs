@@ -37,7 +37,7 @@ fn without_address(context: &Context<'_>, pools: &[&Pool], service: &Service) ->
             is_meant.then_some(Some(NoAddress::NotServed(why)))
         }
         Ok(assign) => service.is_managed(assign).then(|| {
-            let is_manual = !service.asks && pools.iter().all(|pool| !pool.automatic);
+            let is_manual = !service.requests_addresses && pools.iter().all(|pool| !pool.automatic);
             (is_manual && !is_in_doubt).then_some(NoAddress::PoolsManual)
         }),
     }?;

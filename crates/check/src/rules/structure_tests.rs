@@ -67,7 +67,7 @@ fn a_healthy_cluster_has_no_finding() {
 }
 
 #[test]
-fn what_was_not_read_accuses_nobody() {
+fn unread_sources_cause_no_findings() {
     let mut cluster = whole();
     cluster.block("10.244.1.4/30", Some("host:node-9"), FREE);
     affinity(&mut cluster, "host/node-9", "10.244.1.8-30", json!({}));

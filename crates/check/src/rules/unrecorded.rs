@@ -36,11 +36,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             continue;
         }
         // If Calico networks the pod, its status repeats the addresses that Calico assigned.
-        let is_calicos = match snapshot.datastore {
+        let is_networked_by_calico = match snapshot.datastore {
             DatastoreKind::Kubernetes => pod.is_annotated(),
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),
         };
-        let wanted = if is_calicos { evidence::NO_IPAM } else { evidence::NO_IPAM | evidence::STATUS };
+        let wanted =
+            if is_networked_by_calico { evidence::NO_IPAM } else { evidence::NO_IPAM | evidence::STATUS };
         for address in pod.named_by(wanted) {
             out.extend(unrecorded(context, position, address));
         }

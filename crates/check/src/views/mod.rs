@@ -40,7 +40,7 @@ pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, PoolMap, map};
 pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, TunnelView, nodes};
 pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
-pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
+pub use self::why::{Explanation, FamilyAnswer, RequestState, explain_node, explain_pod};
 pub use crate::record::AddressState;
 
 /// A number of addresses. IPv6 pools can have more than fit into 64 bits. In JSON and YAML, values up to 2^53, which

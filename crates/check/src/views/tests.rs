@@ -138,7 +138,7 @@ fn nodes_and_borrowed_addresses() {
 }
 
 #[test]
-fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
+fn a_node_shows_its_plugin_by_annotation_and_newest_address() {
     let at = |node: &str, time: &str| {
         let mut record = pod(node, "x");
         record["secondary"]["timestamp"] = format!("2026-06-01 10:12:{time} +0000 UTC").into();
@@ -182,7 +182,7 @@ fn borrowed_addresses_of_overlapping_blocks_are_in_order() {
 }
 
 #[test]
-fn a_negative_cooldown_is_none() {
+fn a_negative_cooldown_counts_as_zero() {
     let mut cluster = small();
     cluster.put("/calico/ipam/v2/config", json!({"ipCooldownSeconds": -1}));
     let settings = configuration(&cluster.0).settings;

@@ -20,14 +20,14 @@ pub struct Explanation {
     pub pod: Option<String>,
     /// The node; empty for a pod that is not bound.
     pub node: String,
-    pub standing: PodStanding,
+    pub state: RequestState,
     /// The allocator's answers, IPv4 first.
     pub families: Vec<FamilyAnswer>,
 }
 
 /// The state of a pod's request for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodStanding {
+pub enum RequestState {
     /// The pod asks IPAM for addresses.
     Asks,
     /// The pod has these addresses.
@@ -83,36 +83,36 @@ impl Explanation {
     pub fn is_refused(&self) -> bool {
         let needed = self.families.iter().filter(|family| family.is_needed);
         needed.into_iter().any(|family| family.refused().is_some())
-            || matches!(self.standing, PodStanding::NoNode | PodStanding::UnknownPool(_))
+            || matches!(self.state, RequestState::NoNode | RequestState::UnknownPool(_))
     }
 
     /// Returns the answer in one sentence.
     pub fn sentence(&self) -> String {
         let who = self.pod.as_deref().map_or_else(|| "the next pod".to_owned(), short);
         let node = short(&self.node);
-        match &self.standing {
-            PodStanding::Has(addresses) => {
+        match &self.state {
+            RequestState::Has(addresses) => {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 format!("{who} has {} on {node}", addresses.join(", "))
             }
-            PodStanding::NotBound => {
+            RequestState::NotBound => {
                 format!("{who} is not scheduled to a node yet: it gets an address only after that")
             }
-            PodStanding::HostNetwork => format!("{who} uses its node's network, so it needs no address"),
-            PodStanding::Finished => format!("{who} has finished, so it needs no address"),
-            PodStanding::BypassesIpam => format!("{who} names its addresses itself: IPAM is not used"),
-            PodStanding::NoNode => format!("{who} gets no address: Calico does not know node {node}"),
-            PodStanding::UnknownPool(pool) => {
+            RequestState::HostNetwork => format!("{who} uses its node's network, so it needs no address"),
+            RequestState::Finished => format!("{who} has finished, so it needs no address"),
+            RequestState::BypassesIpam => format!("{who} names its addresses itself: IPAM is not used"),
+            RequestState::NoNode => format!("{who} gets no address: Calico does not know node {node}"),
+            RequestState::UnknownPool(pool) => {
                 let pool = short(pool);
                 format!("{who} gets no address on {node}: it asks for the pool {pool}, which does not exist")
             }
-            PodStanding::NotKnown => {
+            RequestState::NotKnown => {
                 format!("it is not known which address {who} gets on {node}: the data is incomplete")
             }
-            PodStanding::NamespacesNotRead => format!(
+            RequestState::NamespacesNotRead => format!(
                 "it is not known which address {who} gets on {node}: pools select namespaces, which were not read"
             ),
-            PodStanding::Asks => self.answers(&who, &node),
+            RequestState::Asks => self.answers(&who, &node),
         }
     }
 
@@ -137,7 +137,7 @@ impl Explanation {
             parts.push(match (self.pod.is_some(), given.is_empty()) {
                 (_, true) => format!("no pool serves {who} on {node}"),
                 (true, false) => {
-                    format!("IPAM is not the problem: {who} gets {} on {node}", given.join(", "))
+                    format!("IPAM can assign {} to {who} on {node}", given.join(", "))
                 }
                 (false, false) => format!("{who} on {node} gets {}{only}", given.join(", ")),
             });
@@ -165,33 +165,33 @@ pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<E
     let node = context.index.node(&on);
     let addresses: Vec<IpAddr> = pod.addresses().collect();
     let bypasses = pod.evidence().iter().any(|(_, by)| by & evidence::NO_IPAM != 0);
-    let standing = if pod.finished {
-        PodStanding::Finished
+    let state = if pod.finished {
+        RequestState::Finished
     } else if pod.host_network {
-        PodStanding::HostNetwork
+        RequestState::HostNetwork
     } else if !addresses.is_empty() {
-        PodStanding::Has(addresses)
+        RequestState::Has(addresses)
     } else if bypasses {
-        PodStanding::BypassesIpam
+        RequestState::BypassesIpam
     } else if on.is_empty() {
-        PodStanding::NotBound
+        RequestState::NotBound
     } else if node.is_none() && !context.index.node_exists(&on) {
-        PodStanding::NoNode
+        RequestState::NoNode
     } else {
         return Some(explain(&context, Some(pod), &on, node));
     };
-    Some(Explanation { pod: Some(name_of_pod(pod)), node: on, standing, families: Vec::new() })
+    Some(Explanation { pod: Some(name_of_pod(pod)), node: on, state, families: Vec::new() })
 }
 
 fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Node>) -> Explanation {
     let mut explained = Explanation {
         pod: pod.map(name_of_pod),
         node: on.to_owned(),
-        standing: PodStanding::NotKnown,
+        state: RequestState::NotKnown,
         families: Vec::new(),
     };
     let (Some(outlook), Some(node)) = (Outlook::new(context.snapshot), node) else { return explained };
-    explained.standing = PodStanding::Asks;
+    explained.state = RequestState::Asks;
     let needs = Needs::new(context);
     for family in Family::BOTH.into_iter().filter(|family| needs.matters(*family)) {
         let asked = pod.map_or(PodAnswer::AsAny, |pod| answer_for_pod(&outlook, pod, &node.name, family));
@@ -202,14 +202,14 @@ fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Nod
                 match pod.map_or_else(|| Ok(outlook.next_of_any(node, family)), in_namespace) {
                     Ok(answer) => answer,
                     Err(NotKnown) => {
-                        explained.standing = PodStanding::NamespacesNotRead;
+                        explained.state = RequestState::NamespacesNotRead;
                         continue;
                     }
                 }
             }
             PodAnswer::NotAsked => continue,
             PodAnswer::UnknownPool(pool) => {
-                explained.standing = PodStanding::UnknownPool(pool);
+                explained.state = RequestState::UnknownPool(pool);
                 continue;
             }
         };

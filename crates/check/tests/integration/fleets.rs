@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::fleet::{Cluster, compare, leave_out_doubles};
+use calipam_check::fleet::{Cluster, compare, remove_duplicates};
 use calipam_check::views::PoolView;
 use calipam_check::{Code, Options, check};
 use calipam_testkit::cluster::{Fleet, FleetFault};
@@ -156,7 +156,7 @@ fn a_cluster_that_is_named_twice_counts_once() {
     let mut clusters = checked(&fleet);
     let again = Cluster { name: "again".into(), ..clusters[0].clone() };
     clusters.push(again);
-    let said = leave_out_doubles(&mut clusters, "2027-01-01T00:00:00Z".parse().unwrap());
+    let said = remove_duplicates(&mut clusters, "2027-01-01T00:00:00Z".parse().unwrap());
     assert_eq!(said, ["again is left out: it has the same GUID as a, and only one of them counts"]);
     assert_eq!(clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
@@ -169,7 +169,7 @@ fn a_file_with_the_guid_of_another_cluster_is_unreadable() {
         let mut other = Cluster { name: "other".into(), is_live: is_live[1], ..one.clone() };
         other.report.cluster.taken_at = at(taken);
         let mut clusters = vec![Cluster { is_live: is_live[0], ..one.clone() }, other];
-        assert!(leave_out_doubles(&mut clusters, at(now)).is_empty());
+        assert!(remove_duplicates(&mut clusters, at(now)).is_empty());
         assert_eq!(found(&clusters).len(), 1, "{:?}", found(&clusters));
         clusters.iter().map(|cluster| cluster.is_read).collect()
     };

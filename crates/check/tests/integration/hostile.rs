@@ -17,7 +17,7 @@ fn healthy() -> Cluster {
 }
 
 /// Keys of objects that a check decodes, two of each kind.
-fn victims(cluster: &Cluster) -> Vec<Vec<u8>> {
+fn keys_to_corrupt(cluster: &Cluster) -> Vec<Vec<u8>> {
     let kinds = [
         "/calico/ipam/v2/assignment/ipv4/",
         "/calico/ipam/v2/assignment/ipv6/",
@@ -66,16 +66,17 @@ fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_no_json_is_undecodable_and_nothing_else() {
+fn invalid_json_gives_exactly_one_undecodable_object() {
     let cluster = healthy();
     assert_eq!(cluster.snapshot().defects, []);
-    for key in victims(&cluster) {
+    for key in keys_to_corrupt(&cluster) {
         let value = value_of(&cluster, &key);
-        let mut spoilt = vec![vec![0xff; 7], b"null and void".to_vec(), b"7".to_vec(), b"[]".to_vec()];
-        spoilt.extend([1, 3, 5].map(|part| value[..value.len() * part / 6].to_vec()));
-        for spoilt in spoilt {
+        let mut corrupted = vec![vec![0xff; 7], b"null and void".to_vec(), b"7".to_vec(), b"[]".to_vec()];
+        corrupted.extend([1, 3, 5].map(|part| value[..value.len() * part / 6].to_vec()));
+        for corrupted in corrupted {
             let expected = BTreeSet::from([format!("undecodable-object {}", String::from_utf8_lossy(&key))]);
-            assert_eq!(judge(&cluster, &key, &spoilt), expected, "{}", String::from_utf8_lossy(&spoilt));
+            let found = judge(&cluster, &key, &corrupted);
+            assert_eq!(found, expected, "{}", String::from_utf8_lossy(&corrupted));
         }
     }
 }
@@ -84,25 +85,25 @@ fn what_is_no_json_is_undecodable_and_nothing_else() {
 fn flipped_bytes_never_panic() {
     let cluster = healthy();
     let mut rng = Rng::new(77);
-    for key in victims(&cluster) {
+    for key in keys_to_corrupt(&cluster) {
         let value = value_of(&cluster, &key);
         for _ in 0..12 {
-            let mut spoilt = value.clone();
+            let mut corrupted = value.clone();
             for _ in 0..=rng.below(3) {
-                let position = rng.below(spoilt.len() as u64) as usize;
+                let position = rng.below(corrupted.len() as u64) as usize;
                 match rng.below(3) {
-                    0 => spoilt[position] ^= 1 << rng.below(8),
-                    1 => drop(spoilt.remove(position)),
-                    _ => spoilt.insert(position, rng.next() as u8),
+                    0 => corrupted[position] ^= 1 << rng.below(8),
+                    1 => drop(corrupted.remove(position)),
+                    _ => corrupted.insert(position, rng.next() as u8),
                 }
             }
-            judge(&cluster, &key, &spoilt);
+            judge(&cluster, &key, &corrupted);
         }
     }
 }
 
 /// Values of wrong types.
-fn strangers() -> Vec<Value> {
+fn unexpected_values() -> Vec<Value> {
     vec![
         Value::Null,
         json!(-1),
@@ -125,13 +126,13 @@ fn strangers() -> Vec<Value> {
 fn strange_values_in_any_place_never_panic() {
     let cluster = healthy();
     let mut rng = Rng::new(78);
-    for key in victims(&cluster) {
+    for key in keys_to_corrupt(&cluster) {
         let value: Value = serde_json::from_slice(&value_of(&cluster, &key)).unwrap();
         let positions = pointers(&value);
-        for stranger in strangers() {
-            let mut spoilt = value.clone();
-            *spoilt.pointer_mut(rng.pick::<String>(&positions)).unwrap() = stranger;
-            judge(&cluster, &key, spoilt.to_string().as_bytes());
+        for unexpected in unexpected_values() {
+            let mut corrupted = value.clone();
+            *corrupted.pointer_mut(rng.pick::<String>(&positions)).unwrap() = unexpected;
+            judge(&cluster, &key, corrupted.to_string().as_bytes());
         }
     }
 }
@@ -142,25 +143,25 @@ fn blocks_with_strange_arrays_are_corrupt_or_undecodable() {
     let key = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
     let value: Value = serde_json::from_slice(&value_of(&cluster, key.as_bytes())).unwrap();
     for field in ["allocations", "unallocated", "attributes"] {
-        for stranger in strangers() {
-            let mut spoilt = value.clone();
-            spoilt[field] = stranger.clone();
-            let found = judge(&cluster, key.as_bytes(), spoilt.to_string().as_bytes());
+        for unexpected in unexpected_values() {
+            let mut corrupted = value.clone();
+            corrupted[field] = unexpected.clone();
+            let found = judge(&cluster, key.as_bytes(), corrupted.to_string().as_bytes());
             let corrupt = BTreeSet::from(["corrupt-block 10.244.1.0/26".to_owned()]);
             let undecodable = BTreeSet::from([format!("undecodable-object {key}")]);
-            assert!(found == corrupt || found == undecodable, "{field} = {stranger}: {found:?}");
+            assert!(found == corrupt || found == undecodable, "{field} = {unexpected}: {found:?}");
         }
     }
     for (position, index) in [(0, -1), (63, 1_000_000_000), (5, i64::MAX), (7, i64::MIN)] {
-        let mut spoilt = value.clone();
-        spoilt["allocations"][position] = json!(index);
-        let found = judge(&cluster, key.as_bytes(), spoilt.to_string().as_bytes());
+        let mut corrupted = value.clone();
+        corrupted["allocations"][position] = json!(index);
+        let found = judge(&cluster, key.as_bytes(), corrupted.to_string().as_bytes());
         assert_eq!(found, BTreeSet::from(["corrupt-block 10.244.1.0/26".to_owned()]));
     }
 }
 
 #[test]
-fn texts_of_a_megabyte_are_borne() {
+fn strings_of_a_megabyte_do_not_break_a_check() {
     let cluster = healthy();
     let long = "x".repeat(1 << 20);
     let mut big = cluster.clone();
@@ -184,7 +185,7 @@ fn texts_of_a_megabyte_are_borne() {
 }
 
 #[test]
-fn keys_of_any_bytes_are_borne() {
+fn keys_of_arbitrary_bytes_do_not_break_a_check() {
     let cluster = healthy();
     let mut rng = Rng::new(79);
     for prefix in ["/calico/ipam/v2/", "/calico/resources/v3/projectcalico.org/ippools/", ""] {
@@ -203,7 +204,7 @@ fn keys_of_any_bytes_are_borne() {
 #[test]
 fn a_number_beyond_a_double_in_an_unknown_field_changes_nothing() {
     let cluster = healthy();
-    for key in victims(&cluster) {
+    for key in keys_to_corrupt(&cluster) {
         let value = String::from_utf8(value_of(&cluster, &key)).unwrap();
         for (at, field) in [("{", r#"{"x":1e400,"#), (r#""spec":{"#, r#""spec":{"x":[{"y":-1e400}],"#)] {
             let value = value.replacen(at, field, 1).replace(",}", "}");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_a_line_is_no_request() {
+    fn lines_never_begin_with_a_roff_request() {
         assert_eq!(escape(".so /etc/passwd"), "\\&.so /etc/passwd");
         assert_eq!(escape("'it\\s-x"), "\\(aqit\\es\\-x");
         assert_eq!(ascii("a…"), "a\\[u2026]");

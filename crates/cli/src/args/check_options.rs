@@ -39,7 +39,7 @@ pub(crate) struct CheckOptions {
     /// Only findings about pods and services in this namespace
     #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
     pub namespace: Option<String>,
-    /// Every namespace, which is the default: typed by habit after kubectl.
+    /// The default, accepted for users who are used to kubectl.
     #[arg(short = 'A', long = "all-namespaces", hide = true, conflicts_with = "namespace")]
     _all_namespaces: bool,
     /// Ignore the findings in this file, in the format of `check -o ignore`

@@ -63,6 +63,6 @@ impl ConfigureArgs {
             .hint(format!("{} prints what is set", hints::command(&["show", "--configuration"]))));
         }
         let intent = self.writing.intent((!self.dry_run).then(|| "configure".into()));
-        Ok(ConfigureRequest { settings, foresees: true, intent })
+        Ok(ConfigureRequest { settings, predicts_effects: true, intent })
     }
 }

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_outs_are_those_of_kubectl() {
+    fn timeouts_are_read_as_by_kubectl() {
         assert_eq!(request_timeout("30"), Ok(Duration::from_secs(30)));
         assert_eq!(request_timeout("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(request_timeout("0"), Ok(NO_LIMIT));

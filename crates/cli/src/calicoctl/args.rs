@@ -49,7 +49,7 @@ pub(super) enum Command {
     Datastore(DatastoreCommand),
     /// Display the version of calicoctl that this replaces, and that of the cluster
     Version(VersionArgs),
-    /// Any other command, with everything that follows it: for the real calicoctl.
+    /// Any other command and its arguments, which the real calicoctl runs.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -88,7 +88,7 @@ pub(super) enum MigrateCommand {
     Lock,
     /// Unlock the datastore
     Unlock,
-    /// `export`, `import` and whatever else there is: for the real calicoctl.
+    /// Any other command, such as `export` or `import`, which the real calicoctl runs.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }

@@ -48,13 +48,13 @@ pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<(), Failure> {
     if let Some(path) = args.output.as_ref().filter(asked) {
         output_file::write(path, |out| write_calicoctl(&view, &snapshot, out))?;
     }
-    say_what_differs(&snapshot, &report, call.console);
+    explain_differences(&snapshot, &report, call.console);
     std::mem::forget(snapshot);
     Ok(())
 }
 
 /// Prints on stderr how this check differs from calicoctl's.
-fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
+fn explain_differences(snapshot: &Snapshot, report: &Report, console: &Console) {
     if !snapshot.has_read(Source::Services) {
         console.warn("services were not read: addresses recorded for services count as in use");
     }
@@ -244,7 +244,7 @@ impl Lines<'_> {
         let found: Vec<_> =
             found.filter(|found| codes.contains(&found.code) && is_block(&found.subject)).collect();
         for found in &found {
-            line(out, &format!("  IPAMBlock BlockKey(cidr={}) is invalid: {}", found.subject, found.says()));
+            line(out, &format!("  IPAMBlock BlockKey(cidr={}) is invalid: {}", found.subject, found.text()));
         }
         line(out, &format!("Found {} invalid IPAMBlocks.", found.len()));
         found.len()

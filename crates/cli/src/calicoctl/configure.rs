@@ -5,7 +5,7 @@ use calipam_plan::configure::ConfigureRefusal;
 use calipam_workflow::ConfigureRequest;
 
 use super::args::ConfigureArgs;
-use super::{Call, said};
+use super::{Call, plain_failure};
 use crate::args::WritingArgs;
 use crate::exit::Failure;
 use crate::hints;
@@ -17,12 +17,12 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<(), Failure> {
         .map(|setting| format!("Successfully set {} to: {setting}\n", setting.name()))
         .collect();
     let intent = WritingArgs::agreed("calicoctl ipam configure");
-    let request = ConfigureRequest { settings, foresees: false, intent };
+    let request = ConfigureRequest { settings, predicts_effects: false, intent };
     let configured =
         call.with(async |datastore, person| calipam_workflow::configure(datastore, &request, person).await);
     let repaired = configured.map_err(|failure| match failure.cause() {
-        Some(refusal @ ConfigureRefusal::Nothing) => said(refusal.to_string()),
-        Some(refusal) => said(format!("error: {refusal}")),
+        Some(refusal @ ConfigureRefusal::Nothing) => plain_failure(refusal.to_string()),
+        Some(refusal) => plain_failure(format!("error: {refusal}")),
         None => failure,
     })?;
     if repaired.run.is_none() {
@@ -38,12 +38,13 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     let mut settings = Vec::new();
     if let Some(text) = given(&args.strictaffinity) {
         let value = parse_go_bool(&text)
-            .ok_or_else(|| said("invalid value. Use true or false to set strictaffinity"))?;
+            .ok_or_else(|| plain_failure("invalid value. Use true or false to set strictaffinity"))?;
         settings.push(IpamSetting::StrictAffinity(value));
     }
     if let Some(text) = given(&args.max_blocks_per_host) {
         let number = text.parse();
-        let number = number.map_err(|_| said("invalid value for maxblockhost. Use a valid number"))?;
+        let number =
+            number.map_err(|_| plain_failure("invalid value for maxblockhost. Use a valid number"))?;
         settings.push(IpamSetting::MaxBlocksPerHost(number));
     }
     if let Some(text) = given(&args.kubevirt_ip_persistence) {
@@ -52,12 +53,12 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
             "Disabled" => false,
             _ => {
                 let message = "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled";
-                return Err(said(message));
+                return Err(plain_failure(message));
             }
         }));
     }
     if args.ip_cooldown_seconds >= 0 {
         settings.push(IpamSetting::Cooldown(args.ip_cooldown_seconds));
     }
-    if settings.is_empty() { Err(said(ConfigureRefusal::Nothing.to_string())) } else { Ok(settings) }
+    if settings.is_empty() { Err(plain_failure(ConfigureRefusal::Nothing.to_string())) } else { Ok(settings) }
 }

@@ -72,7 +72,7 @@ fn carry_out(command: &Command, call: Call<'_>) -> Result<(), Failure> {
 }
 
 /// Creates a failure with calicoctl's message, which is printed without a label.
-fn said(message: impl Into<String>) -> Failure {
+fn plain_failure(message: impl Into<String>) -> Failure {
     Failure::refused(message).form(FailureForm::Plain)
 }
 
@@ -107,7 +107,9 @@ impl Call<'_> {
         let is_partial = false;
         match repair::outcome(run, is_partial, self.console)? {
             Outcome::Clean => Ok(()),
-            _ => Err(said("error: something had changed since the read, and not everything was done")),
+            _ => {
+                Err(plain_failure("error: objects changed after they were read, so not everything was done"))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use calipam_workflow::{Names, ReleaseRequest, Repaired, UnusableReport};
 
 use super::args::ReleaseArgs;
 use super::show::parse_address;
-use super::{Call, criteria, said};
+use super::{Call, criteria, plain_failure};
 use crate::args::WritingArgs;
 use crate::exit::Failure;
 use crate::hints::{self, Reader};
@@ -50,14 +50,14 @@ fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<(), Failure> {
         let is_free =
             matches!(skipped.reason, SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling);
         if is_free {
-            return Err(said(format!("IP address {address} is not assigned")));
+            return Err(plain_failure(format!("IP address {address} is not assigned")));
         }
         let message = format!(
             "error: IP address {address} is not released: {}",
             hints::plan::skipped(skipped, Reader::Document)
         );
         let hint = "calicoctl would have released it; with `--force`, calipam releases it too".to_owned();
-        return Err(said(message).hint_if((!force).then_some(hint)));
+        return Err(plain_failure(message).hint_if((!force).then_some(hint)));
     }
     call.finish(repaired.run)?;
     call.print(&format!("Successfully released IP address {address}\n"))
@@ -87,7 +87,7 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
 
 /// Creates the failure for an objection to a report, with calicoctl's message.
 fn refused(report: &str, objection: &ReportError) -> Failure {
-    said(match objection {
+    plain_failure(match objection {
         ReportError::OtherCluster { .. } => format!(
             "cluster does not match the provided report ({report}): mismatched cluster GUID. Refusing to release"
         ),

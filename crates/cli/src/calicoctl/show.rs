@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 
 use super::args::ShowArgs;
 use super::table::{draw, five_digits, share};
-use super::{Call, said};
+use super::{Call, plain_failure};
 use crate::args::address;
 use crate::exit::Failure;
 use crate::render::text::escape;
@@ -51,7 +51,7 @@ pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr, Failur
         return Ok(address);
     }
     call.print(&format!("Error executing command: invalid IP address specified: {}\n", escape(text)))?;
-    Err(said(""))
+    Err(plain_failure(""))
 }
 
 fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
@@ -73,7 +73,7 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failure> {
     if attribute.is_cooling() {
         return match has_cooled_down(snapshot, &attribute) {
             true => not_assigned(),
-            false => Err(said(format!("IP {address} is currently in cooldown"))),
+            false => Err(plain_failure(format!("IP {address} is currently in cooldown"))),
         };
     }
     let handle = attribute.clean_handle().map_or("<none>".to_owned(), |handle| handle.to_string());
@@ -185,7 +185,7 @@ fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
 /// setting.
 fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
     let config = snapshot.effective_ipam_config();
-    let config = config.ok_or_else(|| said("error: the stored configuration cannot be decoded"))?;
+    let config = config.ok_or_else(|| plain_failure("error: the stored configuration cannot be decoded"))?;
     let settings = [
         IpamSetting::StrictAffinity(config.strict_affinity),
         IpamSetting::AutoAllocateBlocks(config.auto_allocate_blocks),

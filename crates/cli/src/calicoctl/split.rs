@@ -8,7 +8,7 @@ use calipam_plan::{PlanKind, Verb};
 use calipam_workflow::{PoolName, Repaired, SplitRequest, UnknownPool};
 
 use super::args::SplitArgs;
-use super::{Call, said};
+use super::{Call, plain_failure};
 use crate::args::WritingArgs;
 use crate::exit::Failure;
 
@@ -20,7 +20,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        said(format!(
+        plain_failure(format!(
             "error reading number to split IP pools into. {number} is not a valid number: strconv.Atoi: parsing {number:?}: {why}"
         ))
     })?;
@@ -30,9 +30,9 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
         let (name, cidr) = (name.clone().unwrap_or_default(), cidr.clone().unwrap_or_default());
         if cidr.is_empty() {
             let why = format!("resource does not exist: IPPool({name}) with error: <nil>");
-            said(format!("unable to find IP pool with name {name}: {why}"))
+            plain_failure(format!("unable to find IP pool with name {name}: {why}"))
         } else {
-            said(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
+            plain_failure(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
         }
     };
     let pool = match (&name, &cidr) {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
         (None, Some(cidr)) => PoolName::Cidr(cidr.parse().map_err(|_| not_found())?),
         (None, None) => {
             let message = "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split";
-            return Err(said(message));
+            return Err(plain_failure(message));
         }
     };
 
@@ -57,10 +57,10 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
         call.with(async |datastore, person| calipam_workflow::split(datastore, &request, person).await);
     let repaired = split.map_err(|failure| match failure.cause() {
         _ if failure.cause::<UnknownPool>().is_some() => not_found(),
-        Some(SplitRefusal::NotLocked) => said(
+        Some(SplitRefusal::NotLocked) => plain_failure(
             "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
         ),
-        Some(refusal @ SplitRefusal::NotPowerOfTwo { .. }) => said(refusal.to_string()),
+        Some(refusal @ SplitRefusal::NotPowerOfTwo { .. }) => plain_failure(refusal.to_string()),
         _ => failure,
     })?;
     let text = message(&repaired);

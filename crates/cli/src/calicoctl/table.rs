@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_stands_in_a_box() {
+    fn a_table_has_a_box() {
         let rows = [vec!["IP Pool".to_owned(), "8".to_owned()], vec!["Block".to_owned(), "1024".to_owned()]];
         let text = draw(&[("GROUPING", CellAlignment::Left), ("FREE", CellAlignment::Right)], rows);
         let expected = "\

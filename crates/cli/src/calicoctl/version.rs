@@ -2,7 +2,7 @@
 
 use calipam_workflow::cluster_information;
 
-use super::{Call, said};
+use super::{Call, plain_failure};
 use crate::exit::Failure;
 use crate::render::text::escape;
 
@@ -14,7 +14,7 @@ pub(super) fn run(call: Call<'_>) -> Result<(), Failure> {
     call.print(&format!("Client Version:    {STANDS_FOR}\nGit commit:        calipam-{calipam}\n"))?;
     let information = call.with(async |datastore, _| cluster_information(datastore).await)?;
     let Some(information) = information else {
-        return Err(said(
+        return Err(plain_failure(
             "Unable to retrieve Cluster Version or Type: resource does not exist: ClusterInformation(default)",
         ));
     };

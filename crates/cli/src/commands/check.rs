@@ -36,7 +36,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     let begin = Instant::now();
     if args.reports.only_new && console.format == Format::Prometheus {
         return Err(Failure::usage("--only-new would make metrics forget the other findings")
-            .hint("write them with --output-file, whose files have all findings"));
+            .hint("use --output-file, which always writes all findings"));
     }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::check::run(args, &fleet, begin, console);
@@ -63,7 +63,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 
     let exit_code = exit::code(&Ok(outcome));
     let (snapshot, took) = (&data, begin.elapsed());
-    let removed = if args.reports.only_new { report.keep_news() } else { Vec::new() };
+    let removed = if args.reports.only_new { report.keep_new_or_worse() } else { Vec::new() };
     let checked = Checked { report: &report, snapshot, took, exit_code };
     let mut printed = print(&checked, !report.findings.is_empty(), args, console);
     if printed.is_ok() {
@@ -82,7 +82,9 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 /// Returns the severity that determines the exit code.
 pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
     match &report.changes {
-        Some(changes) if args.reports.fail_on_new || args.reports.only_new => changes.worst_news(report),
+        Some(changes) if args.reports.fail_on_new || args.reports.only_new => {
+            changes.worst_new_or_worse(report)
+        }
         _ => report.worst(),
     }
 }
@@ -235,7 +237,7 @@ pub(crate) fn print(
     args: &CheckArgs,
     console: &Console,
 ) -> Result<(), Failure> {
-    if has_findings || console.prints_nothing_new() {
+    if has_findings || console.prints_empty_results() {
         console.print(report)?;
     }
     match args.reports.only_new && READER_IS_GONE.load(Ordering::SeqCst) {

@@ -42,7 +42,7 @@ pub(crate) async fn compare(
     let scope = scope(&pair, args.networks(), &args.selection.names(None))?;
     let found = diff(&pair, [old, new], &scope, args.recheck.settle, &person).await?;
     let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
-    if !found.same || console.prints_nothing_new() {
+    if !found.same || console.prints_empty_results() {
         let states = [State::of(&pair.old, old), State::of(&pair.new, new)];
         console.print(&DifferenceDocument { states, difference: &found })?;
     }

@@ -62,7 +62,7 @@ fn to_archive(
     })?;
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
-    console.info(&match added.was_there {
+    console.info(&match added.already_existed {
         true => format!("nothing was added: {path} is from the same time"),
         false => format!("wrote {objects} to {path}"),
     });

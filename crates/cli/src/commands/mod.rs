@@ -115,7 +115,8 @@ fn start_log(verbose: u8) {
         2 => (LevelFilter::DEBUG, ours),
         _ => (LevelFilter::TRACE, |_| true),
     };
-    let print = |metadata: &Metadata<'_>, text: &str| said(metadata.level(), metadata.target(), &text);
+    let print =
+        |metadata: &Metadata<'_>, text: &str| write_log_line(metadata.level(), metadata.target(), &text);
     // This fails only in tests, which may have set another logger.
     let _ = tracing::subscriber::set_global_default(Printer { level, shown, print });
     if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
@@ -123,7 +124,7 @@ fn start_log(verbose: u8) {
     }
 }
 
-fn said(level: &dyn Display, target: &str, text: &dyn Display) {
+fn write_log_line(level: &dyn Display, target: &str, text: &dyn Display) {
     // If stderr is closed, `eprintln!` would panic.
     let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
 }
@@ -137,7 +138,7 @@ impl log::Log for Libraries {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        said(&record.level(), record.target(), record.args());
+        write_log_line(&record.level(), record.target(), record.args());
     }
 
     fn flush(&self) {}

@@ -44,7 +44,7 @@ pub(super) fn not_live(what: &str) -> Failure {
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
-    if !nothing || console.prints_nothing_new() {
+    if !nothing || console.prints_empty_results() {
         print(plan, run.is_none(), &PlanDocument { plan, run: run.as_ref() }, console)?;
     }
     ended(repaired, dry_run, is_live, console)

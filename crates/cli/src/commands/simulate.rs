@@ -48,12 +48,15 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     let lifetime = rates.lifetime().and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
     let lifetime = lifetime.map(|seconds| Micros::from_secs(seconds.max(1)));
 
-    let [arrived, left] = [(rates.arrived, "came"), (rates.left, "left")]
+    let [arrived, left] = [(rates.arrived, "started"), (rates.left, "ended")]
         .map(|(number, what)| format!("{} {what}", count(number as usize, "pod", "pods")));
-    let least =
-        if rates.is_least { "; pods that came and left between two exports are not counted" } else { "" };
+    let least = if rates.is_lower_bound {
+        "; pods that started and ended between two exports are not counted"
+    } else {
+        ""
+    };
     console.info(&format!(
-        "{}: in {:#}, {arrived} and {left}; on average there were {:.0}{least}",
+        "{}: in {:#}, {arrived} and {left}; the average number of pods was {:.0}{least}",
         folder.display(),
         SignedDuration::from_secs(rates.observed.as_secs()),
         rates.average(),

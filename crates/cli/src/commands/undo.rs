@@ -63,7 +63,7 @@ async fn undo(
     let undone =
         calipam_workflow::undo(datastore, path, recorded, journals_folder(), &intent, &person).await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
-    if !nothing || console.prints_nothing_new() {
+    if !nothing || console.prints_empty_results() {
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
         console.print(&document)?;
     }

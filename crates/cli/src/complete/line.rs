@@ -20,7 +20,7 @@ pub(super) struct Line {
 }
 
 /// Reads the script's two arguments: the line up to the cursor, and the part that bash replaces.
-pub(super) fn asked(arguments: &[OsString]) -> Line {
+pub(super) fn parse_arguments(arguments: &[OsString]) -> Line {
     let text = |place: usize| arguments.get(place).and_then(|text| text.to_str()).unwrap_or_default();
     Line { replaced: text(1).to_owned(), ..split(text(0)) }
 }
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn what_bash_leaves_is_not_inserted_again() {
+    fn text_that_bash_keeps_is_not_inserted_again() {
         let inserted = |line: &str, replaced: &str, suggestion: &str| {
-            asked(&[line.into(), replaced.into()]).inserted(suggestion)
+            parse_arguments(&[line.into(), replaced.into()]).inserted(suggestion)
         };
         assert_eq!(inserted("calipam --rule=lea", "lea", "--rule=leaked-address"), "leaked-address");
         assert_eq!(inserted("calipam --rule=", "", "--rule=leaked-address"), "leaked-address");

@@ -47,7 +47,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         return Some(answer_kubectl(applet, words));
     }
 
-    let shell = shell_that_asks()?;
+    let shell = requesting_shell()?;
     match rest.split_first() {
         None => {}
         Some((first, words)) if first == WORDS => {
@@ -60,7 +60,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
 }
 
 /// Returns the shell that the environment variable names, if calipam supports it.
-fn shell_that_asks() -> Option<String> {
+fn requesting_shell() -> Option<String> {
     let value = std::env::var_os(VARIABLE)?;
     let name = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();
     SHELLS.completer(&name).map(|_| name)

@@ -21,7 +21,7 @@ impl Request {
     /// Reads a shell's request from the words after `--` and the variables of its script.
     pub(super) fn of_shell(shell: &str, words: &[OsString]) -> Self {
         if shell == "bash" {
-            return Self::of_line(&line::asked(words));
+            return Self::of_line(&line::parse_arguments(words));
         }
         let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
         let mut words = words.to_vec();

@@ -67,7 +67,7 @@ fn answer_bash(
     folder: Option<&Path>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let line = line::asked(&arguments);
+    let line = line::parse_arguments(&arguments);
     let Request { words, index, .. } = Request::of_line(&line);
     for candidate in engine::complete(command, words, index, folder)? {
         let value = candidate.get_value().to_string_lossy();

@@ -14,28 +14,28 @@ use crate::args;
 /// Returns the definition under one of the program's names, for one request.
 pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command {
     let definition = args::tidy(applet.command());
-    let view = View { said: request.before(), options_last: request.current().is_empty(), values };
+    let view = View { words_before: request.before(), options_last: request.current().is_empty(), values };
     view.command(&definition).name(applet.executable())
 }
 
 struct View<'a> {
     /// The words before the cursor. Hidden commands and options among them are kept.
-    said: &'a [OsString],
+    words_before: &'a [OsString],
     /// True if options are hidden. clap_complete suggests hidden arguments only if there is nothing else to suggest.
     options_last: bool,
     values: &'a Values,
 }
 
 impl View<'_> {
-    fn is_said(&self, word: &str) -> bool {
-        self.said.iter().any(|said| said == word)
+    fn is_typed(&self, word: &str) -> bool {
+        self.words_before.iter().any(|typed| typed == word)
     }
 
     fn command(&self, definition: &Command) -> Command {
-        let aliases = definition.get_all_aliases().filter(|alias| self.is_said(alias)).map(str::to_owned);
+        let aliases = definition.get_all_aliases().filter(|alias| self.is_typed(alias)).map(str::to_owned);
         let commands =
-            definition.get_subcommands().filter(|sub| !sub.is_hide_set() || self.is_said(sub.get_name()));
-        let shown = definition.get_arguments().filter(|arg| !arg.is_hide_set() || self.is_arg_said(arg));
+            definition.get_subcommands().filter(|sub| !sub.is_hide_set() || self.is_typed(sub.get_name()));
+        let shown = definition.get_arguments().filter(|arg| !arg.is_hide_set() || self.is_arg_typed(arg));
         let mut view = Command::new(definition.get_name().to_owned())
             .visible_aliases(definition.get_visible_aliases().map(str::to_owned).chain(aliases))
             .display_order(definition.get_display_order())
@@ -50,11 +50,12 @@ impl View<'_> {
         view
     }
 
-    fn is_arg_said(&self, arg: &Arg) -> bool {
+    fn is_arg_typed(&self, arg: &Arg) -> bool {
         let long = |name: &&str| {
             let option = format!("--{name}");
-            self.said.iter().filter_map(|said| said.to_str()).any(|said| {
-                said.strip_prefix(option.as_str())
+            self.words_before.iter().filter_map(|typed| typed.to_str()).any(|typed| {
+                typed
+                    .strip_prefix(option.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
             })
         };
@@ -64,11 +65,11 @@ impl View<'_> {
     /// Copies the parts of an argument that completion uses. References to other arguments are left out, since these
     /// can be missing from the view.
     fn arg(&self, definition: &Arg, command: &str) -> Arg {
-        let said = |alias: &str| self.is_said(&format!("--{alias}"));
+        let is_typed = |alias: &str| self.is_typed(&format!("--{alias}"));
         let visible = definition.get_visible_aliases().unwrap_or_default();
         let all = definition.get_all_aliases().unwrap_or_default();
         let aliases =
-            all.into_iter().filter(|alias| visible.contains(alias) || said(alias)).map(str::to_owned);
+            all.into_iter().filter(|alias| visible.contains(alias) || is_typed(alias)).map(str::to_owned);
         let mut arg = Arg::new(definition.get_id().clone())
             .action(match definition.get_action() {
                 action if action.takes_values() => action.clone(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use calipam_check::fleet::{Cluster, EarlierFleet, Used, compare, leave_out_doubles};
+use calipam_check::fleet::{Cluster, EarlierFleet, Used, compare, remove_duplicates};
 use calipam_check::{Finding, Report, Scope};
 use calipam_workflow::CheckResult;
 use jiff::Timestamp;
@@ -49,7 +49,7 @@ pub(crate) fn run(
     let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = checked_each.into_iter().unzip();
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
     let taken_at = Timestamp::now();
-    let mut notes = leave_out_doubles(&mut clusters, taken_at);
+    let mut notes = remove_duplicates(&mut clusters, taken_at);
     compare(&mut clusters);
     if clusters.iter().all(|cluster| cluster.group.is_none()) {
         notes.push(
@@ -75,7 +75,7 @@ pub(crate) fn run(
     let mut report = FleetReport::new(taken_at, clusters, notes, begin.elapsed(), exit_code);
     let only_new = args.reports.only_new;
     let of_each = report.clusters.iter_mut().filter(|_| only_new);
-    let removed: Vec<_> = of_each.map(|cluster| cluster.report.keep_news()).collect();
+    let removed: Vec<_> = of_each.map(|cluster| cluster.report.keep_new_or_worse()).collect();
     let printed = print(&report, report.number_of_findings() > 0, args, console);
     if only_new && printed.is_err() {
         return printed.map(|()| outcome);

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     });
     let is_whole = list.unreadable.is_empty();
     let is_same = is_whole && differing == 0 && list.only_old.is_empty() && list.only_new.is_empty();
-    if !is_same || console.prints_nothing_new() {
+    if !is_same || console.prints_empty_results() {
         console.print(&list)?;
     }
     if console.format == Format::Table && !is_same {

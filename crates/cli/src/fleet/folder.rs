@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_called_by_what_stands_before_their_ending() {
+    fn cluster_names_are_file_names_without_endings() {
         let name = |path: &str| name_of(Path::new(path));
         assert_eq!(name("a/prod.eu-1.jsonl.zst"), "prod.eu-1");
         assert_eq!(["x.json", "y.db", ".zst", "dir"].map(name), ["x", "y", ".zst", "dir"]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_of_a_cluster_is_read_again() {
+    fn exported_files_are_read_again() {
         let folder = tempfile::tempdir().unwrap();
         for (group, name) in [
             (None, ".."),

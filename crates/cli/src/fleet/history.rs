@@ -5,7 +5,7 @@ use std::path::Path;
 
 use calipam_datastore::read::Lookup;
 use calipam_datastore::{Datastore, Error as DatastoreError};
-use calipam_history::timeline::{About, recorded_in};
+use calipam_history::timeline::{HistorySubject, recorded_in};
 use calipam_workflow::{History, Object, Reach, archive_history, history, read_around};
 
 use super::Fleet;
@@ -74,7 +74,7 @@ async fn of_datastore(
             let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
-            let (about, events) = (About::Address(address), recorded_in(snapshot, address));
+            let (about, events) = (HistorySubject::Address(address), recorded_in(snapshot, address));
             Ok(History { guid, location, about, reach, events })
         }
         other => other,

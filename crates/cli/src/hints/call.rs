@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_is_what_was_typed_about_it() {
+    fn the_connection_has_the_typed_connection_options() {
         let call = call(&["-d", "etcd", "check", "-qo", "wide", "--context", "admin@prod", "--node=a,b"]);
         assert_eq!(call.connection(), ["--datastore", "etcd", "--context", "admin@prod"]);
         assert_eq!(call.words(&["output"]), ["check", "--node", "a", "--node", "b"]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_stands_in_a_hint() {
+    fn hints_contain_no_secrets() {
         for id in ["token", "etcd_password"] {
             assert!(is_secret(id));
         }

@@ -1,7 +1,7 @@
 //! The commands that help if a pod has no address.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
-use calipam_check::views::{Explanation, PodStanding};
+use calipam_check::views::{Explanation, RequestState};
 use calipam_model::snapshot::Snapshot;
 
 use super::command;
@@ -16,24 +16,24 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
         let (namespace, name) = (shell_word(namespace), shell_word(name));
         Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
     };
-    let one = match &explanation.standing {
-        PodStanding::Has(addresses) => {
+    let one = match &explanation.state {
+        RequestState::Has(addresses) => {
             let shown = addresses.iter().map(|address| {
                 format!("see where it is recorded: {}", command(&["show", "--ip", &address.to_string()]))
             });
             return shown.chain(describe()).collect();
         }
-        PodStanding::NoNode => {
+        RequestState::NoNode => {
             "see whether calico-node is running there: `kubectl get pods --all-namespaces -o wide`".into()
         }
-        PodStanding::UnknownPool(_) => {
+        RequestState::UnknownPool(_) => {
             format!("correct its annotation; to list the pools: {}", command(&["show"]))
         }
-        PodStanding::NamespacesNotRead => {
+        RequestState::NamespacesNotRead => {
             "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`".into()
         }
-        PodStanding::NotKnown => format!("see what is missing: {}", command(&["check", "-o", "wide"])),
-        PodStanding::Asks if let Some(refused) = explanation.refusal() => {
+        RequestState::NotKnown => format!("see what is missing: {}", command(&["check", "-o", "wide"])),
+        RequestState::Asks if let Some(refused) = explanation.refusal() => {
             return of_refusal(snapshot, explanation, refused);
         }
         _ => return describe().into_iter().collect(),

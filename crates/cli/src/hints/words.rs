@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_name_what_is_meant() {
+    fn settings_errors_suggest_a_fix() {
         let hint = |error: SettingsError| text(&Error::from(error).hint().unwrap());
         let (path, field) = ("calicoctl.cfg".into(), "etcdEndpoint".to_owned());
         let error = SettingsError::UnknownField { path, field, similar: Some("etcdEndpoints") };

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_empty_something_is_seen_and_only_all_is_full() {
+    fn only_zero_is_empty_and_only_the_total_is_full() {
         let of = |part, whole, unicode| bar(Count(part), Count(whole), Page { unicode, ..Page::default() });
         assert_eq!(of(0, 100, false), "..........");
         assert_eq!(of(1, 1_000_000, false), "#.........");

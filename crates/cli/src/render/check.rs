@@ -40,9 +40,9 @@ pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
     let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
     let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
-    findings.iter().filter(|of| of.is_news()).for_each(|of| *news.entry(of.kind()).or_default() += 1);
+    findings.iter().filter(|of| of.is_new_or_worse()).for_each(|of| *news.entry(of.kind()).or_default() += 1);
     if !wide {
-        findings.sort_by_key(|of| !of.is_news());
+        findings.sort_by_key(|of| !of.is_new_or_worse());
     }
     let change = |of: Found<'_>| of.change.map(|change| change.to_string()).unwrap_or_default();
     let color = |of: Found<'_>| color(of.finding.severity);

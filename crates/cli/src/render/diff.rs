@@ -22,17 +22,17 @@ const NODES_SHOWN: usize = 20;
 /// One of two compared states, with its cluster and its time.
 pub(crate) struct State {
     cluster: ClusterIdentity,
-    knows_its_time: bool,
+    has_known_time: bool,
 }
 
 impl State {
     pub(crate) fn of(snapshot: &Snapshot, side: &Side) -> Self {
-        Self { cluster: ClusterIdentity::of(snapshot), knows_its_time: side.knows_its_time() }
+        Self { cluster: ClusterIdentity::of(snapshot), has_known_time: side.has_known_time() }
     }
 
     /// Formats `… · read at 2026-11-21T10:15:00Z`.
     fn line(&self) -> String {
-        let said = if self.knows_its_time { "read at" } else { "newest timestamp" };
+        let said = if self.has_known_time { "read at" } else { "newest timestamp" };
         format!("{} · {said} {:.0}", header::cluster(&self.cluster), self.cluster.taken_at)
     }
 }
@@ -68,7 +68,7 @@ impl Document for DifferenceDocument<'_> {
         let rows = rows(difference);
         text.section(table(&rows, text.page.wide));
         text.lines(difference.not_compared.iter().map(not_compared));
-        text.line(said(rows.len(), difference.same));
+        text.line(difference_count(rows.len(), difference.same));
     }
 
     fn schema(&self) -> impl Serialize {
@@ -78,7 +78,7 @@ impl Document for DifferenceDocument<'_> {
 }
 
 /// Formats the number of differences. `same` is true if there are none and every object could be compared.
-fn said(number: usize, same: bool) -> String {
+fn difference_count(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),
         0 => "No difference in what was compared".to_owned(),

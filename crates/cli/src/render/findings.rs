@@ -113,14 +113,14 @@ impl<'a> Found<'a> {
         report.findings.iter().map(move |finding| Self { place, cluster, finding, change: change(finding) })
     }
 
-    pub(super) fn is_news(self) -> bool {
-        self.change.is_some_and(Change::is_news)
+    pub(super) fn is_new_or_worse(self) -> bool {
+        self.change.is_some_and(Change::is_new_or_worse)
     }
 
     /// Groups findings by severity and code, the worst first. In each group, new findings come first.
     pub(super) fn kinds(findings: &[Self]) -> Vec<Vec<Self>> {
         let mut findings = findings.to_vec();
-        findings.sort_by_key(|of| !of.is_news());
+        findings.sort_by_key(|of| !of.is_new_or_worse());
         by_kind(findings, |of| (of.finding.severity, of.finding.code))
     }
 

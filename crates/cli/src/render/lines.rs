@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn json_and_yaml_hold_no_unsafe_character_and_say_the_same() {
+    fn json_and_yaml_escape_unsafe_characters_without_loss() {
         for text in [UNSAFE.to_owned(), "\u{202e}a".into(), "a\\b\"c: d\u{202e}".into(), "\u{202e}: b".into()]
         {
             let value =

@@ -19,7 +19,7 @@ fn a_b(a: &str, b: &str) -> Grid {
 const HANDLE: &str = "k8s-pod-network.1efa87f4b0d5c1a7e8f9a0b1c2d3e4f5061728394a5b6c7d8e9f00112233445566";
 
 #[test]
-fn columns_stand_two_spaces_apart() {
+fn columns_are_two_spaces_apart() {
     let rows = [("long text", 1, "x\ty"), ("s", 1000, "")];
     let columns = vec![
         left("A", |row: (&'static str, u32, &'static str)| row.0),
@@ -84,7 +84,7 @@ fn columns_are_left_out_last_and_by_name() {
 }
 
 #[test]
-fn columns_are_there_where_they_say_something() {
+fn empty_columns_are_left_out() {
     let titles = |wide, number: u32| {
         let columns = vec![
             right("N", |number: u32| number),
@@ -136,7 +136,7 @@ fn numbers_of_large_pools_are_rounded_down_where_there_is_no_room() {
 }
 
 #[test]
-fn texts_without_end_are_cut() {
+fn very_long_texts_are_cut() {
     let grid = Grid::new(true, [()], vec![left("A", |()| "é".repeat(1_000_000))]);
     assert_eq!(text(Page::default(), grid).lines().nth(1).unwrap().chars().count(), LONGEST + 1);
 }

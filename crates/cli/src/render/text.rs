@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_a_terminal_that_moves_its_cursor() {
+    fn control_characters_are_escaped() {
         assert_eq!(escape("web-0"), "web-0");
         assert_eq!(escape("a\r\neth0"), "a\\r\\neth0");
         assert_eq!(escape("\u{1b}[2J\u{9b}31m"), "\\u{1b}[2J\\u{9b}31m");

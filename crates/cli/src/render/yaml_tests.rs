@@ -12,7 +12,7 @@ fn text(value: &impl Serialize) -> String {
 }
 
 #[test]
-fn what_yaml_11_would_take_for_something_else_is_quoted() {
+fn text_that_yaml_11_would_misread_is_quoted() {
     let others = [
         "2026-05-01",
         "2026-05-01T10:00:00Z",
@@ -56,7 +56,7 @@ fn what_yaml_11_would_take_for_something_else_is_quoted() {
 }
 
 #[test]
-fn what_is_quoted_already_stays() {
+fn quoted_text_is_unchanged() {
     let value = BTreeMap::from([
         ("a: 2026-05-01", "2026-05-01"),
         ("it's: ", "1_0"),
@@ -225,7 +225,7 @@ fn every_text_is_read_back() {
 }
 
 #[test]
-fn what_is_no_text_is_read_back() {
+fn values_other_than_text_are_read_back() {
     let numbers = json!({
         "a": [0, -1, u64::MAX, i64::MIN, 1.5, -0.0, 1e16, 1e-7, 1e300, 100.0, true, false, null, [], {}],
         "b": {"c": [], "d": {}, "e": [[], [[]], {"f": []}], "g": {"h": {}}},

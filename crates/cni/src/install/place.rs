@@ -89,7 +89,7 @@ impl Place {
 
     /// The kind of program that the plugin is.
     pub fn plugin(&self) -> Result<Program> {
-        self.look(PLUGIN)
+        self.identify(PLUGIN)
     }
 
     /// Takes the lock for changing the folder, or fails if another process has it. The lock is held until the file is
@@ -130,7 +130,7 @@ impl Place {
     /// being written, or if there is no backup for replacing this program.
     pub fn restore(&self) -> Result<Restored> {
         self.finish()?;
-        let original = self.look(ORIGINAL)?;
+        let original = self.identify(ORIGINAL)?;
         let kept = original == Program::Calicos;
         match self.plugin()? {
             // A killed run has already restored Calico's plugin.
@@ -150,7 +150,7 @@ impl Place {
             Program::Missing => Ok(Restored::Already),
             Program::This | Program::Ours | Program::Broken if kept => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
-                match self.look(ORIGINAL)? {
+                match self.identify(ORIGINAL)? {
                     Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL)?,
                     // Calico's installer came first: its plugin is newer.
                     _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
@@ -158,8 +158,8 @@ impl Place {
                 Ok(Restored::Restored)
             }
             Program::This | Program::Ours | Program::Broken => {
-                let what =
-                    format!("{} is missing; {PLUGIN} is left unchanged", self.path(ORIGINAL).display());
+                let backup = self.path(ORIGINAL);
+                let what = format!("the backup {} is missing; {PLUGIN} is left unchanged", backup.display());
                 Err(Problem::new(what).hint(
                     "restart the node's calico-node pod, which installs Calico's plugin: \
                      `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \
@@ -170,13 +170,13 @@ impl Place {
     }
 
     fn has_original(&self) -> Result<bool> {
-        Ok(self.look(ORIGINAL)? == Program::Calicos)
+        Ok(self.identify(ORIGINAL)? == Program::Calicos)
     }
 
     /// Finishes an exchange that this run or an earlier one has begun.
     fn finish(&self) -> Result<()> {
         self.remove(PART)?;
-        match self.look(NEXT)? {
+        match self.identify(NEXT)? {
             Program::Missing => return Ok(()),
             Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
             // The plugin was a link to the backup.
@@ -208,7 +208,7 @@ impl Place {
     }
 
     /// Determines the kind of program in a file. Follows links, as a runtime does.
-    fn look(&self, name: &str) -> Result<Program> {
+    fn identify(&self, name: &str) -> Result<Program> {
         let path = self.path(name);
         let file = match regular::open(&path) {
             Ok(file) => file,

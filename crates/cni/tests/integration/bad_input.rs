@@ -114,7 +114,7 @@ fn hostile_configurations_do_no_harm() {
 }
 
 #[test]
-fn arguments_are_checked_as_in_the_trace() {
+fn arguments_are_checked_as_in_calicos_plugin() {
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime();
     let pods = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-2";

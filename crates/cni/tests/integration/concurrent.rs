@@ -42,9 +42,9 @@ pub(crate) fn turns(usual: usize, soak: usize) -> usize {
 }
 
 /// A small generator of pseudo-random numbers.
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
@@ -82,10 +82,10 @@ pub(crate) fn churn(world: &World, rounds: usize) {
             let (ledger, calls) = (Arc::clone(&ledger), Rc::clone(&calls));
             let host = if number % 2 == 0 { "a" } else { "b" };
             running.push(tokio::task::spawn_local(async move {
-                let mut chance = Chance(number as u64);
+                let mut random = Random(number as u64);
                 for round in 0..rounds {
                     let handle = format!("net.c{number}-{round}");
-                    live(&allocator, host, &handle, &ledger, &calls, &mut chance).await;
+                    live(&allocator, host, &handle, &ledger, &calls, &mut random).await;
                 }
             }));
         }
@@ -112,7 +112,7 @@ async fn live(
     handle: &str,
     ledger: &Ledger,
     calls: &Calls,
-    chance: &mut Chance,
+    random: &mut Random,
 ) {
     let request = AutoAssign {
         host: host.to_owned(),
@@ -124,11 +124,11 @@ async fn live(
         ..AutoAssign::default()
     };
     // Dropping a call is like killing its process.
-    let patience = |chance: &mut Chance| match chance.below(8) {
-        0 => Duration::from_micros(chance.below(20_000)),
+    let patience = |random: &mut Random| match random.below(8) {
+        0 => Duration::from_micros(random.below(20_000)),
         _ => Duration::from_secs(60),
     };
-    let assigned = timeout(patience(chance), allocator.auto_assign(&request)).await;
+    let assigned = timeout(patience(random), allocator.auto_assign(&request)).await;
     count(if assigned.is_ok() { &calls.added } else { &calls.killed_adding });
     if let Ok(assigned) = assigned {
         let assigned = match assigned {
@@ -144,7 +144,7 @@ async fn live(
     }
     ledger.lock().unwrap().retain(|_, holder| holder != handle);
     loop {
-        match timeout(patience(chance), allocator.release_by_handle_wholly(handle)).await {
+        match timeout(patience(random), allocator.release_by_handle_fully(handle)).await {
             Ok(Ok(()) | Err(calipam_assign::Error::NoHandle(_))) => return count(&calls.deleted),
             Ok(Err(error)) => assert!(matches!(error, calipam_assign::Error::TooManyConflicts), "{error}"),
             Err(_) => count(&calls.killed_deleting),
@@ -154,7 +154,7 @@ async fn live(
 
 /// Carries out a DEL that is not killed.
 async fn release(allocator: &Allocator<AllocatorStore>, handle: &str) {
-    match allocator.release_by_handle_wholly(handle).await {
+    match allocator.release_by_handle_fully(handle).await {
         Ok(()) | Err(calipam_assign::Error::NoHandle(_)) => {}
         Err(error) => panic!("{error}"),
     }
@@ -170,13 +170,13 @@ fn plugins_that_are_killed_lose_nothing() {
         for number in 0..ALLOCATORS {
             let (runtime, ledger) = (&runtime, &ledger);
             scope.spawn(move || {
-                let mut chance = Chance(1_000 + number as u64);
+                let mut random = Random(1_000 + number as u64);
                 for round in 0..turns(3, 60) {
                     let container = format!("c{number}-{round}");
                     let stdin = runtime.configuration.to_string();
                     let mut add = runtime.start("ADD", &container, "", stdin.as_bytes());
-                    if chance.below(2) == 0 {
-                        let end = Instant::now() + Duration::from_millis(chance.below(400));
+                    if random.below(2) == 0 {
+                        let end = Instant::now() + Duration::from_millis(random.below(400));
                         while Instant::now() < end && add.try_wait().unwrap().is_none() {
                             thread::sleep(Duration::from_millis(1));
                         }

@@ -111,7 +111,7 @@ fn a_broken_plugin_is_replaced_by_the_original() {
 }
 
 #[test]
-fn a_pipe_is_no_plugin_and_is_not_waited_for() {
+fn a_pipe_is_refused_without_blocking() {
     let node = Node::with_calico(30);
     fs::remove_file(node.path("calico-ipam")).unwrap();
     pipe(&node.path("calico-ipam"));

@@ -263,7 +263,7 @@ fn every_call_logs_its_subject_and_cost_at_its_end() {
 
 /// A pipe without a reader, a folder or a link can be at the path of one of the plugin's files.
 #[test]
-fn garbage_next_to_the_lock_is_not_waited_for() {
+fn unusual_files_next_to_the_lock_do_not_block() {
     let world = World::kubernetes(Flavour::Classic);
     let runtime = world.runtime().with("nodename", "").with("hostname", "a");
     let folder = runtime.folder().to_owned();

@@ -98,7 +98,7 @@ pub enum Error {
     )]
     NoCalicoKinds { endpoint: String },
     /// Addresses come from the nodes' pod CIDRs.
-    #[error("the settings say usePodCIDR: addresses are assigned by host-local IPAM, not by Calico's")]
+    #[error("usePodCIDR is set: host-local IPAM assigns the addresses, not Calico IPAM")]
     HostLocal,
     /// etcd and Kubernetes belong to different clusters.
     #[error(
@@ -209,7 +209,7 @@ impl Error {
 }
 
 fn oldest_kept(oldest: Option<i64>) -> String {
-    oldest.map_or_else(String::new, |oldest| format!("; the oldest that is kept is {oldest}"))
+    oldest.map_or_else(String::new, |oldest| format!("; the oldest available revision is {oldest}"))
 }
 
 fn tries(tried: &[Tried]) -> String {

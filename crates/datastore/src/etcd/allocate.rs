@@ -19,7 +19,7 @@ use crate::retries::{ALLOCATIONS, Retries};
 
 /// Time limit for a server to answer a read. It is short, because the container runtime waits and another endpoint may
 /// answer. Writes have more time, since the outcome of an abandoned write is unknown.
-const SILENCE: Duration = Duration::from_secs(4);
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum keys in a span. A span reaches this limit only if most of its keys are not wanted.
 const MOST_IN_SPAN: i64 = 1_000;
@@ -66,8 +66,8 @@ impl EtcdStore {
         loop {
             let client = self.connection.current();
             let what = "the data for an allocation";
-            let late = || client.error(what, Cause::TimedOut(SILENCE.as_secs()).into());
-            match tokio::time::timeout(SILENCE, client.get(ranges, what)).await {
+            let late = || client.error(what, Cause::TimedOut(READ_TIMEOUT.as_secs()).into());
+            match tokio::time::timeout(READ_TIMEOUT, client.get(ranges, what)).await {
                 Ok(Ok(answers)) => return Ok(answers.ranges),
                 Ok(Err(error)) => retries.wait(error).await.map_err(unavailable)?,
                 Err(_) if client.has_other_endpoints() => retries.wait(late()).await.map_err(unavailable)?,

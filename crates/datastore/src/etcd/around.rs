@@ -10,7 +10,7 @@ use calipam_model::snapshot::{ETCD_SOURCES, Snapshot, Source};
 
 use crate::error::Result;
 use crate::etcd::client::{EtcdClient, Range};
-use crate::read::around::{IN_PART, Lookup, Named, PodOnNode};
+use crate::read::around::{Lookup, NamedKeys, PARTLY_READ_SOURCES, PodOnNode};
 use crate::secret::redact_url;
 
 /// Maximum operations of one transaction; etcd's default limit is 128.
@@ -48,7 +48,7 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
     let Reader { mut snapshot, revision, .. } = reader;
     snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_read(ETCD_SOURCES);
-    snapshot.mark_partial(IN_PART);
+    snapshot.mark_partial(PARTLY_READ_SOURCES);
     if are_all {
         snapshot.mark_read([Source::Endpoints]);
     }
@@ -91,7 +91,7 @@ pub(crate) fn number_of_endpoints() -> Range {
 
 /// The ranges of an address's users: all endpoints if there are few enough, or those that the records name. Returns
 /// true if these are all endpoints.
-pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
+pub(crate) fn users(named: &NamedKeys, endpoints: i64) -> (Vec<Range>, bool) {
     match endpoints {
         0 => (Vec::new(), true),
         1..=FEW_ENDPOINTS => (vec![Range::prefix(ENDPOINT_PREFIX)], true),
@@ -101,7 +101,7 @@ pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
 
 /// The ranges of the named pods' endpoints, and of all endpoints on a named node in a named namespace. Keys begin with
 /// the namespace and the node.
-pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
+pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
     let nodes = named.nodes();
     let of_nodes = named.namespaces.iter().flat_map(|namespace| {
         nodes.iter().map(move |node| {

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::{Error, Failure, Result};
 use crate::etcd::client::{Answers, Due, EtcdClient, PROBE, Range};
-use crate::feed::{Broken, Changes, QUIET, Reported, TOGETHER, WhyWhole};
+use crate::feed::{Broken, Changes, GROUPING_INTERVAL, IDLE_INTERVAL, Reported, WholeReadReason};
 
 /// The kind of all changes in etcd, which has a single position for everything.
 const KIND: &str = "etcd";
@@ -21,8 +21,8 @@ pub(crate) fn range() -> Range {
 }
 
 /// Rejects etcd versions that may report the end of the changes too early (etcd issue 15220).
-pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
-    let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
+pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WholeReadReason> {
+    let version = client.version().await.map_err(|error| WholeReadReason::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
     let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
     let is_exact = match (major, minor) {
@@ -36,7 +36,7 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     let reason = format!(
         "etcd {version} can report too early that there are no more changes: update it to 3.4.25, 3.5.8 or later"
     );
-    Err(WhyWhole::CannotWatch(reason))
+    Err(WholeReadReason::CannotWatch(reason))
 }
 
 /// The changes after a position up to `newest`. etcd must first repeat the last known change, as proof of its history.
@@ -45,7 +45,7 @@ pub(crate) async fn since(
     Position { revision: reached, last }: Position,
     newest: i64,
 ) -> Result<Vec<Change>, Broken> {
-    let is_another = |reason: String| Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
+    let is_another = |reason: String| Err(Broken::Lost(WholeReadReason::AnotherHistory(reason)));
     if newest < reached {
         return is_another(format!("its revision was {reached}, but is now {newest}"));
     }
@@ -56,7 +56,7 @@ pub(crate) async fn since(
     }
     let mut changes = match client.changes(&[range()], (from, newest), &Due::new(), "the changes").await {
         Err(Error::Request { failure: Failure::Compacted, .. }) => {
-            return Err(Broken::Lost(WhyWhole::Compacted));
+            return Err(Broken::Lost(WholeReadReason::Compacted));
         }
         changes => changes?,
     };
@@ -89,10 +89,11 @@ impl Changes for EtcdChanges {
     async fn reported(&mut self) -> Result<Reported, Broken> {
         let from = self.position;
         if from.last.is_none()
-            && let Ok(changed) = timeout(QUIET, self.client.next_change(&range(), from.revision)).await
+            && let Ok(changed) =
+                timeout(IDLE_INTERVAL, self.client.next_change(&range(), from.revision)).await
         {
             changed?;
-            sleep(TOGETHER).await;
+            sleep(GROUPING_INTERVAL).await;
         }
         let asked: Answers = self.client.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
         if Position::at(asked.revision) == from {

@@ -19,12 +19,12 @@ use super::client::EtcdClient;
 use super::whole::pull::Collector;
 use super::whole::{self, Start};
 use crate::error::Result;
-use crate::feed::{Broken, Changed, Feed, OrWhole, WhyWhole};
+use crate::feed::{Broken, Changed, Feed, OrWholeRead, WholeReadReason};
 
 /// Time for etcd to report changes, after which everything is read instead.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Time without changes after which a request shows if this is still the same etcd.
-const QUIET: Duration = Duration::from_secs(5);
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An etcd that was read and is followed.
 pub(super) struct EtcdFeed {
@@ -43,7 +43,7 @@ impl Feed for EtcdFeed {
         crate::clock::now()
     }
 
-    fn proven(&self) -> Option<Timestamp> {
+    fn confirmed_until(&self) -> Option<Timestamp> {
         None
     }
 
@@ -56,23 +56,23 @@ impl Feed for EtcdFeed {
         loop {
             let changes = range();
             let changed = self.client.next_change(&changes, self.revision());
-            if let Ok(changed) = timeout(QUIET, changed).await {
+            if let Ok(changed) = timeout(IDLE_INTERVAL, changed).await {
                 return changed;
             }
             match news(&self.client, &self.followed).await? {
                 Ok(news) if !news.keys.is_empty() => return Ok(()),
-                Err(WhyWhole::AnotherHistory(_)) => return Ok(()),
+                Err(WholeReadReason::AnotherHistory(_)) => return Ok(()),
                 _ => {}
             }
         }
     }
 
     /// Does nothing, since etcd's changes are complete up to the revision of each answer.
-    async fn prove(&mut self, _now: Timestamp) -> Result<()> {
+    async fn confirm_current(&mut self, _now: Timestamp) -> Result<()> {
         Ok(())
     }
 
-    async fn news(&mut self) -> Result<OrWhole<usize>> {
+    async fn news(&mut self) -> Result<OrWholeRead<usize>> {
         let news = news(&self.client, &self.followed).await?;
         Ok(news.map(|news| self.news.insert(news).keys.len()))
     }
@@ -98,7 +98,7 @@ impl Point {
     }
 
     /// Checks that `now` is a state of the same etcd, which has not gone back to an earlier term.
-    fn require_same_history(&self, now: &Self) -> OrWhole<()> {
+    fn require_same_history(&self, now: &Self) -> OrWholeRead<()> {
         let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
         } else if now.raft_term < self.raft_term {
@@ -106,7 +106,7 @@ impl Point {
         } else {
             return Ok(());
         };
-        Err(WhyWhole::AnotherHistory(reason))
+        Err(WholeReadReason::AnotherHistory(reason))
     }
 }
 
@@ -148,9 +148,9 @@ impl News {
 /// # Errors
 /// The same as for a whole read.
 pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<(Snapshot, EtcdFeed)> {
-    let collect = |_: &Start| Ok(Noting::default());
+    let collect = |_: &Start| Ok(CollectorWithLastWrite::default());
     let observed = whole::observe(client, None, &Extent::Whole, collect, progress).await?;
-    let (start, Noting { mut snapshot, last }) = (observed.start, observed.collector);
+    let (start, CollectorWithLastWrite { mut snapshot, last }) = (observed.start, observed.collector);
     let mut followed = Point {
         identity: (start.first.cluster_id, snapshot.guid().to_owned()),
         raft_term: start.first.raft_term,
@@ -170,7 +170,7 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
 ///
 /// # Errors
 /// If etcd cannot be reached.
-async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWhole<News>> {
+async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<News>> {
     let now = client.cluster_information().await?;
     let taken_at = crate::clock::now();
     let now = Point {
@@ -182,25 +182,27 @@ async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWhole<News
     Ok(changes.map(|changes| News::new(followed, changes, now, taken_at)))
 }
 
-async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWhole<Vec<Change>> {
+async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeRead<Vec<Change>> {
     followed.require_same_history(now)?;
     require_exact(client).await?;
-    match timeout(PATIENCE, since(client, followed.position, now.revision())).await {
+    match timeout(TIME_LIMIT, since(client, followed.position, now.revision())).await {
         Ok(Ok(changes)) => Ok(changes),
         Ok(Err(Broken::Lost(why))) => Err(why),
-        Ok(Err(Broken::Failed(error))) => Err(WhyWhole::CannotWatch(error.to_string())),
-        Err(_) => Err(WhyWhole::CannotWatch("etcd does not confirm that these are all changes".to_owned())),
+        Ok(Err(Broken::Failed(error))) => Err(WholeReadReason::CannotWatch(error.to_string())),
+        Err(_) => {
+            Err(WholeReadReason::CannotWatch("etcd does not confirm that these are all changes".to_owned()))
+        }
     }
 }
 
 /// Gathers a snapshot, and remembers the last write.
 #[derive(Default)]
-struct Noting {
+struct CollectorWithLastWrite {
     snapshot: Snapshot,
     last: Position,
 }
 
-impl Collector for Noting {
+impl Collector for CollectorWithLastWrite {
     type Chunk = Self;
 
     fn chunk(_: RecordDetail) -> Self {

@@ -30,7 +30,7 @@ use self::write::EtcdObjects;
 use crate::allocation::Records;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::feed::{Changes, Feed, OrWhole};
+use crate::feed::{Changes, Feed, OrWholeRead};
 use crate::read::{Lookup, NameKind};
 use crate::secret::redact_url;
 use crate::write::Objects;
@@ -85,7 +85,7 @@ impl Backend for Arc<EtcdClient> {
         EtcdClient::next_change(self, &changes::range(), after).await
     }
 
-    async fn follow(&self, progress: &ProgressFn) -> Result<OrWhole<(Snapshot, Box<dyn Feed>)>> {
+    async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
         let (snapshot, feed) = follow::start(self, progress).await?;
         Ok(Ok((snapshot, Box::new(feed))))
     }

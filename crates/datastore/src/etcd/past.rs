@@ -13,12 +13,12 @@ use super::around::{self, MAX_OPERATIONS, endpoints_of, number_of_endpoints, ran
 use super::client::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::read::around::{PodOnNode, names_pod};
-use crate::read::{Lookup, Past, PastOf};
+use crate::read::{Lookup, Past, PastSubject};
 use crate::secret::redact_url;
 
 /// Number of revisions to read for all blocks. A version of a full block has about 8 KiB, and a third of the writes in
 /// a busy cluster are writes of blocks.
-const OF_BLOCKS: i64 = 50_000;
+const BLOCK_REVISIONS: i64 = 50_000;
 
 /// Maximum versions of a block that [`recent`] reads.
 const RECENT: usize = 16;
@@ -26,8 +26,8 @@ const RECENT: usize = 16;
 const ATTEMPTS: u32 = 4;
 
 /// Reads every kept revision of data around an object: the keys that are requested and those that any of their revisions
-/// names, not the whole cluster. For [`PastOf::Blocks`], reads only the last revisions.
-pub(crate) async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
+/// names, not the whole cluster. For [`PastSubject::Blocks`], reads only the last revisions.
+pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
     let mut attempt = 1;
     loop {
         match past_once(client, of).await {
@@ -88,11 +88,11 @@ impl Past {
     }
 }
 
-async fn past_once(client: &EtcdClient, of: &PastOf) -> Result<Past> {
+async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
     let now = client.cluster_information().await?;
     let mut oldest = client.oldest_kept(now.revision).await?;
-    if *of == PastOf::Blocks {
-        oldest = oldest.max(now.revision - OF_BLOCKS);
+    if *of == PastSubject::Blocks {
+        oldest = oldest.max(now.revision - BLOCK_REVISIONS);
     }
     let past = Past {
         location: redact_url(client.endpoint()),
@@ -115,7 +115,7 @@ async fn past_once(client: &EtcdClient, of: &PastOf) -> Result<Past> {
             ranges = reading.unknown(of.named(&reading));
             // The search for a pod's blocks reads all blocks, so it is done once. The search for endpoints depends on
             // the versions read so far, so it is repeated.
-            if ranges.is_empty() && !(is_searched && matches!(of, PastOf::Pod(_))) {
+            if ranges.is_empty() && !(is_searched && matches!(of, PastSubject::Pod(_))) {
                 is_searched = true;
                 let found = reading.searched(of).await?;
                 ranges = reading.unknown(found);
@@ -153,20 +153,20 @@ impl Reading<'_> {
 
     /// The keys that only a search at the oldest and newest revision finds: endpoints with an address, blocks with
     /// records of a pod. An object that existed only in between is found if another version names it.
-    async fn searched(&self, of: &PastOf) -> Result<Vec<Range>> {
+    async fn searched(&self, of: &PastSubject) -> Result<Vec<Range>> {
         let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
             match of {
-                PastOf::Address(address) => found.extend(self.users(*address, revision).await?),
-                PastOf::Pod(pod) => {
+                PastSubject::Address(address) => found.extend(self.users(*address, revision).await?),
+                PastSubject::Pod(pod) => {
                     let blocks = Range::prefix(BLOCK_PREFIX).at(revision);
                     let blocks = self.client.get(&[blocks], "blocks").await?;
-                    let has_it = |entry: &RawEntry<'_>| {
+                    let is_wanted = |entry: &RawEntry<'_>| {
                         snapshot_of(entry).blocks.iter().any(|block| {
                             block.value.content.sound().is_some_and(|block| names_pod(block, pod))
                         })
                     };
-                    found.extend(blocks.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+                    found.extend(blocks.entries().filter(is_wanted).map(|entry| Range::key(entry.key)));
                 }
                 _ => {}
             }
@@ -184,11 +184,11 @@ impl Reading<'_> {
         for part in around::users(&named, number).0.chunks(MAX_OPERATIONS) {
             let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
             let found = self.client.get(&pinned, "endpoints").await?;
-            let has_it = |entry: &RawEntry<'_>| {
-                let mut of_it = snapshot_of(entry).endpoints.into_iter();
-                of_it.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
+            let is_wanted = |entry: &RawEntry<'_>| {
+                let mut endpoints = snapshot_of(entry).endpoints.into_iter();
+                endpoints.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
             };
-            users.extend(found.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+            users.extend(found.entries().filter(is_wanted).map(|entry| Range::key(entry.key)));
         }
         Ok(users)
     }
@@ -239,7 +239,7 @@ impl Reading<'_> {
     }
 }
 
-impl PastOf {
+impl PastSubject {
     /// The ranges to read first.
     fn first_ranges(&self) -> Vec<Range> {
         match self {

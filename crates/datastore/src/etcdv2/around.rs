@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::etcdv2::client::{Depth, EtcdV2Client, Found};
 use crate::etcdv2::whole::{Tree, observe};
 use crate::etcdv2::{CONFIG, Leaf, POOLS, READY, convert, flatten, host_paths, path, pod_path};
-use crate::read::around::{IN_PART, Lookup, PodOnNode};
+use crate::read::around::{Lookup, PARTLY_READ_SOURCES, PodOnNode};
 use crate::tasks;
 
 /// Maximum attempts to read the keys before the tree is read in one piece.
@@ -54,7 +54,7 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
         return Ok(None);
     }
     let mut snapshot = reader.snapshot();
-    snapshot.mark_partial(IN_PART);
+    snapshot.mark_partial(PARTLY_READ_SOURCES);
     Ok(Some(snapshot))
 }
 

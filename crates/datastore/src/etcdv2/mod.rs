@@ -71,7 +71,7 @@ impl Backend for Arc<EtcdV2Client> {
     /// Reads the whole tree.
     async fn observe(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let mut snapshot = whole::observe(self, progress).await?;
-        extent.say(&mut snapshot);
+        extent.mark_unwanted(&mut snapshot);
         Ok(snapshot)
     }
 

@@ -3,7 +3,7 @@
 //! [`Changes`] reports every change as it happens, for recordings. [`Followed`] keeps a snapshot up to date that was
 //! read once.
 
-mod why_whole;
+mod whole_read_reason;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -16,15 +16,15 @@ use calipam_files::recording::Change;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-pub use self::why_whole::WhyWhole;
+pub use self::whole_read_reason::WholeReadReason;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
 use crate::tasks::Pending;
 
 /// Changes within this time after a change are reported together with it.
-pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
+pub(crate) const GROUPING_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without changes after which their absence is reported.
-pub(crate) const QUIET: Duration = Duration::from_secs(60);
+pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Changes since the last report.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub struct Reported {
 #[derive(Debug)]
 pub enum Broken {
     /// Changes were missed: everything must be read again.
-    Lost(WhyWhole),
+    Lost(WholeReadReason),
     Failed(Error),
 }
 
@@ -56,7 +56,7 @@ pub trait Changes: Send {
 }
 
 /// A result, or the reason that everything must be read.
-pub type OrWhole<T> = Result<T, WhyWhole>;
+pub type OrWholeRead<T> = Result<T, WholeReadReason>;
 
 /// Changed objects, in their old and new state.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ pub(crate) trait Feed: Send + Sync {
 
     /// The time up to which all changes are known, if changes of some kinds may be known before earlier changes of
     /// other kinds. `None` if all changes before the last one are known.
-    fn proven(&self) -> Option<Timestamp>;
+    fn confirmed_until(&self) -> Option<Timestamp>;
 
     /// Goes on over another connection to etcd.
     fn resume(&mut self, _etcd: &Arc<EtcdClient>) {}
@@ -85,11 +85,11 @@ pub(crate) trait Feed: Send + Sync {
     async fn wait(&mut self) -> Result<()>;
 
     /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown.
-    async fn prove(&mut self, now: Timestamp) -> Result<()>;
+    async fn confirm_current(&mut self, now: Timestamp) -> Result<()>;
 
     /// Collects the changes that were not applied, and returns the number of changed objects, or the reason that
     /// everything must be read again.
-    async fn news(&mut self) -> Result<OrWhole<usize>>;
+    async fn news(&mut self) -> Result<OrWholeRead<usize>>;
 
     /// Applies the collected changes to the snapshot.
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed;
@@ -112,8 +112,8 @@ impl Followed {
     }
 
     /// True if changes of some kinds may be known before earlier changes of other kinds.
-    pub fn is_apart(&self) -> bool {
-        self.feeds.iter().any(|feed| feed.proven().is_some())
+    pub fn kinds_are_independent(&self) -> bool {
+        self.feeds.iter().any(|feed| feed.confirmed_until().is_some())
     }
 
     /// The current time, by the clock of the snapshot.
@@ -122,9 +122,9 @@ impl Followed {
     }
 
     /// The time up to which all changes are known. On etcd alone, this is `taken_at`, the time of the snapshot; with
-    /// Kubernetes, the time of the last [`Self::prove`], or of the whole read if there was none.
-    pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
-        self.feeds.iter().find_map(|feed| feed.proven()).unwrap_or(taken_at)
+    /// Kubernetes, the time of the last [`Self::confirm_current`], or of the whole read if there was none.
+    pub fn confirmed_until(&self, taken_at: Timestamp) -> Timestamp {
+        self.feeds.iter().find_map(|feed| feed.confirmed_until()).unwrap_or(taken_at)
     }
 
     pub(crate) fn resume(&mut self, etcd: &Arc<EtcdClient>) {
@@ -148,11 +148,11 @@ impl Followed {
     ///
     /// # Errors
     /// If the server does not confirm that.
-    pub fn prove(&mut self) -> Pending<'_, Result<()>> {
+    pub fn confirm_current(&mut self) -> Pending<'_, Result<()>> {
         Box::pin(async move {
             let now = self.now();
             for feed in &mut self.feeds {
-                feed.prove(now).await?;
+                feed.confirm_current(now).await?;
             }
             Ok(())
         })
@@ -164,7 +164,7 @@ impl Followed {
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub fn news(&mut self) -> Pending<'_, Result<OrWhole<usize>>> {
+    pub fn news(&mut self) -> Pending<'_, Result<OrWholeRead<usize>>> {
         Box::pin(async move {
             let mut changed = 0;
             for feed in &mut self.feeds {

@@ -2,7 +2,7 @@
 //! changes of all kinds are collected on request.
 //!
 //! The watches are independent: a change of one kind may be known before an earlier change of another kind. The state
-//! of all kinds at one time is known only after [`Feed::prove`].
+//! of all kinds at one time is known only after [`Feed::confirm_current`].
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::take;
@@ -26,12 +26,12 @@ use super::whole::list::Counter;
 use super::whole::order::{Lists, lists_in_order};
 use super::whole::{assemble, plan};
 use crate::error::{Cause, Error, Result};
-use crate::feed::{Broken, Changed, Feed, OrWhole, WhyWhole};
+use crate::feed::{Broken, Changed, Feed, OrWholeRead, WholeReadReason};
 
 /// The kind that every assignment and release writes.
 const BLOCKS: &str = "ipamblocks";
 /// Time for the server to confirm that everything was reported.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIME_LIMIT: Duration = Duration::from_secs(15);
 
 /// The followed kinds, their watches, and the point up to which their changes were applied.
 pub(crate) struct KubeFeed {
@@ -41,14 +41,14 @@ pub(crate) struct KubeFeed {
     blocks: i64,
     watches: Watches,
     /// The reason that changes can no longer be followed.
-    lost: Option<WhyWhole>,
+    lost: Option<WholeReadReason>,
     /// Reports that have not been collected.
     reported: Vec<Message>,
     /// Changes that have not been applied.
     latest: LatestChanges,
     clock: Clock,
     /// The time up to which all changes are known.
-    proven: Timestamp,
+    confirmed_until: Timestamp,
 }
 
 /// The snapshot's clock at one moment, continued by this machine's monotonic clock.
@@ -86,7 +86,7 @@ impl KubeFeed {
             reported: Vec::new(),
             latest: LatestChanges { blocks, at, ..LatestChanges::default() },
             clock: Clock { at, since: begin },
-            proven: at,
+            confirmed_until: at,
         }
     }
 }
@@ -101,8 +101,8 @@ impl Feed for KubeFeed {
         self.clock.now()
     }
 
-    fn proven(&self) -> Option<Timestamp> {
-        Some(self.proven)
+    fn confirmed_until(&self) -> Option<Timestamp> {
+        Some(self.confirmed_until)
     }
 
     async fn wait(&mut self) -> Result<()> {
@@ -118,14 +118,14 @@ impl Feed for KubeFeed {
     ///
     /// # Errors
     /// If the server does not confirm in time that these are all changes.
-    async fn prove(&mut self, now: Timestamp) -> Result<()> {
+    async fn confirm_current(&mut self, now: Timestamp) -> Result<()> {
         let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
         let is_broken = |message: &Message| matches!(message, Message::Broken(_));
         if self.lost.is_some() || self.reported.iter().any(is_broken) {
             return Ok(());
         }
         let asked = self.watches.ask();
-        let proving = async {
+        let confirming = async {
             while !missing.is_empty() {
                 let message = self.watches.next().await;
                 match &message {
@@ -139,13 +139,13 @@ impl Feed for KubeFeed {
             }
             true
         };
-        match timeout(PATIENCE, proving).await {
-            Ok(true) => self.proven = now,
+        match timeout(TIME_LIMIT, confirming).await {
+            Ok(true) => self.confirmed_until = now,
             // The next call of `news` returns the reason.
             Ok(false) => {}
             Err(_) => {
-                let failure = Cause::TimedOut(PATIENCE.as_secs()).into();
-                return Err(self.client.error("whether all changes were reported", failure));
+                let failure = Cause::TimedOut(TIME_LIMIT.as_secs()).into();
+                return Err(self.client.error("the confirmation that all changes were reported", failure));
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Feed for KubeFeed {
     ///
     /// # Errors
     /// If the server cannot be reached. The next calls return a reason instead.
-    async fn news(&mut self) -> Result<OrWhole<usize>> {
+    async fn news(&mut self) -> Result<OrWholeRead<usize>> {
         let reported = take(&mut self.reported);
         for message in reported.into_iter().chain(self.watches.waiting()) {
             match message {
@@ -165,7 +165,7 @@ impl Feed for KubeFeed {
                 Message::Current(..) => {}
                 Message::Broken(Broken::Lost(why)) => self.lost = Some(why),
                 Message::Broken(Broken::Failed(error)) => {
-                    self.lost = Some(WhyWhole::Interrupted);
+                    self.lost = Some(WholeReadReason::Interrupted);
                     return Err(error);
                 }
             }
@@ -218,7 +218,7 @@ impl LatestChanges {
 pub(super) async fn start(
     client: &Arc<KubeClient>,
     progress: &ProgressFn,
-) -> Result<OrWhole<(Snapshot, KubeFeed)>> {
+) -> Result<OrWholeRead<(Snapshot, KubeFeed)>> {
     let plan = plan(client, &Extent::Whole).await?;
     if let Err(why) = require_proof(client, &plan.kinds).await? {
         return Ok(Err(why));
@@ -234,13 +234,13 @@ pub(super) async fn start(
 }
 
 /// Returns the reason that the kinds cannot be followed, if there is one.
-pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<OrWhole<()>> {
+pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<OrWholeRead<()>> {
     if !client.api().whole_lists {
-        return Ok(Err(WhyWhole::old_server()));
+        return Ok(Err(WholeReadReason::old_server()));
     }
     match require_watch(client, kinds).await {
         Ok(()) => Ok(Ok(())),
-        Err(error @ Error::Permission { .. }) => Ok(Err(WhyWhole::CannotWatch(error.to_string()))),
+        Err(error @ Error::Permission { .. }) => Ok(Err(WholeReadReason::CannotWatch(error.to_string()))),
         Err(error) => Err(error),
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use self::write::{holds, read};
 use crate::allocation::{Records, Selecting};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::feed::{Changes, Feed, OrWhole};
+use crate::feed::{Changes, Feed, OrWholeRead};
 use crate::read::{Lookup, NameKind};
 use crate::write::Objects;
 
@@ -93,7 +93,7 @@ impl Backend for Arc<KubeClient> {
         reported.map_err(|failure| self.error("changes of blocks", failure))
     }
 
-    async fn follow(&self, progress: &ProgressFn) -> Result<OrWhole<(Snapshot, Box<dyn Feed>)>> {
+    async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
         let started = follow::start(self, progress).await?;
         Ok(started.map(|(snapshot, feed)| (snapshot, Box::new(feed) as Box<dyn Feed>)))
     }

@@ -67,7 +67,7 @@ pub struct PodAddress {
 
 impl PluginQueries {
     pub async fn connect(settings: &KubernetesSettings) -> Result<Self> {
-        Ok(Self { client: KubeClient::connect_unasked(settings).await? })
+        Ok(Self { client: KubeClient::connect_without_discovery(settings).await? })
     }
 
     /// Uses an existing connection.

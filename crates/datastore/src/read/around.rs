@@ -20,12 +20,12 @@ pub enum Lookup {
 }
 
 /// The sources that are read from etcd only in part.
-pub(crate) const IN_PART: [Source; 5] =
+pub(crate) const PARTLY_READ_SOURCES: [Source; 5] =
     [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
 
 /// The objects that blocks and their records name.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedKeys {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
     /// The namespaces in all records of an address's blocks: the nodes may have endpoints in any of them.
@@ -65,8 +65,8 @@ impl Lookup {
     }
 
     /// The keys to read last: the objects that the blocks and their records name.
-    pub(crate) fn named(&self, snapshot: &Snapshot) -> Named {
-        let mut named = Named::default();
+    pub(crate) fn named(&self, snapshot: &Snapshot) -> NamedKeys {
+        let mut named = NamedKeys::default();
         for block in snapshot.blocks.iter().filter_map(|block| block.value.content.sound()) {
             named.add_owner(block);
             if let Self::Address(_) = self {
@@ -98,20 +98,20 @@ impl Lookup {
 
 /// True if a record of the block names the pod, given by namespace and name.
 pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> bool {
-    let is_it = |owner: OwnerMap<'_>| {
+    let names_it = |owner: OwnerMap<'_>| {
         owner.get("namespace").is_some_and(|own| own == **namespace)
             && owner.get("pod").is_some_and(|own| own == **name)
     };
     // The form of Calico 2, without attributes.
     let legacy = format!("{namespace}.{name}");
     block.allocations().any(|Allocation { attribute: record, .. }| {
-        is_it(record.owner())
-            || record.alternate().is_some_and(is_it)
+        names_it(record.owner())
+            || record.alternate().is_some_and(names_it)
             || record.owner().is_empty() && record.clean_handle().is_some_and(|handle| handle == *legacy)
     })
 }
 
-impl Named {
+impl NamedKeys {
     /// Adds the node of a block, and the affinity that should exist for it.
     fn add_owner(&mut self, block: &Block) {
         let key = block.owner().and_then(|owner| AffinityKey::of_owner(owner, block.cidr()));

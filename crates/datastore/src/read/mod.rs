@@ -8,4 +8,4 @@ pub use calipam_files::{Extent, Progress, ProgressFn};
 
 pub use self::around::Lookup;
 pub use self::names::NameKind;
-pub use self::past::{Past, PastOf};
+pub use self::past::{Past, PastSubject};

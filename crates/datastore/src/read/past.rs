@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 /// The subject of a request for the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PastOf {
+pub enum PastSubject {
     Address(IpAddr),
     /// A handle, by its full ID.
     Handle(String),
@@ -28,7 +28,7 @@ pub struct Past {
     pub location: String,
     /// The GUID of the cluster; empty if it has none, or it was not read.
     pub guid: String,
-    /// The oldest readable revision, or for [`PastOf::Blocks`] the first one that was read; 0 if unknown.
+    /// The oldest readable revision, or for [`PastSubject::Blocks`] the first one that was read; 0 if unknown.
     pub oldest: i64,
     /// The last revision for which changes were read.
     pub newest: i64,

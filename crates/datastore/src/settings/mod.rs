@@ -217,7 +217,7 @@ impl KubernetesSettings {
     }
 
     /// Returns the settings, or an error if addresses come from host-local IPAM.
-    pub(crate) fn of_calico(&self) -> Result<&Self, Error> {
+    pub(crate) fn require_calico_ipam(&self) -> Result<&Self, Error> {
         if self.use_pod_cidr { Err(Error::HostLocal) } else { Ok(self) }
     }
 

@@ -33,7 +33,9 @@ impl Datastore {
             let backend: Arc<dyn Backend> = match &settings.target {
                 Target::Etcd(etcd) => Arc::new(Arc::new(EtcdClient::connect(etcd).await?)),
                 Target::EtcdV2(etcd) => Arc::new(Arc::new(EtcdV2Client::connect(etcd).await?)),
-                Target::Kubernetes => Arc::new(KubeClient::connect(settings.kubernetes.of_calico()?).await?),
+                Target::Kubernetes => {
+                    Arc::new(KubeClient::connect(settings.kubernetes.require_calico_ipam()?).await?)
+                }
                 Target::File(path) => Arc::new(DataFile::open(path)?),
                 Target::StandardInput => {
                     Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
@@ -73,7 +75,7 @@ impl Datastore {
     }
 
     /// Returns an error for a datastore without revisions.
-    pub fn has_revisions(&self) -> Result<()> {
+    pub fn require_past_revisions(&self) -> Result<()> {
         self.require_revisions().map(drop)
     }
 
@@ -109,8 +111,8 @@ impl Datastore {
 
     /// True if the time of the data is known: false for files other than exports. Their clock is the newest time in the
     /// data, or else the file's modification time.
-    pub fn knows_its_time(&self) -> bool {
-        self.backend.knows_its_time()
+    pub fn has_known_time(&self) -> bool {
+        self.backend.has_known_time()
     }
 
     /// True if a released address can cool down: the datastore keeps the time of its release. False for etcd v2, since

@@ -13,8 +13,8 @@ use calipam_model::snapshot::{Snapshot, Source};
 use super::Datastore;
 use crate::error::Result;
 use crate::etcd::{self, past};
-use crate::feed::{Changes, Followed, OrWhole};
-use crate::read::{Lookup, NameKind, Past, PastOf};
+use crate::feed::{Changes, Followed, OrWholeRead};
+use crate::read::{Lookup, NameKind, Past, PastSubject};
 use crate::tasks::Pending;
 use crate::{both, kubernetes};
 
@@ -102,8 +102,8 @@ impl Datastore {
     }
 
     /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
-    /// revisions names, not the whole cluster. For [`PastOf::Blocks`], reads only the last revisions.
-    pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
+    /// revisions names, not the whole cluster. For [`PastSubject::Blocks`], reads only the last revisions.
+    pub fn past<'a>(&'a self, of: &'a PastSubject) -> Pending<'a, Result<Past>> {
         Box::pin(async move { past::past(self.require_revisions()?, of).await })
     }
 
@@ -123,11 +123,15 @@ impl Datastore {
     /// Writes the data of a check to a file, compressed if its name ends with `.zst`. The file appears when it is
     /// complete. Returns the number of entries.
     pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
-        Ok(self.export_and_locate(path, progress).await?.0)
+        Ok(self.export_with_positions(path, progress).await?.0)
     }
 
     /// Like [`Self::export`]; also returns the start of later changes, if they can be [followed](Self::changes_after).
-    pub async fn export_and_locate(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
+    pub async fn export_with_positions(
+        &self,
+        path: &Path,
+        progress: &ProgressFn,
+    ) -> Result<(u64, Positions)> {
         self.backend.export(path, progress).await
     }
 
@@ -157,7 +161,7 @@ impl Datastore {
     pub fn follow<'a>(
         &'a self,
         progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<OrWhole<(Snapshot, Followed)>>> {
+    ) -> Pending<'a, Result<OrWholeRead<(Snapshot, Followed)>>> {
         Box::pin(async move {
             let mut started = match &self.beside {
                 Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,

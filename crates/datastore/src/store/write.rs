@@ -73,7 +73,9 @@ impl AllocatorStore {
                     return Err(Error::NotForCalico2 { location, what: ASSIGN });
                 }
                 Target::Kubernetes => {
-                    let client = KubeClient::connect_unasked(settings.kubernetes.of_calico()?).await?;
+                    let client =
+                        KubeClient::connect_without_discovery(settings.kubernetes.require_calico_ipam()?)
+                            .await?;
                     let is_assumed = settings.kubernetes.api_group.is_empty();
                     Box::new(KubeStore::new(client, is_assumed, selecting))
                 }

@@ -47,7 +47,7 @@ impl<'a> Line<'a> {
     }
 
     /// Passes the entry in the line to `sink`.
-    pub(super) fn give(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
+    pub(super) fn pass_to(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
         let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
         let key = match (&self.key, &self.key_bytes) {
             (Some(key), None) => Cow::Borrowed(key.as_bytes()),

@@ -181,7 +181,7 @@ fn decode_line(
                     sink(entry);
                 }
             };
-            line.give(&mut wanted).err().map(End::Wrong)
+            line.pass_to(&mut wanted).err().map(End::Wrong)
         }
         // A last line with incomplete JSON was cut; any other line that cannot be decoded is invalid.
         Err(error) if error.is_eof() && !text.ends_with(b"\n") => Some(End::Cut),

@@ -68,7 +68,7 @@ pub(crate) fn add_reduced_block(snapshot: &mut Snapshot, json: &[u8], encoding: 
     add_block(snapshot, json, encoding)
 }
 
-pub(super) fn stated_block(json: &[u8]) -> Option<IpNet> {
+pub(super) fn cidr_in_spec(json: &[u8]) -> Option<IpNet> {
     let (_, spec) = CustomResource::read(json).ok()?;
     BlockContent::parse(spec).ok().map(|content| content.cidr())
 }
@@ -92,7 +92,7 @@ pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> A
 }
 
 /// `spec.handleID` of a handle.
-pub(super) fn stated_id(json: &[u8]) -> Option<String> {
+pub(super) fn id_in_spec(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
 }
@@ -154,7 +154,7 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey>
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
 }
 
-pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
+pub(super) fn affinity_in_spec(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
 }

@@ -181,9 +181,9 @@ impl KnownKind {
     /// The key of an object that has a defect.
     fn key(&self, namespace: String, name: String, object: &[u8]) -> Option<Key> {
         Some(match self.source {
-            Source::Blocks => Key::Block(cidr_of_block(&name).or_else(|| custom::stated_block(object))?),
-            Source::Handles => Key::Handle(custom::stated_id(object).unwrap_or(name)),
-            Source::Affinities => Key::Affinity(custom::stated_affinity(object)?),
+            Source::Blocks => Key::Block(cidr_of_block(&name).or_else(|| custom::cidr_in_spec(object))?),
+            Source::Handles => Key::Handle(custom::id_in_spec(object).unwrap_or(name)),
+            Source::Affinities => Key::Affinity(custom::affinity_in_spec(object)?),
             Source::Pools => Key::Pool(name),
             Source::Reservations => Key::Reservation(name),
             Source::IpamConfig => Key::IpamConfig,

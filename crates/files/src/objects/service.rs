@@ -11,13 +11,13 @@ use super::wire::{Text, message};
 use super::{Added, Result, export};
 
 /// Annotations with which a service requests addresses from Calico.
-const ASKS: [&str; 3] =
+const REQUEST_ANNOTATIONS: [&str; 3] =
     ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
 
 /// The class of services that Calico serves.
 const CLASS: &str = "calico";
 
-const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
+const WANTED: Wanted = Wanted { labels: false, annotations: &REQUEST_ANNOTATIONS, owners: false };
 
 type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
@@ -82,8 +82,8 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
         created: meta.created_at(),
         deleting: meta.deleted.is_some(),
         class: object.spec.class.as_deref().map(str::to_owned),
-        asks: ASKS.iter().any(asked) || !object.spec.ip.is_empty(),
-        names_calico: ASKS.iter().any(asked) || object.spec.class.as_deref() == Some(CLASS),
+        requests_addresses: REQUEST_ANNOTATIONS.iter().any(asked) || !object.spec.ip.is_empty(),
+        names_calico: REQUEST_ANNOTATIONS.iter().any(asked) || object.spec.class.as_deref() == Some(CLASS),
         ingress: Vec::new(),
         is_internal: !object.spec.is_load_balancer(),
         cluster_ips: object.spec.cluster_ips().collect(),
@@ -136,6 +136,6 @@ mod tests {
         let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
         add_service(&mut snapshot, ours, Encoding::Json).unwrap();
         let ours = &snapshot.services[3].value;
-        assert!(ours.names_calico && !ours.asks && !ours.is_internal);
+        assert!(ours.names_calico && !ours.requests_addresses && !ours.is_internal);
     }
 }

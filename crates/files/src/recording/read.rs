@@ -75,7 +75,7 @@ impl Changes {
     /// If the group is damaged: nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
         let Some((head, frame)) = self.frame()? else { return Ok(None) };
-        let text = match head.unpack_after(&self.codec.known, &frame) {
+        let text = match head.unpack_with_dictionary(&self.codec.known, &frame) {
             Ok(text) => text,
             Err(_) if self.is_torn(&frame) => return Ok(None),
             Err(_) => return Err(self.damaged()),
@@ -154,16 +154,16 @@ pub struct States {
 impl States {
     /// Passes on the states of the wanted objects from an export on, until its changes end, except states that were
     /// already passed on. `None` if another run has removed the export.
-    pub fn tell(
+    pub fn pass_states(
         &mut self,
         export: &Archived,
         is_wanted: Wanted<'_>,
         take: impl FnMut(StateUpdate),
     ) -> Result<Option<Reached>> {
-        unless_missing(self.tell_all(export, is_wanted, take))
+        unless_missing(self.pass_all_states(export, is_wanted, take))
     }
 
-    fn tell_all(
+    fn pass_all_states(
         &mut self,
         export: &Archived,
         is_wanted: Wanted<'_>,
@@ -201,9 +201,9 @@ impl States {
         let before = self.state.len();
         self.state.retain(|key, _| !is_newer(key));
         base.retain(|key, _| is_newer(key));
-        let is_told = !reached.continues || self.state.len() < before || !base.is_empty();
+        let is_new_state = !reached.continues || self.state.len() < before || !base.is_empty();
         self.state.append(&mut base);
-        if is_told {
+        if is_new_state {
             take(snapshot(&self.state, reached.from, None));
         }
 

@@ -190,7 +190,7 @@ fn begin_history(
 }
 
 /// Reads the exports in a folder with their changes, in order: the time and revision of each state.
-fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
+fn recorded_states(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     let (mut states, mut told) = (States::default(), Vec::new());
     let archive = Archive::open(folder).unwrap();
     let mut take = |one| {
@@ -199,7 +199,8 @@ fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
         }
     };
     let exports = archive.exports().iter();
-    let reached = exports.map(|export| states.tell(export, &|_| true, &mut take).unwrap().unwrap()).collect();
+    let reached =
+        exports.map(|export| states.pass_states(export, &|_| true, &mut take).unwrap().unwrap()).collect();
     (told, reached)
 }
 
@@ -265,7 +266,7 @@ fn every_state_comes_back_byte_for_byte() {
     assert_eq!((renewed.positions(), renewed.last()), (&positions, time(30)));
     let (found, _) = state_at(renewed.export(), None);
     assert!(found == states[30].0);
-    let (told, reached) = told(folder.path());
+    let (told, reached) = recorded_states(folder.path());
     assert!(reached[1].continues && told.len() > 150, "{}", told.len());
     assert!(told.is_sorted() && told.last().unwrap().0 == time(30), "what has come to be is not told again");
 }

@@ -51,7 +51,7 @@ impl Recorder {
     /// If the recording is from another cluster, or cannot be read or truncated.
     pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
         // A damaged export does not prevent a new full state.
-        let (archive, _) = Archive::sound(&self.folder)?;
+        let (archive, _) = Archive::open_undamaged(&self.folder)?;
         archive.require(guid)?;
         match archive.exports().last() {
             Some(newest) => Journal::resume(newest),
@@ -196,7 +196,7 @@ impl Journal {
         for group in &groups {
             let known = self.codec.known.clone();
             let text = self.codec.encode(group)?;
-            self.packer.push_after(&known, &text, &mut frames)?;
+            self.packer.push_with_dictionary(&known, &text, &mut frames)?;
         }
         Ok(frames)
     }

@@ -52,43 +52,48 @@ pub struct AddressChange<'s> {
 
 /// The result of comparing the addresses of all blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Walked<'s> {
+pub(crate) struct AddressComparison<'s> {
     pub changes: Vec<AddressChange<'s>>,
     pub sums: Tally<'s>,
 }
 
 /// Compares the addresses of all regions.
-pub(crate) fn walk<'s>(
+pub(crate) fn compare_addresses<'s>(
     regions: &[Region<'s>],
     old: &'s Snapshot,
     new: &'s Snapshot,
     scope: &Scope,
-) -> Walked<'s> {
-    let mut walk = Walk { old: Pools::new(old), new: Pools::new(new), scope, walked: Walked::default() };
+) -> AddressComparison<'s> {
+    let mut comparer = Comparer {
+        old: Pools::new(old),
+        new: Pools::new(new),
+        scope,
+        comparison: AddressComparison::default(),
+    };
     for region in regions {
         match region.pair() {
             Some((old, _)) if !scope.has_network(old.cidr()) => {}
             Some((old, new)) if old == new => {
                 let held = old.allocations().map(|allocation| AddressRecord { block: old, allocation });
-                held.for_each(|held| walk.count([Some(held); 2], None));
+                held.for_each(|held| comparer.count([Some(held); 2], None));
             }
             Some((old, new)) => {
-                block_change::addresses(Some(old), Some(new)).for_each(|both| walk.compare(both))
+                block_change::addresses(Some(old), Some(new)).for_each(|both| comparer.compare(both))
             }
-            None => walk.region(region),
+            None => comparer.region(region),
         }
     }
-    walk.walked
+    comparer.comparison
 }
 
-struct Walk<'s, 'w> {
+struct Comparer<'s, 'w> {
     old: Pools<'s>,
     new: Pools<'s>,
     scope: &'w Scope,
-    walked: Walked<'s>,
+    comparison: AddressComparison<'s>,
 }
 
-impl<'s> Walk<'s, '_> {
+impl<'s> Comparer<'s, '_> {
     /// Compares a region whose blocks were claimed or released, overlap, or cannot be decoded.
     fn region(&mut self, region: &Region<'s>) {
         let mut addresses: BTreeMap<IpAddr, [Vec<AddressRecord<'s>>; 2]> = BTreeMap::new();
@@ -125,10 +130,10 @@ impl<'s> Walk<'s, '_> {
             let (held, pool) = side.filter(|(held, _)| held.is_allocated())?;
             Some((held.node_name(), pool.unwrap_or_default()))
         };
-        self.walked.sums.count(change, allocated(old), allocated(new));
+        self.comparison.sums.count(change, allocated(old), allocated(new));
         if let Some(change) = change {
             let pool = new.or(old).and_then(|(_, pool)| pool);
-            self.walked.changes.push(AddressChange { address, change, pool, before, after });
+            self.comparison.changes.push(AddressChange { address, change, pool, before, after });
         }
     }
 }

@@ -92,15 +92,15 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
     let mut not_compared = uncompared::sources(before, after);
     not_compared.extend(hidden.listed(scope));
 
-    let mut walked = addresses::Walked::default();
+    let mut comparison = addresses::AddressComparison::default();
     let mut blocks = Vec::new();
     if both_read(Source::Blocks) {
         let regions = regions::of(before, after);
-        walked = addresses::walk(&regions, before, after, scope);
+        comparison = addresses::compare_addresses(&regions, before, after, scope);
         blocks = blocks::changes(&regions, scope);
         not_compared.extend(uncompared::blocks(&regions, scope));
     }
-    let addresses::Walked { changes: addresses, sums } = walked;
+    let addresses::AddressComparison { changes: addresses, sums } = comparison;
 
     let [pools, reservations, nodes, configuration] = objects::changes(before, after, &hidden, scope);
     Unchecked(Difference {

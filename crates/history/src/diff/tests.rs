@@ -185,7 +185,7 @@ fn blocks_claimed_released_and_of_another_owner_or_size() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_neither_gone_nor_the_same() {
+fn undecodable_objects_are_neither_gone_nor_the_same() {
     let held = [(1, record("net.aaaa", "node-1", "a"), 7)];
     let handle = "/calico/ipam/v2/handle/net.aaaa";
     let sound = cluster(&[
@@ -230,7 +230,7 @@ fn a_source_that_one_side_lacks_is_not_compared() {
 }
 
 #[test]
-fn findings_are_compared_by_what_both_sides_know() {
+fn align_makes_findings_comparable() {
     let held = [(1, record("net.aaaaaaaaaaaaaaaa", "node-1", "a"), 7)];
     let mut old = cluster(&[(BLOCK, block("host:node-1", &held))]);
     let mut new = old.clone();
@@ -325,7 +325,7 @@ fn overlapping_blocks_are_compared_address_by_address() {
 proptest! {
     /// Each handle is compared with the handle of the same ID, in whatever order the two snapshots list them.
     #[test]
-    fn handles_are_brought_together_by_id(
+    fn handles_are_matched_by_id(
         old in proptest::collection::vec((0u8..12, 1u8..3), 0..12),
         new in proptest::collection::vec((0u8..12, 1u8..3), 0..12),
     ) {

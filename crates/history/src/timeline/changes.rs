@@ -8,8 +8,8 @@ use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::{IpNet, RawJson};
 
-use super::event::{Event, Holder, What};
-use super::state::{About, State};
+use super::event::{Event, EventKind, Holder};
+use super::state::{HistorySubject, State};
 use super::when::{Recorded, recorded};
 use crate::block_change::{self, AddressRecord, Change};
 
@@ -21,16 +21,16 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    fn new(what: What, subject: Subject, detail: String, at: Option<&str>) -> Self {
+    fn new(what: EventKind, subject: Subject, detail: String, at: Option<&str>) -> Self {
         Self { event: Event::new(what, subject, detail), recorded: at.and_then(recorded) }
     }
 
-    fn of_address(what: What, held: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
+    fn of_address(what: EventKind, held: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
         let some = held[1].or(held[0])?;
         let record = some.record();
         let at = match what {
-            What::Assigned => record.get("timestamp"),
-            What::Cooling => record.released_at(),
+            EventKind::Assigned => record.get("timestamp"),
+            EventKind::Cooling => record.released_at(),
             _ => None,
         };
         let at = at.map(|at| at.to_string());
@@ -43,7 +43,7 @@ impl Raw {
 
 /// Returns all events between two successive states of an object. If `before` is unknown, the events describe the
 /// content of `after`.
-pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
+pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &HistorySubject) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
         (_, Some(before), after) if before == after => Vec::new(),
@@ -56,26 +56,28 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &A
 }
 
 /// True if an event is about the subject of a history. `states` are the states of the event's object before and after.
-pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About) -> bool {
+pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &HistorySubject) -> bool {
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     let mut holders = event.before.iter().chain(&event.after);
     match (about, &event.subject) {
-        (About::Address(address), Subject::Address(own)) => own == address,
+        (HistorySubject::Address(address), Subject::Address(own)) => own == address,
         // The block's content is unknown, so the event may be about the subject.
-        (About::Handle(_) | About::Node(_) | About::Pod(_), Subject::Block(_))
-            if event.what == What::Undecodable =>
+        (HistorySubject::Handle(_) | HistorySubject::Node(_) | HistorySubject::Pod(_), Subject::Block(_))
+            if event.what == EventKind::Undecodable =>
         {
             blocks.next().is_none_or(|block| about.has_block(block))
         }
-        (About::Node(node), Subject::Block(_)) => blocks.any(|block| block.host() == Some(node)),
-        (About::Node(node), Subject::Address(_)) => holders.any(|holder| holder.node.as_ref() == Some(node)),
-        (About::Handle(id), Subject::Address(_)) => {
+        (HistorySubject::Node(node), Subject::Block(_)) => blocks.any(|block| block.host() == Some(node)),
+        (HistorySubject::Node(node), Subject::Address(_)) => {
+            holders.any(|holder| holder.node.as_ref() == Some(node))
+        }
+        (HistorySubject::Handle(id), Subject::Address(_)) => {
             holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(clean_id(id)))
         }
-        (About::Pod(pod), Subject::Address(_)) => {
+        (HistorySubject::Pod(pod), Subject::Address(_)) => {
             holders.any(|holder| holder.kind == "pod" && holder.allocated_to == *pod)
         }
-        (About::Handle(_) | About::Pod(_), Subject::Block(_)) => false,
+        (HistorySubject::Handle(_) | HistorySubject::Pod(_), Subject::Block(_)) => false,
         _ => true,
     }
 }
@@ -85,23 +87,25 @@ fn owner(block: &Block) -> String {
 }
 
 /// Returns the events for the first known state of a block.
-fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
+fn known(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
     let taken = format!("of {}, {} taken", owner(block), block.allocated());
-    let of_block = Raw::new(What::Known, Subject::Block(cidr), taken, None);
+    let of_block = Raw::new(EventKind::Known, Subject::Block(cidr), taken, None);
     let place = format!("in {cidr} of {}", owner(block));
     let mut held = block_change::addresses(None, Some(block))
-        .filter_map(|held| Raw::of_address(What::Known, held, place.clone()));
+        .filter_map(|held| Raw::of_address(EventKind::Known, held, place.clone()));
     match about {
-        About::Block(_) => vec![of_block],
-        About::Address(address) => {
+        HistorySubject::Block(_) => vec![of_block],
+        HistorySubject::Address(address) => {
             let subject = Subject::Address(*address);
             let own = held.find(|raw| raw.event.subject == subject);
             let mut raw =
-                own.unwrap_or_else(|| Raw::new(What::Known, subject, format!("free {place}"), None));
+                own.unwrap_or_else(|| Raw::new(EventKind::Known, subject, format!("free {place}"), None));
             raw.event.block = Some(cidr);
             vec![raw]
         }
-        About::Handle(_) | About::Node(_) | About::Pod(_) => [of_block].into_iter().chain(held).collect(),
+        HistorySubject::Handle(_) | HistorySubject::Node(_) | HistorySubject::Pod(_) => {
+            [of_block].into_iter().chain(held).collect()
+        }
     }
 }
 
@@ -111,24 +115,24 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
     let mut all = Vec::new();
     match (before, after) {
         (None, Some(after)) => {
-            all.push(of(What::BlockClaimed, format!("by {}", owner(after)), after.claim_time()));
+            all.push(of(EventKind::BlockClaimed, format!("by {}", owner(after)), after.claim_time()));
         }
         (Some(before), Some(after)) => all.extend(block_change::of_owner(before, after).map(|change| {
             let at = after.claim_time();
             if change == Change::Owner {
-                of(What::OwnerChanged, format!("{} → {}", owner(before), owner(after)), at)
+                of(EventKind::OwnerChanged, format!("{} → {}", owner(before), owner(after)), at)
             } else {
-                of(What::ClaimedAgain, format!("at {}", at.unwrap_or_default()), at)
+                of(EventKind::ClaimedAgain, format!("at {}", at.unwrap_or_default()), at)
             }
         })),
         _ => {}
     }
     all.extend(block_change::addresses(before, after).flat_map(|held| of_address(held, after.is_none())));
     if let (Some(before), Some(after)) = (before, after) {
-        all.extend(unknown_fields(before, after).map(|detail| of(What::FieldChanged, detail, None)));
+        all.extend(unknown_fields(before, after).map(|detail| of(EventKind::FieldChanged, detail, None)));
     }
     if after.is_none() {
-        all.push(of(What::BlockReleased, String::new(), None));
+        all.push(of(EventKind::BlockReleased, String::new(), None));
     }
     all
 }
@@ -147,15 +151,15 @@ fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item
 fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw> {
     let [before, after] = held;
     let is_cooling = after.is_some_and(|held| held.record().is_cooling());
-    let released = (What::Released, [before, None]);
+    let released = (EventKind::Released, [before, None]);
     let events = match block_change::of_address(held) {
-        Some(Change::Attributes) => vec![(What::AttributesChanged, held)],
-        Some(_) if is_cooling => vec![(What::Cooling, held)],
+        Some(Change::Attributes) => vec![(EventKind::AttributesChanged, held)],
+        Some(_) if is_cooling => vec![(EventKind::Cooling, held)],
         Some(Change::Released) => vec![released],
         // The address was released and assigned again in one write, or the revision in between is unknown.
-        Some(Change::Moved | Change::Renewed) => vec![released, (What::Assigned, [None, after])],
+        Some(Change::Moved | Change::Renewed) => vec![released, (EventKind::Assigned, [None, after])],
         Some(Change::Cooled) if !with_block => vec![released],
-        Some(Change::Assigned | Change::Passed) => vec![(What::Assigned, [None, after])],
+        Some(Change::Assigned | Change::Passed) => vec![(EventKind::Assigned, [None, after])],
         _ => Vec::new(),
     };
     let detail = if with_block { "its block was deleted" } else { "" };
@@ -164,7 +168,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
 
 /// Returns the event of an object that is not a block, or that cannot be decoded.
 fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
-    use What::*;
+    use EventKind::*;
     let (subject, [created, changed, gone]) = match key {
         Key::Block(cidr) => (Subject::Block(*cidr), [BlockClaimed, Known, BlockReleased]),
         Key::Affinity(key) => (Subject::affinity(key), [AffinityChanged, AffinityChanged, AffinityGone]),

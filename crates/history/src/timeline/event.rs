@@ -13,7 +13,7 @@ use super::when::When;
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum EventKind {
     /// The first known state.
     Known,
     BlockClaimed,
@@ -42,7 +42,7 @@ pub enum What {
     PodGone,
 }
 
-impl What {
+impl EventKind {
     /// Returns a human-readable description.
     pub fn words(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ pub struct Event {
     #[serde(serialize_with = "text_or_null", skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     pub time: When,
-    pub what: What,
+    pub what: EventKind,
     pub subject: Subject,
     /// The block of the address, if the event is about an address.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,7 +164,7 @@ pub struct Event {
 }
 
 impl Event {
-    pub(crate) fn new(what: What, subject: Subject, detail: String) -> Self {
+    pub(crate) fn new(what: EventKind, subject: Subject, detail: String) -> Self {
         Self {
             revision: None,
             time: When::default(),

@@ -11,8 +11,8 @@ use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
 use super::changes::{Raw, concerns, events};
-use super::event::{Event, Origin, Run, What};
-use super::state::{About, State, states};
+use super::event::{Event, EventKind, Origin, Run};
+use super::state::{HistorySubject, State, states};
 use super::when::{RECORDED_TO, Recorded, Uncertainty, When};
 use super::{JournaledWrite, mark_reused};
 
@@ -24,18 +24,18 @@ pub const USERS: &[Source] = &[Source::Endpoints, Source::Pods];
 /// Reads the exports of an archive, oldest first: their address records, then the pods that these records name.
 #[derive(Debug)]
 pub struct ExportReader<'a> {
-    about: &'a About,
+    about: &'a HistorySubject,
     /// The last state of each object.
     states: BTreeMap<Key, State>,
     /// The time at which each source was last read, or until which its state is known to be unchanged.
     read: BTreeMap<Source, Timestamp>,
     writes: Vec<Write>,
-    events: Vec<(Place, Event)>,
+    events: Vec<(EventOrder, Event)>,
 }
 
 /// The sort key of an event: the time of the state that shows it, and the revision. The event's own time only breaks
 /// ties, since it is from another machine's clock.
-type Place = (Timestamp, i64);
+type EventOrder = (Timestamp, i64);
 
 /// A write of a calipam run, from its journal.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ struct Write {
 
 impl<'a> ExportReader<'a> {
     /// Creates a reader, with calipam's writes from its journals.
-    pub fn new(about: &'a About, written: &[JournaledWrite]) -> Self {
+    pub fn new(about: &'a HistorySubject, written: &[JournaledWrite]) -> Self {
         let writes = written.iter().filter_map(|write| {
             let (run, is_certain) = (write.run.clone(), write.is_certain);
             Some(Write {
@@ -66,7 +66,7 @@ impl<'a> ExportReader<'a> {
 
     /// Adds objects of some sources of the next export. Sources that this export lacks are skipped.
     pub fn take(&mut self, snapshot: Snapshot, sources: &[Source]) {
-        let place = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
+        let order = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
         // An export may be incomplete.
         let covers = |source: &Source| {
             matches!(snapshot.coverage.get(source), Some(Coverage::Read | Coverage::Partial))
@@ -74,20 +74,20 @@ impl<'a> ExportReader<'a> {
         let sources: Vec<Source> = sources.iter().copied().filter(covers).collect();
         let mut found = states(snapshot, self.about);
         for source in sources {
-            let since = self.read.insert(source, place.0);
+            let since = self.read.insert(source, order.0);
             let known = self.states.keys().chain(found.keys()).filter(|key| source_of(key) == Some(source));
             for key in known.cloned().collect::<BTreeSet<Key>>() {
                 let last = self.states.remove(&key).unwrap_or(State::Absent);
                 let after = found.remove(&key).unwrap_or(State::Absent);
-                let events = self.compare(&key, since.map(|since| (&last, since)), &after, place.0);
-                self.events.extend(events.into_iter().map(|event| (place, event)));
+                let events = self.compare(&key, since.map(|since| (&last, since)), &after, order.0);
+                self.events.extend(events.into_iter().map(|event| (order, event)));
                 self.states.insert(key, after);
             }
         }
     }
 
     /// Marks the last states as valid until `time`, for recordings that contain every change.
-    pub fn stands_until(&mut self, time: Timestamp) {
+    pub fn mark_valid_until(&mut self, time: Timestamp) {
         self.read.values_mut().for_each(|read| *read = time);
     }
 
@@ -104,7 +104,7 @@ impl<'a> ExportReader<'a> {
         found.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
         let assigned: Vec<(Subject, Option<Recorded>)> = found
             .iter()
-            .filter(|raw| raw.event.what == What::Assigned)
+            .filter(|raw| raw.event.what == EventKind::Assigned)
             .map(|raw| (raw.event.subject.clone(), raw.recorded))
             .collect();
         let timed = found.into_iter().map(|raw| {
@@ -117,7 +117,7 @@ impl<'a> ExportReader<'a> {
             let recorded = if write.is_some() { raw.recorded.map(Recorded::copied) } else { raw.recorded };
             let began = write.as_ref().map_or(since, |(_, began)| *began).max(since).min(now);
             let mut time = time_between(recorded, began, now);
-            if raw.event.what == What::Released
+            if raw.event.what == EventKind::Released
                 && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
             {
                 // The address was free before the next owner got it.
@@ -142,9 +142,9 @@ impl<'a> ExportReader<'a> {
     pub fn pods(&self) -> BTreeSet<(String, String)> {
         let named = |pod: &str| pod.split_once('/').map(|(space, name)| (space.to_owned(), name.to_owned()));
         match self.about {
-            About::Address(_) | About::Handle(_) => {}
-            About::Pod(pod) => return named(pod).into_iter().collect(),
-            About::Block(_) | About::Node(_) => return BTreeSet::new(),
+            HistorySubject::Address(_) | HistorySubject::Handle(_) => {}
+            HistorySubject::Pod(pod) => return named(pod).into_iter().collect(),
+            HistorySubject::Block(_) | HistorySubject::Node(_) => return BTreeSet::new(),
         }
         let holders = self.events.iter().flat_map(|(_, event)| event.before.iter().chain(&event.after));
         let pods = holders.filter(|holder| holder.kind == "pod");
@@ -154,17 +154,17 @@ impl<'a> ExportReader<'a> {
     /// Returns all events in order. Events that are only in journals are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
         let Self { mut events, writes, .. } = self;
-        let places: BTreeSet<Place> = events.iter().map(|(place, _)| *place).collect();
+        let orders: BTreeSet<EventOrder> = events.iter().map(|(order, _)| *order).collect();
         for Write { run, started_at, events: untold, .. } in
             writes.into_iter().filter(|write| write.is_certain)
         {
-            let place = places.range((started_at, i64::MIN)..).next().copied().unwrap_or((started_at, 0));
+            let order = orders.range((started_at, i64::MIN)..).next().copied().unwrap_or((started_at, 0));
             events.extend(untold.into_iter().map(|raw| {
                 let time = When { after: Some(started_at), ..When::default() };
-                (place, Event { by: Some(run.clone()), origin: Origin::Journal, time, ..raw.event })
+                (order, Event { by: Some(run.clone()), origin: Origin::Journal, time, ..raw.event })
             }));
         }
-        events.sort_by_key(|(place, event)| (*place, latest(&event.time)));
+        events.sort_by_key(|(order, event)| (*order, latest(&event.time)));
         let mut events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
         mark_reused(&mut events);
         events
@@ -173,7 +173,7 @@ impl<'a> ExportReader<'a> {
 
 /// Returns the recorded state of an address as events. The snapshot may contain only the objects around the address.
 pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
-    let about = About::Address(address);
+    let about = HistorySubject::Address(address);
     let mut reader = ExportReader::new(&about, &[]);
     reader.take(snapshot, RECORDS);
     reader.finish()

@@ -21,10 +21,10 @@ use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use self::changes::{Raw, concerns, events};
-pub use self::event::{Event, Holder, Origin, Run, What};
+pub use self::event::{Event, EventKind, Holder, Origin, Run};
 pub use self::exports::{ExportReader, RECORDS, USERS, recorded_in};
 pub use self::revisions::{Kept, Version, timeline};
-pub use self::state::{About, State};
+pub use self::state::{HistorySubject, State};
 pub use self::when::{Uncertainty, When};
 
 /// A write of a calipam run, from its journal.
@@ -44,7 +44,7 @@ pub struct JournaledWrite {
 
 impl JournaledWrite {
     /// Returns the events of a write to a block; none for other objects.
-    fn events(&self, about: &About) -> Vec<Raw> {
+    fn events(&self, about: &HistorySubject) -> Vec<Raw> {
         let key = Key::parse(&self.path).ok().flatten().filter(|key| matches!(key, Key::Block(_)));
         let Some(key) = key.filter(|key| about.has_key(key)) else { return Vec::new() };
         let [before, after] =
@@ -56,7 +56,7 @@ impl JournaledWrite {
 }
 
 /// Decodes the value of a key. Returns the state and the creation time of the object.
-fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State, Option<Timestamp>) {
+fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
     value.into_iter().for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
     let created = snapshot.newest_creation;
@@ -69,21 +69,21 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut last: BTreeMap<Subject, String> = BTreeMap::new();
     let mut holders: BTreeMap<Subject, BTreeMap<IpNet, String>> = BTreeMap::new();
     for event in events.iter_mut() {
-        if event.what == What::Undecodable {
+        if event.what == EventKind::Undecodable {
             holders.values_mut().for_each(|of| of.retain(|cidr, _| event.subject != Subject::Block(*cidr)));
         }
         let Some(block) = event.block else { continue };
         let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);
         let now = event.after.as_ref().filter(|holder| holder.is_owner()).map(name);
         let of_address = holders.entry(event.subject.clone()).or_default();
-        if event.what == What::Assigned
+        if event.what == EventKind::Assigned
             && let Some(now) = &now
         {
             let elsewhere = of_address.iter().find(|(cidr, _)| **cidr != block);
             if let Some((cidr, holder)) = elsewhere {
                 event.detail = format!("in {block}, while {holder} holds it in {cidr}");
             } else if let Some(earlier) = last.get(&event.subject) {
-                event.what = What::Reused;
+                event.what = EventKind::Reused;
                 let again = if earlier == now { "again".to_owned() } else { format!("previously {earlier}") };
                 event.detail = again;
             }

@@ -5,7 +5,8 @@ use calipam_model::snapshot::{Snapshot, Source};
 
 use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
 use super::{
-    About, Event, ExportReader, JournaledWrite, RECORDS, Run, Uncertainty, Version, What, When, timeline,
+    Event, EventKind, ExportReader, HistorySubject, JournaledWrite, RECORDS, Run, Uncertainty, Version, When,
+    timeline,
 };
 
 #[test]
@@ -13,30 +14,33 @@ fn a_block_that_is_deleted_takes_its_addresses_along() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let kept = kept(Vec::new(), vec![version(21, Some(&block)), version(22, None)]);
-    let of = |about: About| timeline(&kept, &[], &about);
-    let by_handle = of(About::Handle("net.a".into()));
-    assert_eq!(words(&by_handle), [(21, What::Assigned), (22, What::Released)]);
+    let of = |about: HistorySubject| timeline(&kept, &[], &about);
+    let by_handle = of(HistorySubject::Handle("net.a".into()));
+    assert_eq!(words(&by_handle), [(21, EventKind::Assigned), (22, EventKind::Released)]);
     assert_eq!(by_handle[1].detail, "its block was deleted");
-    assert_eq!(words(&of(address()))[2..], [(22, What::Released), (22, What::BlockReleased)]);
-    assert_eq!(words(&of(About::Node("node-1".into()))).len(), 4);
+    assert_eq!(words(&of(address()))[2..], [(22, EventKind::Released), (22, EventKind::BlockReleased)]);
+    assert_eq!(words(&of(HistorySubject::Node("node-1".into()))).len(), 4);
 }
 
 #[test]
-fn one_write_from_owner_to_owner_is_told_of_both() {
+fn a_write_that_changes_the_owner_is_an_event_for_both_owners() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let first = version(21, Some(&block));
     block.update(|update| update.release(&[3]));
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
     let kept = kept(Vec::new(), vec![first, version(22, Some(&block))]);
-    let of = |about: About| words(&timeline(&kept, &[], &about));
-    assert_eq!(of(About::Handle("net.a".into())), [(21, What::Assigned), (22, What::Released)]);
-    assert_eq!(of(About::Handle("net.b".into())), [(22, What::Assigned)]);
-    assert_eq!(of(address())[2..], [(22, What::Released), (22, What::Reused)]);
+    let of = |about: HistorySubject| words(&timeline(&kept, &[], &about));
+    assert_eq!(
+        of(HistorySubject::Handle("net.a".into())),
+        [(21, EventKind::Assigned), (22, EventKind::Released)]
+    );
+    assert_eq!(of(HistorySubject::Handle("net.b".into())), [(22, EventKind::Assigned)]);
+    assert_eq!(of(address())[2..], [(22, EventKind::Released), (22, EventKind::Reused)]);
 }
 
 #[test]
-fn what_else_was_written_to_the_block_bounds_times() {
+fn other_writes_to_the_block_bound_event_times() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let mut versions = vec![version(20, Some(&block))];
@@ -48,12 +52,15 @@ fn what_else_was_written_to_the_block_bounds_times() {
     versions.push(version(23, Some(&block)));
     let found = timeline(&kept(Vec::new(), versions), &[], &address());
     let released = found.last().unwrap();
-    assert_eq!((released.what, released.time.after), (What::Released, Some(time("2026-05-01T10:20:00Z"))));
+    assert_eq!(
+        (released.what, released.time.after),
+        (EventKind::Released, Some(time("2026-05-01T10:20:00Z")))
+    );
     assert_eq!(released.time.before, Some(time("2026-05-01T10:25:00Z")));
 }
 
 #[test]
-fn what_overlapping_blocks_hold_at_once_is_not_reused() {
+fn an_address_in_overlapping_blocks_is_not_reused() {
     let mut outer = fresh();
     outer.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let mut inner = Block::new("10.0.0.0/30".parse().unwrap(), None, time("2026-05-01T10:06:00Z")).unwrap();
@@ -67,22 +74,22 @@ fn what_overlapping_blocks_hold_at_once_is_not_reused() {
     versions.push(version(23, None));
     let found = timeline(&kept(Vec::new(), versions), &[], &address());
     let assigned: Vec<&Event> = found.iter().filter(|event| event.after.is_some()).collect();
-    assert_eq!((assigned[1].what, assigned[1].block), (What::Assigned, "10.0.0.0/30".parse().ok()));
+    assert_eq!((assigned[1].what, assigned[1].block), (EventKind::Assigned, "10.0.0.0/30".parse().ok()));
     assert_eq!(assigned[1].detail, "in 10.0.0.0/30, while pod ns/a holds it in 10.0.0.0/29");
     assert_eq!(found[found.len() - 2].before.as_ref().unwrap().allocated_to, "ns/a");
 }
 
 #[test]
-fn a_block_that_cannot_be_decoded_is_told_of_its_handles_and_node() {
+fn an_undecodable_block_is_an_event_of_its_handles_and_node() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let broken = |revision: i64| Version { path: PATH.into(), revision, value: Some(b"{".to_vec()) };
     let after = kept(Vec::new(), vec![version(20, Some(&block)), broken(21)]);
     let first = kept(vec![broken(8)], Vec::new());
-    for about in [About::Handle("net.a".into()), About::Node("node-1".into())] {
+    for about in [HistorySubject::Handle("net.a".into()), HistorySubject::Node("node-1".into())] {
         let found = timeline(&after, &[], &about);
-        assert_eq!(words(&found).last(), Some(&(21, What::Undecodable)), "{about:?}");
-        assert_eq!(words(&timeline(&first, &[], &about)), [(8, What::Undecodable)], "{about:?}");
+        assert_eq!(words(&found).last(), Some(&(21, EventKind::Undecodable)), "{about:?}");
+        assert_eq!(words(&timeline(&first, &[], &about)), [(8, EventKind::Undecodable)], "{about:?}");
     }
 }
 
@@ -95,7 +102,7 @@ fn export(at: &str, block: &Block) -> Snapshot {
 }
 
 #[test]
-fn from_export_to_export_each_owner_is_told() {
+fn changes_between_exports_are_events_of_each_owner() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let first = export("2026-05-01T11:00:00Z", &block);
@@ -103,29 +110,29 @@ fn from_export_to_export_each_owner_is_told() {
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 11:20:00 +0000 UTC"))).unwrap();
     block.update(|update| update.assign(4, &pod("c", "2026-05-01 11:10:00 +0000 UTC"))).unwrap();
     let second = export("2026-05-01T12:00:00Z", &block);
-    let of = |about: About| {
+    let of = |about: HistorySubject| {
         let mut reader = ExportReader::new(&about, &[]);
         [&first, &second].into_iter().for_each(|export| reader.take(export.clone(), RECORDS));
         reader.finish()
     };
     let whats = |events: &[Event]| events.iter().map(|event| event.what).collect::<Vec<_>>();
     let found = of(address());
-    assert_eq!(whats(&found), [What::Known, What::Released, What::Reused]);
+    assert_eq!(whats(&found), [EventKind::Known, EventKind::Released, EventKind::Reused]);
     // The address was free before the next owner got it.
     let released = &found[1].time;
     assert_eq!(
         (released.after, released.before),
         (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")))
     );
-    assert_eq!(whats(&of(About::Handle("net.a".into()))), [What::Known, What::Released]);
+    assert_eq!(whats(&of(HistorySubject::Handle("net.a".into()))), [EventKind::Known, EventKind::Released]);
     // Between two exports, recorded times order events.
-    let of_block = of(About::Block(cidr()));
+    let of_block = of(HistorySubject::Block(cidr()));
     let who = |event: &Event| event.after.as_ref().map(|holder| holder.allocated_to.clone());
     assert_eq!(of_block.iter().filter_map(who).collect::<Vec<_>>(), ["ns/c", "ns/b"]);
 }
 
 #[test]
-fn what_a_run_brought_back_is_older_than_its_write() {
+fn a_restored_record_is_older_than_its_write() {
     let mut block = fresh();
     let empty = block.clone();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
@@ -142,7 +149,7 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     }];
     let kept = kept(Vec::new(), vec![version(20, Some(&empty)), version(21, Some(&block))]);
     let found = timeline(&kept, &written, &address());
-    assert_eq!((found[1].what, found[1].time.uncertainty), (What::Assigned, Some(Uncertainty::Copied)));
+    assert_eq!((found[1].what, found[1].time.uncertainty), (EventKind::Assigned, Some(Uncertainty::Copied)));
 
     let about = address();
     let mut reader = ExportReader::new(&about, &written);
@@ -150,14 +157,14 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     reader.take(export("2026-05-01T11:00:00Z", &block), RECORDS);
     let found = reader.finish();
     let When { at, after, before, uncertainty } = found[1].time.clone();
-    assert_eq!((found[1].what, at, uncertainty), (What::Assigned, None, Some(Uncertainty::Copied)));
+    assert_eq!((found[1].what, at, uncertainty), (EventKind::Assigned, None, Some(Uncertainty::Copied)));
     assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
 }
 
 /// In a recording, changes that were read together have the same time. The time that Calico recorded for the assignment
 /// is earlier.
 #[test]
-fn what_is_released_and_reused_at_one_time_is_told_in_the_order_of_its_revisions() {
+fn events_at_the_same_time_are_in_revision_order() {
     let mut block = fresh();
     let at = "2026-05-01T11:00:00.5Z";
     let state = |block: &Block, at: &str, revision: i64| Snapshot {
@@ -175,10 +182,15 @@ fn what_is_released_and_reused_at_one_time_is_told_in_the_order_of_its_revisions
         let mut reader = ExportReader::new(&about, &[]);
         for state in states {
             reader.take((*state).clone(), RECORDS);
-            reader.stands_until(state.taken_at);
+            reader.mark_valid_until(state.taken_at);
         }
         let found = reader.finish();
-        let whats: Vec<What> = found.iter().map(|event| event.what).collect();
-        assert_eq!(whats, [What::Known, What::Released, What::Reused], "{} states", states.len());
+        let whats: Vec<EventKind> = found.iter().map(|event| event.what).collect();
+        assert_eq!(
+            whats,
+            [EventKind::Known, EventKind::Released, EventKind::Reused],
+            "{} states",
+            states.len()
+        );
     }
 }

@@ -6,8 +6,8 @@ use calipam_model::key::Key;
 use jiff::Timestamp;
 
 use super::changes::{Raw, concerns, events};
-use super::event::{Event, Origin, Run, What};
-use super::state::{About, State};
+use super::event::{Event, EventKind, Origin, Run};
+use super::state::{HistorySubject, State};
 use super::when::{Anchor, Anchors, Recorded, When};
 use super::{JournaledWrite, decode, mark_reused};
 
@@ -36,7 +36,7 @@ pub struct Kept {
 }
 
 /// Reads etcd revisions and journals as events, in the order of their writes.
-pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<Event> {
+pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<Event> {
     let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
     let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
     kept.base.iter().for_each(|version| reader.take(version, true));
@@ -48,7 +48,7 @@ pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<E
     let anchors = Anchors::new(known);
     let timed = events.into_iter().map(|(revision, raw)| {
         let mut time = anchors.of(revision, raw.recorded);
-        if raw.event.what == What::Known {
+        if raw.event.what == EventKind::Known {
             time = When { before: time.before, ..When::default() };
         }
         Event { time, ..raw.event }
@@ -60,7 +60,7 @@ pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<E
 
 struct Reader<'a> {
     written: &'a [JournaledWrite],
-    about: &'a About,
+    about: &'a HistorySubject,
     /// The last state of each object, and its revision.
     states: BTreeMap<Key, (i64, State)>,
     events: Vec<(i64, Raw)>,
@@ -83,7 +83,7 @@ impl Reader<'_> {
         let is_restored =
             before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
         for mut raw in events(&key, before.as_ref(), &after, self.about) {
-            if raw.event.what == What::EndpointCreated {
+            if raw.event.what == EventKind::EndpointCreated {
                 raw.recorded = created.map(Recorded::Time);
             }
             // A run may have restored an earlier record.
@@ -92,8 +92,8 @@ impl Reader<'_> {
             }
             raw.event.revision = Some(revision);
             raw.event.by.clone_from(&by);
-            let is_told = concerns(&raw.event, [before.as_ref(), Some(&after)], self.about);
-            self.add(revision, raw, is_told);
+            let is_relevant = concerns(&raw.event, [before.as_ref(), Some(&after)], self.about);
+            self.add(revision, raw, is_relevant);
         }
         self.states.insert(key, (revision, after));
     }
@@ -109,8 +109,8 @@ impl Reader<'_> {
         of_object.find(is_it).map(|write| write.run.clone())
     }
 
-    /// Adds the known times of an event, and the event itself if `is_told`.
-    fn add(&mut self, revision: i64, raw: Raw, is_told: bool) {
+    /// Adds the known times of an event, and the event itself if `is_relevant`.
+    fn add(&mut self, revision: i64, raw: Raw, is_relevant: bool) {
         let recorded = match raw.recorded {
             Some(Recorded::Time(time)) => Some((time, true)),
             Some(Recorded::Copied(time)) => Some((time, false)),
@@ -120,12 +120,12 @@ impl Reader<'_> {
         let began = raw.event.by.as_ref().and_then(|run| Some((run.started_at.parse().ok()?, false)));
         let times = recorded.into_iter().chain(began);
         self.known.extend(times.map(|(time, is_of_write)| Anchor { revision, time, is_of_write }));
-        self.events.extend(is_told.then_some((revision, raw)));
+        self.events.extend(is_relevant.then_some((revision, raw)));
     }
 }
 
 /// Returns the events that are only in journals, because etcd no longer has their revisions.
-fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<(i64, Raw)> {
+fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
         let is_kept =

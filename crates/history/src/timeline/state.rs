@@ -18,7 +18,7 @@ use serde::Serialize;
 /// The subject of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "about", content = "name", rename_all = "lowercase")]
-pub enum About {
+pub enum HistorySubject {
     #[serde(rename = "ip")]
     Address(IpAddr),
     /// A handle, by its ID.
@@ -56,7 +56,7 @@ impl State {
     }
 }
 
-impl fmt::Display for About {
+impl fmt::Display for HistorySubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "ip {address}"),
@@ -68,7 +68,7 @@ impl fmt::Display for About {
     }
 }
 
-impl About {
+impl HistorySubject {
     /// True if an object in the snapshot may be about the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
         states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
@@ -112,7 +112,7 @@ impl About {
 }
 
 /// Returns the states of those objects in a snapshot that may be about the subject.
-pub(crate) fn states(snapshot: Snapshot, about: &About) -> BTreeMap<Key, State> {
+pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key, State> {
     let mut found = BTreeMap::new();
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {
         let state = match stored.content {

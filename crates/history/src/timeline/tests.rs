@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    About, Event, JournaledWrite, Kept, Key, Origin, Run, State, Uncertainty, Version, What, decode, events,
-    timeline,
+    Event, EventKind, HistorySubject, JournaledWrite, Kept, Key, Origin, Run, State, Uncertainty, Version,
+    decode, events, timeline,
 };
 
 pub(super) const PATH: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
@@ -42,17 +42,17 @@ pub(super) fn kept(base: Vec<Version>, changes: Vec<Version>) -> Kept {
     Kept { oldest: 10, newest: 100, read_at: time("2026-05-01T12:00:00Z"), base, changes }
 }
 
-pub(super) fn address() -> About {
-    About::Address("10.0.0.3".parse().unwrap())
+pub(super) fn address() -> HistorySubject {
+    HistorySubject::Address("10.0.0.3".parse().unwrap())
 }
 
-pub(super) fn words(events: &[Event]) -> Vec<(i64, What)> {
+pub(super) fn words(events: &[Event]) -> Vec<(i64, EventKind)> {
     events.iter().map(|event| (event.revision.unwrap(), event.what)).collect()
 }
 
 /// The history of a block: it is claimed, an address is assigned, released and assigned to another pod, and the block
 /// is released.
-fn story() -> Kept {
+fn block_history() -> Kept {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
     let first = pod("a", "2026-05-01 10:05:00 +0000 UTC");
@@ -72,15 +72,15 @@ fn story() -> Kept {
 
 #[test]
 fn the_story_of_an_address() {
-    let found = timeline(&story(), &[], &address());
+    let found = timeline(&block_history(), &[], &address());
     let expected = [
-        (20, What::BlockClaimed),
-        (21, What::Assigned),
-        (22, What::Released),
-        (23, What::Reused),
-        (24, What::Cooling),
-        (25, What::Released),
-        (26, What::BlockReleased),
+        (20, EventKind::BlockClaimed),
+        (21, EventKind::Assigned),
+        (22, EventKind::Released),
+        (23, EventKind::Reused),
+        (24, EventKind::Cooling),
+        (25, EventKind::Released),
+        (26, EventKind::BlockReleased),
     ];
     assert_eq!(words(&found), expected);
     assert_eq!(found[1].time.at, Some(time("2026-05-01T10:05:00Z")));
@@ -90,32 +90,37 @@ fn the_story_of_an_address() {
     assert_eq!(found[4].time.at, Some(time("2026-05-01T10:40:00Z")));
     assert_eq!(found[6].time.before, Some(time("2026-05-01T12:00:00Z")));
     assert_eq!(found[3].detail, "previously pod ns/a");
-    let elsewhere = About::Address("10.0.0.4".parse().unwrap());
+    let elsewhere = HistorySubject::Address("10.0.0.4".parse().unwrap());
     assert_eq!(
-        words(&timeline(&story(), &[], &elsewhere)),
-        [(20, What::BlockClaimed), (26, What::BlockReleased)]
+        words(&timeline(&block_history(), &[], &elsewhere)),
+        [(20, EventKind::BlockClaimed), (26, EventKind::BlockReleased)]
     );
-    assert!(timeline(&story(), &[], &About::Address("10.0.1.3".parse().unwrap())).is_empty());
+    assert!(
+        timeline(&block_history(), &[], &HistorySubject::Address("10.0.1.3".parse().unwrap())).is_empty()
+    );
 }
 
 #[test]
 fn the_same_by_handle_node_and_block() {
-    let of = |about: About| words(&timeline(&story(), &[], &about));
-    assert_eq!(of(About::Handle("net.b".into())), [(23, What::Assigned), (24, What::Cooling)]);
-    assert_eq!(of(About::Node("node-1".into())).len(), 6);
-    assert_eq!(of(About::Node("node-2".into())).len(), 0);
-    assert_eq!(of(About::Block(cidr())).len(), 7);
+    let of = |about: HistorySubject| words(&timeline(&block_history(), &[], &about));
+    assert_eq!(
+        of(HistorySubject::Handle("net.b".into())),
+        [(23, EventKind::Assigned), (24, EventKind::Cooling)]
+    );
+    assert_eq!(of(HistorySubject::Node("node-1".into())).len(), 6);
+    assert_eq!(of(HistorySubject::Node("node-2".into())).len(), 0);
+    assert_eq!(of(HistorySubject::Block(cidr())).len(), 7);
 }
 
 #[test]
-fn what_is_kept_begins_with_what_is_known() {
+fn the_first_event_is_the_oldest_known_state() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let base = version(8, Some(&block));
     block.update(|update| update.release(&[3]));
     let kept = kept(vec![base], vec![version(30, Some(&block))]);
     let found = timeline(&kept, &[], &address());
-    assert_eq!(words(&found), [(8, What::Known), (30, What::Released)]);
+    assert_eq!(words(&found), [(8, EventKind::Known), (30, EventKind::Released)]);
     assert_eq!(found[0].after.as_ref().unwrap().allocated_to, "ns/a");
     assert_eq!((found[0].time.at, found[0].time.after), (None, None), "when it came about is not known");
 }
@@ -127,19 +132,20 @@ fn what_cannot_be_decoded_leaves_a_gap() {
     let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
     let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
     let found = timeline(&kept(Vec::new(), versions), &[], &address());
-    let expected = [(30, What::BlockClaimed), (30, What::Assigned), (31, What::Undecodable)];
+    let expected = [(30, EventKind::BlockClaimed), (30, EventKind::Assigned), (31, EventKind::Undecodable)];
     assert_eq!(words(&found)[..3], expected);
 }
 
 #[test]
-fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
-    let story = story();
+fn calipam_runs_are_named_even_after_compaction() {
+    let block_history = block_history();
     let run = Run {
         command: "release --ip 10.0.0.3".into(),
         started_at: "2026-05-01T10:20:00Z".into(),
         journal: "a.journal".into(),
     };
-    let value = |revision: i64| story.changes.iter().find(|v| v.revision == revision).unwrap().value.clone();
+    let value =
+        |revision: i64| block_history.changes.iter().find(|v| v.revision == revision).unwrap().value.clone();
     let write = |replaced: i64, revision: i64| JournaledWrite {
         run: run.clone(),
         path: PATH.into(),
@@ -149,15 +155,16 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
         after: value(revision),
         is_certain: true,
     };
-    let found = timeline(&story, &[write(21, 22)], &address());
-    let released = found.iter().find(|event| event.what == What::Released).unwrap();
+    let found = timeline(&block_history, &[write(21, 22)], &address());
+    let released = found.iter().find(|event| event.what == EventKind::Released).unwrap();
     assert_eq!((released.by.as_ref(), released.origin), (Some(&run), Origin::Etcd));
     assert_eq!(released.time.after, Some(time("2026-05-01T10:20:00Z")), "the run had begun");
     assert_eq!(found.iter().filter(|event| event.by.is_some()).count(), 1);
 
-    let later = Kept { oldest: 24, base: vec![version(24, None)], changes: Vec::new(), ..story.clone() };
+    let later =
+        Kept { oldest: 24, base: vec![version(24, None)], changes: Vec::new(), ..block_history.clone() };
     let found = timeline(&later, &[write(21, 22)], &address());
-    assert_eq!(words(&found), [(22, What::Released)]);
+    assert_eq!(words(&found), [(22, EventKind::Released)]);
     assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
 
     // The run was killed before it recorded the result of its write. The stored value shows that the write succeeded.
@@ -166,22 +173,23 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
         is_certain: false,
         ..write(replaced, revision)
     };
-    let found = timeline(&story, &[open(21, 22)], &address());
-    let by: Vec<What> = found.iter().filter(|event| event.by.is_some()).map(|event| event.what).collect();
-    assert_eq!(by, [What::Released]);
+    let found = timeline(&block_history, &[open(21, 22)], &address());
+    let by: Vec<EventKind> =
+        found.iter().filter(|event| event.by.is_some()).map(|event| event.what).collect();
+    assert_eq!(by, [EventKind::Released]);
     let other = JournaledWrite { after: value(21), ..open(21, 22) };
-    assert!(timeline(&story, &[other], &address()).iter().all(|event| event.by.is_none()));
+    assert!(timeline(&block_history, &[other], &address()).iter().all(|event| event.by.is_none()));
     assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
 
     // A deletion has no revision: the replaced version identifies it, even if etcd no longer has that version.
     let deletion = JournaledWrite { revision: None, after: None, ..write(25, 22) };
-    let found = timeline(&story, std::slice::from_ref(&deletion), &address());
-    assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
-    let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..story.clone() };
+    let found = timeline(&block_history, std::slice::from_ref(&deletion), &address());
+    assert_eq!((found[6].what, found[6].by.as_ref()), (EventKind::BlockReleased, Some(&run)));
+    let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..block_history.clone() };
     let found = timeline(&later, &[deletion], &address());
     assert_eq!(
         found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(),
-        [(What::BlockReleased, None)]
+        [(EventKind::BlockReleased, None)]
     );
 }
 
@@ -193,8 +201,8 @@ fn times_without_zone_and_clocks_that_went_back_are_uncertain() {
     versions.push(version(21, Some(&block)));
     block.update(|update| update.assign(4, &pod("b", "2026-05-01 09:00:00 +0000 UTC"))).unwrap();
     versions.push(version(22, Some(&block)));
-    let found = timeline(&kept(Vec::new(), versions), &[], &About::Block(cidr()));
-    let assigned: Vec<&Event> = found.iter().filter(|event| event.what == What::Assigned).collect();
+    let found = timeline(&kept(Vec::new(), versions), &[], &HistorySubject::Block(cidr()));
+    let assigned: Vec<&Event> = found.iter().filter(|event| event.what == EventKind::Assigned).collect();
     assert_eq!(assigned[0].time.at, None);
     assert_eq!(assigned[1].time.uncertainty, Some(Uncertainty::ClocksDisagree));
 }
@@ -321,7 +329,7 @@ proptest! {
             let at = time("2026-05-01T10:00:00Z") + SignedDuration::from_mins(number as i64);
             stored.push(take(&mut block, step, at));
         }
-        let (key, about) = (Key::Block(cidr()), About::Block(cidr()));
+        let (key, about) = (Key::Block(cidr()), HistorySubject::Block(cidr()));
         let state = |value: &Option<Vec<u8>>| -> State { decode(&key, PATH, value.as_deref(), &about).0 };
         for values in stored.windows(2) {
             let found = events(&key, Some(&state(&values[0])), &state(&values[1]), &about);

@@ -157,7 +157,7 @@ impl RawBlock<'_> {
     fn begin_records(&mut self) {
         self.records.begin(match self.detail {
             RecordDetail::Full => Kept::default(),
-            RecordDetail::Borrowers => Kept::lent_by(self.host()),
+            RecordDetail::Borrowers => Kept::merging(self.host()),
         });
     }
 

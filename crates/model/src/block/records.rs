@@ -33,7 +33,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn lent_by(host: Option<&str>) -> Self {
+    pub(super) fn merging(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }
 

@@ -81,7 +81,7 @@ mod tests {
             ("[1,3,null,null]", format!("{stray},{one},{stray},{two},{stray}")),
         ] {
             let content = block(allocations, &attributes);
-            assert!(content.sound().is_none(), "a check still tells it");
+            assert!(content.sound().is_none(), "a check still reports the block as corrupt");
             assert_eq!(content.into_usable().unwrap(), sound);
         }
         // It is unknown which of the two `attributes` fields counts.

@@ -24,7 +24,7 @@ fn the_names_of_settings_match_in_any_case() {
 }
 
 #[test]
-fn the_names_of_the_resource_say_nothing_in_etcd_and_the_other_way_round() {
+fn field_names_of_etcd_and_of_the_resource_are_not_mixed() {
     let none = IpamConfig::parse(b"{}").unwrap();
     assert_eq!(IpamConfig::parse(br#"{"strictAffinity":true,"autoAllocateBlocks":true}"#), Ok(none));
     let resource = br#"{"spec":{"strict_affinity":true,"auto_allocate_blocks":true}}"#;
@@ -51,7 +51,7 @@ fn only_versions_after_the_newest_known_one_are_new() {
 }
 
 #[test]
-fn what_kube_controllers_run_is_told_by_their_status() {
+fn status_determines_which_controllers_run() {
     use AssignIps::{AllServices, RequestedServicesOnly};
     let read = |spec: &str, status: &str, version: &str| {
         let json = format!(r#"{{"spec":{{"controllers":{{{spec}}}}},"status":{{{status}}}}}"#);

@@ -62,7 +62,7 @@ pub enum Found<'a> {
 }
 
 impl User {
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn is_equivalent_to(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pod(pod), Self::Pod(other)) => pod.uses_the_same(other),
             _ => self == other,
@@ -85,7 +85,7 @@ impl Condition {
     pub fn holds(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::SameUser(uid, user), _) => {
-                return matches!(found, Found::User(id, now) if id == uid && user.says_the_same(now));
+                return matches!(found, Found::User(id, now) if id == uid && user.is_equivalent_to(now));
             }
             (Self::StillThere(_), Found::Nothing) => return false,
             (Self::StillThere(Some((uid, user))), Found::User(id, now)) => {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_its_uid_its_phase_and_its_addresses_count() {
+    fn same_user_compares_uid_phase_and_addresses_of_a_pod() {
         let running =
             PodParts { node: "n", phase: "Running", cni_ip: Some("10.0.0.1/32"), ..PodParts::default() };
         let says = Condition::SameUser("u".into(), Arc::new(pod(&running)));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_gone_where_another_of_its_name_uses_other_addresses() {
+    fn a_pod_is_gone_if_its_namesake_uses_other_addresses() {
         let running =
             PodParts { node: "n", phase: "Running", cni_ip: Some("10.0.0.1/32"), ..PodParts::default() };
         let there = Condition::StillThere(Some(("u".into(), Arc::new(pod(&running)))));

@@ -247,7 +247,7 @@ proptest! {
 }
 
 #[test]
-fn the_records_of_a_block_are_null_until_there_was_one() {
+fn attributes_are_null_until_the_first_assignment() {
     let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
     let mut records = |change: &dyn Fn(&mut BlockUpdate<'_>)| {
         let read = BlockContent::parse(&serde_json::to_vec(&block).unwrap()).unwrap();
@@ -273,7 +273,7 @@ fn a_release_by_handle_into_cooldown_keeps_the_sequence_numbers() {
 }
 
 #[test]
-fn editing_a_record_reaches_all_that_share_it_and_no_number() {
+fn editing_a_record_changes_all_its_ordinals_but_no_sequence_number() {
     let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
     block.update(|edit| edit.auto_assign(2, &record(1), |_| false));
     block.update(|edit| edit.assign(3, &record(2))).unwrap();
@@ -286,7 +286,7 @@ fn editing_a_record_reaches_all_that_share_it_and_no_number() {
 }
 
 #[test]
-fn what_was_freed_first_is_handed_out_first() {
+fn addresses_are_reassigned_in_the_order_of_release() {
     let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
     block.update(|edit| edit.auto_assign(4, &record(1), |_| false));
     for ordinal in [2, 0, 3] {
@@ -314,7 +314,7 @@ fn a_restored_block_follows_the_one_it_replaces_and_only_what_changes_gets_a_new
 }
 
 #[test]
-fn a_windows_node_has_no_block_that_its_reserved_addresses_do_not_fit_into() {
+fn windows_blocks_have_room_for_the_reserved_ordinals() {
     let block = |cidr: &str| Block::new_windows(cidr.parse().unwrap(), None, start());
     assert!(block("10.244.1.0/31").is_none() && block("10.244.1.0/32").is_none());
     assert!(block("10.244.1.0/30").unwrap().free().is_empty());
@@ -330,7 +330,7 @@ fn only_a_node_is_a_host() {
 }
 
 #[test]
-fn the_strict_affinity_of_a_block_is_what_it_says() {
+fn own_strict_affinity_round_trips() {
     let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
     for strict in [None, Some(false), Some(true)] {
         block.set_own_strict_affinity(strict);

@@ -43,7 +43,7 @@ fn some(texts: [&str; 3]) -> [Option<String>; 3] {
 }
 
 #[test]
-fn what_the_owner_holds_is_one_record_and_the_rest_is_whole() {
+fn records_of_the_owner_are_merged_and_others_are_read_in_full() {
     let json = block(r#""affinity":"host:node-1","#, &[OWN, LENT, OWN].join(","), "");
     let reduced = read(&json, RecordDetail::Borrowers);
     for ordinal in [0, 2] {
@@ -73,7 +73,7 @@ fn the_one_record_has_the_newest_time() {
 }
 
 #[test]
-fn records_that_say_more_are_whole() {
+fn records_with_more_fields_are_read_in_full() {
     let node = r#""secondary":{"node":"node-1"}"#;
     for record in [
         r#"{"handle_id":"net.a","secondary":{"pod":"web-0"}}"#.to_owned(),
@@ -152,7 +152,7 @@ fn without_an_owner_before_them_all_records_are_whole() {
 }
 
 #[test]
-fn what_is_broken_is_as_broken_as_ever() {
+fn reduced_and_full_reads_find_the_same_problems() {
     for seed in 0..3 {
         for stored in Cluster::all_faults(ClusterSpec::new(seed), 1).blocks() {
             let value = stored.value();

@@ -238,7 +238,7 @@ impl Planner<'_, '_> {
         };
 
         match without_waiting(allocator.assign_ip(&wanted)) {
-            Ok(()) => self.warn_of(address),
+            Ok(()) => self.warn_about(address),
             Err(error) => {
                 self.skipped.push(refusal::explain(self.basis, &self.request.node, address, &error));
             }
@@ -246,7 +246,7 @@ impl Planner<'_, '_> {
     }
 
     /// Warns of reservations and node selectors, which only automatic assignment respects.
-    fn warn_of(&mut self, address: IpAddr) {
+    fn warn_about(&mut self, address: IpAddr) {
         let pool = self.basis.context.index.enabled_pool_around(address);
         let excludes =
             |pool: &&Pool| NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(&self.node.labels));

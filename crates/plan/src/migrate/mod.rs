@@ -253,7 +253,7 @@ pub fn plan_pools(
             is_free(old, &stored.old)?;
             let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
             let disable = Edit::Pool(old.name.clone(), PoolEdit::SetDisabled(stored.old.clone(), true));
-            resting_on_others(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
+            requiring_pools(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
         }
         (Phase::Delete, ..) => {
             is_free(old, &stored.old)?;
@@ -263,7 +263,7 @@ pub fn plan_pools(
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
             let delete = Edit::Pool(old.name.clone(), PoolEdit::Delete(stored.old.clone()));
-            resting_on_others(snapshot, migration, action(old, old, delete, Verb::DeletePool, why))
+            requiring_pools(snapshot, migration, action(old, old, delete, Verb::DeletePool, why))
         }
         _ => return Ok(Plan::new(PlanKind::Migrate, snapshot, Vec::new())),
     };
@@ -294,7 +294,7 @@ const MOST_COMPARED: usize = 32;
 
 /// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If no new pool was
 /// stated, the action depends on the other enabled pools of the family.
-fn resting_on_others(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
+fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;
     let is_relied_on = |pool: &&Versioned<Pool>| match new {
         Some(new) => pool.value.name == new.name,

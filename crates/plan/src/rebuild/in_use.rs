@@ -142,7 +142,7 @@ fn record(
 
     let wanted = wanted_for(planner, sources, address)?;
     let subject = finding.subject.clone();
-    let change = Change::new(Verb::AssignAddress, subject, finding.says(), &[finding.code]);
+    let change = Change::new(Verb::AssignAddress, subject, finding.text(), &[finding.code]);
     let blocks = blocks_around(planner.index(), address);
 
     let block = match blocks.as_slice() {
@@ -228,7 +228,7 @@ fn rewrite(
         }
     }
 
-    let detail = format!("{}, which is gone", finding.says());
+    let detail = format!("{}, which is gone", finding.text());
     let change = Change::new(Verb::RewriteOwner, finding.subject.clone(), detail, &[finding.code]);
     let ordinal = held.held.ordinal;
     let edit = RecordEdit::Rewrite(held.held, wanted.record);
@@ -263,7 +263,7 @@ fn correct_node(
     record.owner.get_or_insert_default().insert("node".to_owned(), node);
     let evidence = vec![(pod.key(), sources.users.pod(position))];
     let subject = finding.subject.clone();
-    let change = Change::new(Verb::RewriteOwner, subject, finding.says(), &[finding.code]);
+    let change = Change::new(Verb::RewriteOwner, subject, finding.text(), &[finding.code]);
     let (ordinal, block, address) = (held.held.ordinal, held.block, held.address);
     let planned = AddressPlan { address, edit: RecordEdit::Rewrite(held.held, record), evidence, change };
     planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);

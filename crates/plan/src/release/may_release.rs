@@ -39,7 +39,7 @@ pub(crate) struct Chosen<'s> {
 impl Chosen<'_> {
     pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
-        let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::says);
+        let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::text);
         let codes = self.finding.map(|finding| finding.code);
         let (subject, detail) = (Subject::Address(address), format!("{why} (block {block})"));
         Change::new(Verb::ReleaseAddress, subject, detail, codes.as_slice())

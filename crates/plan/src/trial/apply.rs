@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_was_taken_back_leaves_nothing() {
+    fn an_undone_trial_leaves_the_snapshot_unchanged() {
         let mut cluster = Cluster::plain(ClusterSpec::new(17), 3, 6);
         let faults = [
             Fault::LeakedNoOwner,

@@ -167,7 +167,7 @@ fn an_affinity_whose_deletion_stopped_half_way_is_deleted_before_it_comes_back()
 }
 
 #[test]
-fn an_address_that_is_in_use_is_held_against_a_plan_unless_that_was_known() {
+fn taken_since_reports_addresses_in_use_unless_forced() {
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
     let pod = cluster.add_pod_on(1);
     pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));

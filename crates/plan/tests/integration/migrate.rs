@@ -92,7 +92,7 @@ fn what_is_left_in_the_old_pool_is_counted() {
 }
 
 #[test]
-fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
+fn a_begun_migration_is_found_only_by_its_own_pools() {
     let mut snapshot = cluster();
     let mut temporary = snapshot.pools[1].clone();
     (temporary.value.name, temporary.value.cidr) = ("temporary".into(), "10.2.0.0/24".parse().unwrap());
@@ -162,7 +162,7 @@ fn a_clean_up_waits_for_an_affinity_between_two_steps() {
 }
 
 #[test]
-fn pools_do_not_become_what_leaves_a_family_without_one_or_covers_other_blocks() {
+fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused() {
     let mut snapshot = cluster();
     for (name, cidr) in [("six", "fd00::/64"), ("six-b", "fd01::/64")] {
         let spec = json!({"spec": {"cidr": cidr, "blockSize": 122}});
@@ -196,7 +196,7 @@ fn pools_do_not_become_what_leaves_a_family_without_one_or_covers_other_blocks()
 }
 
 #[test]
-fn two_objects_say_the_settings_in_etcd_alone() {
+fn only_etcd_stores_the_settings_twice() {
     let warned = |datastore, shown: bool| {
         let mut snapshot = Snapshot { datastore, ..cluster() };
         let config = snapshot.ipam_config.unwrap_or_default();

@@ -13,8 +13,8 @@ use calipam_model::snapshot::Revision;
 use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task, change};
 use crate::error::RepairError;
 use crate::journal::{
-    ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, goes_by_value, intent_outcome,
-    same_value,
+    ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, compared_by_value,
+    intent_outcome, same_value,
 };
 
 /// The number of times that a write is sent again after an error.
@@ -69,8 +69,8 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
             Ok(TaskResult::Written(more)) => made.extend(more),
             Ok(TaskResult::Marked(reason)) => return Ended::Partly(reason),
             Ok(TaskResult::Conflict(reason)) => {
-                let is_nothing_left = made.is_empty() || revert(context, group, made).await;
-                return if is_nothing_left { Ended::Conflict(reason) } else { Ended::Partly(reason) };
+                let is_reverted = made.is_empty() || revert(context, group, made).await;
+                return if is_reverted { Ended::Conflict(reason) } else { Ended::Partly(reason) };
             }
             Err(error) => {
                 let wrote = !made.is_empty() && !revert(context, group, made).await;
@@ -114,7 +114,7 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
         let now = objects.get(&key).and_then(Option::as_ref);
         let is_left = match (now, &left) {
             (None, None) => true,
-            (Some(now), Some((_, value))) if goes_by_value(key.clone()) => same_value(&now.raw, value),
+            (Some(now), Some((_, value))) if compared_by_value(key.clone()) => same_value(&now.raw, value),
             (Some(now), Some((revision, _))) => now.revision.to_string() == *revision,
             _ => false,
         };

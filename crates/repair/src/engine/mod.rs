@@ -329,8 +329,8 @@ impl Execution {
                 _ if conflict.what == group.reason => {}
                 _ => {
                     let list: Vec<String> = conflict.addresses.iter().map(ToString::to_string).collect();
-                    let what = if releases { "release" } else { "record" };
-                    conflict.what = format!("{what} of {}", list.join(", "));
+                    let what = if releases { "releasing" } else { "recording" };
+                    conflict.what = format!("{what} {}", list.join(", "));
                 }
             }
         }
@@ -347,7 +347,7 @@ mod tests {
     fn steps_are_counted_by_how_they_ended() {
         let cooling = Some((3, 60));
         let group = Group { step: 0, reason: "of a test".into(), cooling, tasks: Vec::new() };
-        let broken = || RepairError::StrangeKey { path: "x".into() };
+        let broken = || RepairError::UnexpectedKey { path: "x".into() };
         let mut execution = Execution::default();
         for wrote in [true, false, false] {
             execution.note(&group, Ended::Broken(broken(), wrote), Vec::new());

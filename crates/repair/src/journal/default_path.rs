@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_for_a_journal_is_judged_before_it_is_needed() {
+    fn a_path_is_checked_without_creating_the_journal() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("file"), "mine").unwrap();

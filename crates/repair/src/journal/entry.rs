@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn values_differ_by_more_than_what_blocks_on_kubernetes_have_to_say() {
+    fn strict_affinity_false_is_ignored() {
         let (plain, said) =
             (br#"{"cidr":"10.0.0.0/30"}"#, br#"{"strictAffinity":false,"cidr":"10.0.0.0/30"}"#);
         assert!(same_value(plain, said) && same_value(said, plain));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_is_passed_over_and_what_was_changed_shows() {
+    fn truncated_frames_are_ignored_and_changed_frames_are_errors() {
         let lines: Vec<Vec<u8>> = (0..3).map(|n| format!("line {n}\n").into_bytes()).collect();
         let batches: Vec<&[Vec<u8>]> = lines.chunks(1).collect();
         let file = framed(&batches);

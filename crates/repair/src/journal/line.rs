@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flipped_moved_or_dropped_shows() {
+    fn flipped_moved_or_dropped_lines_are_detected() {
         let (mut sum, mut text) = (Sum::default(), Vec::new());
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
         objects.iter().for_each(|object| sum.seal(object.as_bytes(), &mut text));

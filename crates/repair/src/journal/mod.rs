@@ -24,4 +24,4 @@ pub use self::file::{Disk, Journal};
 pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
 pub use self::read::{JournalError, LineFault, Recorded};
 pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};
-pub(crate) use self::resolve::{goes_by_value, intent_outcome, key_of};
+pub(crate) use self::resolve::{compared_by_value, intent_outcome, key_of};

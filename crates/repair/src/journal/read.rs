@@ -47,7 +47,7 @@ impl JournalError {
                 "use the version of calipam that wrote it: `zstdcat JOURNAL | head -1` names it".into()
             }
             Self::Line { .. } => {
-                "the file was changed after it was written; use an unchanged copy of it: nothing is undone from a damaged journal".into()
+                "the file was changed after it was written, and a damaged journal cannot be undone: use an unchanged copy".into()
             }
         }
     }
@@ -63,15 +63,15 @@ pub enum LineFault {
     Undecodable(String),
     #[error("it comes after the end of the run")]
     AfterEnd,
-    #[error("a second header")]
+    #[error("there is a second header")]
     SecondHeader,
-    #[error("a second intent {0}")]
+    #[error("intent {0} is repeated")]
     SecondIntent(u64),
-    #[error("an outcome of the intent {0}, which is missing")]
+    #[error("there is an outcome of intent {0}, but no such intent")]
     OutcomeOfNothing(u64),
-    #[error("an outcome of the intent {0} with a different number of objects")]
+    #[error("the outcome of intent {0} has a different number of objects")]
     OutcomeOfOthers(u64),
-    #[error("a second outcome of the intent {0}")]
+    #[error("intent {0} has two different outcomes")]
     SecondOutcome(u64),
     #[error("one intent changes {0} twice")]
     ChangedTwice(String),

@@ -102,7 +102,7 @@ pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
         matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
     };
     let ours = Key::parse(path).ok().flatten().filter(is_ours);
-    ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
+    ours.ok_or_else(|| RepairError::UnexpectedKey { path: path.to_owned() })
 }
 
 impl Intent {
@@ -149,7 +149,8 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.before, now) {
         (None, None) => true,
         (Some(before), Some(now)) => {
-            (before.revision == now.revision.to_string() || Key::parse(&change.key).is_ok_and(goes_by_value))
+            (before.revision == now.revision.to_string()
+                || Key::parse(&change.key).is_ok_and(compared_by_value))
                 && before.value.is(&now.raw)
         }
         _ => false,
@@ -158,7 +159,7 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 
 /// Returns true for objects that are compared by their values alone. On Kubernetes, controllers write the status of
 /// pools, which changes their versions. An allocator configuration with the same values counts as unchanged.
-pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
+pub(crate) fn compared_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }
 

@@ -20,7 +20,7 @@ use self::refusal::refusals;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
-use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, goes_by_value, key_of, same_value};
+use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// The plan to undo a run.
@@ -282,7 +282,7 @@ fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVer
         _ => return false,
     };
     let is_value = left.value.as_ref().zip(found.value.as_ref()).is_none_or(|(a, b)| same_value(a, b));
-    (left.revision == found.revision || goes_by_value(key.clone())) && is_value
+    (left.revision == found.revision || compared_by_value(key.clone())) && is_value
 }
 
 /// Objects that are undone together or not at all.

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use super::restored::is_restored;
 use super::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep};
 use crate::error::RepairError;
-use crate::journal::{goes_by_value, same_value};
+use crate::journal::{compared_by_value, same_value};
 use crate::lock;
 use crate::session::check_guid;
 
@@ -78,7 +78,7 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
             let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
-            (left.revision == now.revision.to_string() || goes_by_value(object.key.clone())) && is_value
+            (left.revision == now.revision.to_string() || compared_by_value(object.key.clone())) && is_value
         }
         _ => false,
     }
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_there_takes_nothing_new() {
+    fn an_existing_object_has_no_footprint() {
         let blocks = |object: UndoObject| match Footprint::of(&object) {
             Some(Footprint::Blocks(blocks)) => blocks,
             Some(Footprint::Pool(_)) | None => Vec::new(),

@@ -6,7 +6,7 @@ use calipam_model::block::{Block, BlockContent};
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
 
-use crate::journal::{goes_by_value, same_value};
+use crate::journal::{compared_by_value, same_value};
 
 /// Returns the value that brings `before` back. A sound block gets new sequence numbers, so that readers of the old
 /// numbers see a change (facts 3.2). Any other object is restored byte by byte.
@@ -22,7 +22,7 @@ pub(super) fn is_restored(key: &Key, now: Option<&Bytes>, before: Option<&Bytes>
     match (now, before) {
         (None, None) => true,
         (Some(now), Some(before)) if now == before => true,
-        (Some(now), Some(before)) if goes_by_value(key.clone()) => same_value(now, before),
+        (Some(now), Some(before)) if compared_by_value(key.clone()) => same_value(now, before),
         (Some(now), Some(before)) => match (sound(key, now), sound(key, before)) {
             (Some(now), Some(before)) => now.differs_only_in_sequences(&before),
             _ => false,

@@ -197,7 +197,7 @@ async fn changes_between_plan_and_execution() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_a_transaction_holds_is_made_in_several() {
+async fn a_large_step_is_split_into_several_transactions() {
     let (etcd, store) = start(300).await;
     let cidr: IpNet = "10.250.0.0/23".parse().unwrap();
     let mut block =
@@ -289,7 +289,7 @@ async fn steps_for_another_cluster_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handle_with_addresses_in_two_blocks_goes_as_a_whole_or_not_at_all() {
+async fn a_handle_with_addresses_in_two_blocks_is_released_completely_or_not_at_all() {
     for (second_changed, freed) in [(false, true), (true, false)] {
         let (etcd, store) = start(300).await;
         let snapshot = observe(&store).await;

@@ -136,7 +136,7 @@ async fn a_journal_of_a_killed_run_is_resolved_and_undone() {
 }
 
 #[test]
-fn strangers_are_refused() {
+fn other_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     let read = |file: &[u8]| {
@@ -200,19 +200,19 @@ async fn what_would_be_undone_wrongly_is_refused() {
     let handle = "/calico/ipam/v2/handle/x";
     let text = || Some(Value::Text("{}".into()));
     assert!(read_one(intent(handle, text()), vec![None]).await.is_ok());
-    let told = |error: JournalError| error.to_string();
+    let message = |error: JournalError| error.to_string();
     // Broken base64 would be taken for an absent object, and the present one would be deleted.
     let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), vec![None]).await.unwrap_err();
-    assert!(told(broken).contains("line 2 of the journal"));
+    assert!(message(broken).contains("line 2 of the journal"));
     let unequal = read_one(intent(handle, text()), vec![None, None]).await.unwrap_err();
-    assert!(told(unequal).contains("a different number of objects"));
+    assert!(message(unequal).contains("a different number of objects"));
     let mut twice = intent(handle, text());
     twice.changes.push(twice.changes[0].clone());
-    assert!(told(read_one(twice, vec![None, None]).await.unwrap_err()).contains("one intent changes"));
+    assert!(message(read_one(twice, vec![None, None]).await.unwrap_err()).contains("one intent changes"));
     for key in ["/calico/resources/v3/projectcalico.org/nodes/n", "/calico/ipam/v2/handle/a/b", "pods/a/b"] {
         let recorded = read_one(intent(key, text()), vec![None]).await.unwrap();
         let error = UndoPlan::new(&recorded).unwrap_err();
-        assert!(matches!(&error, RepairError::StrangeKey { path } if path == key), "{error}");
+        assert!(matches!(&error, RepairError::UnexpectedKey { path } if path == key), "{error}");
     }
 }
 
@@ -353,9 +353,9 @@ async fn open_intents_are_resolved_by_reading() {
         let touched = repair_by_hand(&store, &path, &leaks(&store, 2).await, until).await;
         let recorded = Recorded::read(&path).unwrap();
         assert_eq!((recorded.open_intents().count(), recorded.ended), (1, false));
-        let (resolved, fates) = resolve(recorded.clone(), &store).await.unwrap();
+        let (resolved, outcomes) = resolve(recorded.clone(), &store).await.unwrap();
         assert_eq!(resolved.open_intents().count(), 0);
-        match (until, &fates[&1]) {
+        match (until, &outcomes[&1]) {
             (Until::Intent, IntentOutcome::NotWritten) => {}
             (Until::Write, IntentOutcome::Written(outcome)) => {
                 assert_eq!(outcome.written.as_ref().map(Vec::len), Some(2));
@@ -365,8 +365,8 @@ async fn open_intents_are_resolved_by_reading() {
         // Another client changes the block, so the outcome is no longer certain.
         let mut client = etcd.client().await.unwrap();
         client.put(touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#, None).await.unwrap();
-        let (resolved, fates) = resolve(recorded, &store).await.unwrap();
-        assert_eq!(fates[&1], IntentOutcome::Changed(vec![touched[2].to_string()]));
+        let (resolved, outcomes) = resolve(recorded, &store).await.unwrap();
+        assert_eq!(outcomes[&1], IntentOutcome::Changed(vec![touched[2].to_string()]));
         assert_eq!(UndoPlan::new(&resolved).unwrap().skipped().len(), 1);
     }
 }

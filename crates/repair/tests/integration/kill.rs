@@ -23,7 +23,7 @@ use crate::execute::release;
 const DYING: &str = "CALIPAM_TEST_DYING";
 
 /// Kills this process at the n-th event of a kind.
-fn deadly(moment: String, number: usize) -> EventFn {
+fn kill_at_event(moment: String, number: usize) -> EventFn {
     let seen = AtomicUsize::new(0);
     Arc::new(move |event| {
         let counts = match event {
@@ -61,9 +61,9 @@ async fn undo_all(store: &Datastore, journal: &Path, own: &Path) -> Execution {
     execution
 }
 
-/// Carries out the steps of [`firsts`], and asserts that they are complete. Returns the number of steps.
-async fn release_firsts(store: &Datastore, journal: &Path) -> usize {
-    let (cluster, plan) = (guid(store).await, firsts(store).await);
+/// Carries out the steps of [`plan_even_ordinals`], and asserts that they are complete. Returns the number of steps.
+async fn release_even_ordinals(store: &Datastore, journal: &Path) -> usize {
+    let (cluster, plan) = (guid(store).await, plan_even_ordinals(store).await);
     let (steps, options) = (plan.len(), Options::new("release", journal));
     let execution = execute(store, &cluster, plan, consent(&cluster), &options).await.unwrap();
     assert!(execution.is_complete(), "{}: {execution:?}", journal.display());
@@ -82,18 +82,18 @@ fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usi
 }
 
 /// Undoes the first run or releases addresses, and kills this process at the n-th event of a kind. Runs in the copy.
-async fn die(what: &str, undoes: bool) {
+async fn run_until_killed(what: &str, undoes: bool) {
     let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
     let folder = Path::new(folder);
     let store = open(endpoint).await;
-    let events = deadly(moment.to_owned(), number.parse().unwrap());
+    let events = kill_at_event(moment.to_owned(), number.parse().unwrap());
     let options = Options { lock: undoes, events, ..Options::new("a test", journal_path(folder, "killed")) };
     let cluster = guid(&store).await;
     let execution = if undoes {
         let plan = UndoPlan::new(&Recorded::read(&journal_path(folder, "first")).unwrap()).unwrap();
         undo(&store, &plan, consent(&cluster), &options).await
     } else {
-        execute(&store, &cluster, firsts(&store).await, consent(&cluster), &options).await
+        execute(&store, &cluster, plan_even_ordinals(&store).await, consent(&cluster), &options).await
     };
     panic!("it is still alive: {execution:?}");
 }
@@ -101,7 +101,7 @@ async fn die(what: &str, undoes: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_repair_converges_when_it_is_run_again() {
     if let Ok(what) = std::env::var(DYING) {
-        return die(&what, true).await;
+        return run_until_killed(&what, true).await;
     }
     for (moment, number) in [("before a write", 17), ("after a write", 30)] {
         killed_at(moment, number).await;
@@ -145,7 +145,7 @@ async fn killed_at(moment: &str, number: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_undo_is_finished_by_another() {
     if let Ok(what) = std::env::var(DYING) {
-        return die(&what, true).await;
+        return run_until_killed(&what, true).await;
     }
     let (etcd, store) = start(3000).await;
     let cluster = guid(&store).await;
@@ -162,7 +162,7 @@ async fn a_killed_undo_is_finished_by_another() {
 }
 
 /// Plans the release of the pod addresses with even ordinals: one step for each block.
-async fn firsts(store: &Datastore) -> Vec<Step> {
+async fn plan_even_ordinals(store: &Datastore) -> Vec<Step> {
     let snapshot = observe(store).await;
     let step = |block: &Block| {
         let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
@@ -175,14 +175,14 @@ async fn firsts(store: &Datastore) -> Vec<Step> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_release_converges_and_can_be_undone() {
     if let Ok(what) = std::env::var(DYING) {
-        return die(&what, false).await;
+        return run_until_killed(&what, false).await;
     }
     // The state after an undisturbed run, which is then undone.
     let (etcd, store) = start(3000).await;
     let folder = tempfile::tempdir().unwrap();
     let base = values(&dump(&etcd).await);
     let [path, undone] = ["whole", "undo-whole"].map(|name| journal_path(folder.path(), name));
-    assert!(release_firsts(&store, &path).await > 40);
+    assert!(release_even_ordinals(&store, &path).await > 40);
     let whole = values(&dump(&etcd).await);
     undo_all(&store, &path, &undone).await;
     for (moment, number) in [("before a write", 20), ("after a write", 35)] {
@@ -192,7 +192,7 @@ async fn a_killed_release_converges_and_can_be_undone() {
         run_and_die(test, &etcd, folder.path(), moment, number);
         quiet(&etcd).await;
         // A second run ends like the undisturbed one.
-        release_firsts(&store, &journal_path(folder.path(), "again")).await;
+        release_even_ordinals(&store, &journal_path(folder.path(), "again")).await;
         assert_eq!(values(&dump(&etcd).await), whole, "{moment}");
         // Undoing the runs, the last one first, restores everything.
         for name in ["again", "killed"] {
@@ -206,12 +206,12 @@ async fn a_killed_release_converges_and_can_be_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_datastore_that_dies_breaks_the_run_off() {
+async fn a_dead_datastore_ends_the_run() {
     let (etcd, store) = start(15000).await;
     let cluster = guid(&store).await;
     let folder = tempfile::tempdir().unwrap();
     let base = values(&dump(&etcd).await);
-    let plan = firsts(&store).await;
+    let plan = plan_even_ordinals(&store).await;
     let steps = plan.len();
     let etcd = Arc::new(std::sync::Mutex::new(etcd));
     let (server, seen) = (Arc::clone(&etcd), AtomicUsize::new(0));
@@ -234,7 +234,7 @@ async fn a_datastore_that_dies_breaks_the_run_off() {
     etcd.restart().unwrap();
     let store = open(&etcd.endpoint()).await;
     // The next run resolves the first one; the undo of both brings everything back.
-    release_firsts(&store, &journal_path(folder.path(), "second")).await;
+    release_even_ordinals(&store, &journal_path(folder.path(), "second")).await;
     for name in ["second", "first"] {
         let [journal, own] = [name, &format!("undo-{name}")].map(|name| journal_path(folder.path(), name));
         undo_all(&store, &journal, &own).await;

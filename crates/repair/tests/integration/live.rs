@@ -98,7 +98,7 @@ fn extent() -> (Duration, u64, Duration) {
 
 /// The state that allocators and repairers share.
 #[derive(Default)]
-struct Course {
+struct Shared {
     activity: Activity,
     repairs: Mutex<[Done; REPAIRS.len()]>,
     /// True once all allocators have ended.
@@ -108,7 +108,7 @@ struct Course {
 /// The repairs that run at the same time. Two of the same kind conflict with each other, and must detect that.
 const REPAIRS: [Repair; 3] = [Repair::Release, Repair::Release, Repair::Rebuild];
 
-impl Course {
+impl Shared {
     fn repairs(&self) -> MutexGuard<'_, [Done; REPAIRS.len()]> {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,12 +121,12 @@ impl Course {
 }
 
 /// Runs allocators in rounds, each with new pods, until there are enough operations and repairs.
-fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
+fn work(scene: &Scene, shared: &Shared) -> Vec<ChurnLog> {
     let ((enough, least, limit), begin) = (extent(), Instant::now());
     let mut rounds: Vec<ChurnLog> = Vec::new();
     while begin.elapsed() < enough
         || rounds.iter().map(ChurnLog::operations).sum::<u64>() < least
-        || !course.is_enough_repaired()
+        || !shared.is_enough_repaired()
     {
         assert!(rounds.len() < 9, "too slow: {rounds:?}");
         rounds.push(scene.churn(&Churn {
@@ -136,7 +136,7 @@ fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
             pause: Duration::from_millis(5),
             leaks: 80,
             seed: rounds.len() as u64 + 1,
-            activity: course.activity.clone(),
+            activity: shared.activity.clone(),
             ..Churn::default()
         }));
     }
@@ -144,9 +144,9 @@ fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
 }
 
 /// Ends the repairers when the allocators end, even after a panic of an allocator.
-struct SetAtEnd(Arc<Course>);
+struct EndRepairers(Arc<Shared>);
 
-impl Drop for SetAtEnd {
+impl Drop for EndRepairers {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::Relaxed);
     }
@@ -194,19 +194,19 @@ async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan
 }
 
 /// Repeats one of [`REPAIRS`] until the allocators have ended.
-async fn repair_until_over(scene: Arc<Scene>, course: Arc<Course>, number: usize) {
+async fn repair_until_over(scene: Arc<Scene>, shared: Arc<Shared>, number: usize) {
     let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
     let repair = REPAIRS[number];
-    while !course.over.load(Ordering::Relaxed) {
-        let run = course.repairs()[number].runs;
-        let plan = planned(&store, repair, &course.activity).await;
+    while !shared.over.load(Ordering::Relaxed) {
+        let run = shared.repairs()[number].runs;
+        let plan = planned(&store, repair, &shared.activity).await;
         let cluster = plan.cluster.guid.clone();
         let options = Options::new("a test", journal_path(folder.path(), &run.to_string()));
         let steps = plan.divide().1;
         let execution = execute(&store, &cluster, steps, consent(&cluster), &options).await.unwrap();
         assert!(execution.failure.is_none(), "{repair:?}: {execution:?}");
         assert_eq!(execution.is_complete(), execution.conflicts.is_empty(), "{execution:?}");
-        let done = &mut course.repairs()[number];
+        let done = &mut shared.repairs()[number];
         done.runs += 1;
         done.written += execution.written;
         done.conflicts += execution.conflicts.len();
@@ -214,21 +214,21 @@ async fn repair_until_over(scene: Arc<Scene>, course: Arc<Course>, number: usize
 }
 
 async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
-    let (scene, course) = (Arc::new(scene), Arc::new(Course::default()));
-    let end = SetAtEnd(Arc::clone(&course));
+    let (scene, shared) = (Arc::new(scene), Arc::new(Shared::default()));
+    let end = EndRepairers(Arc::clone(&shared));
     let place = Arc::clone(&scene);
     let working = thread::spawn(move || work(&place, &end.0));
-    let start = |number| tokio::spawn(repair_until_over(Arc::clone(&scene), Arc::clone(&course), number));
+    let start = |number| tokio::spawn(repair_until_over(Arc::clone(&scene), Arc::clone(&shared), number));
     let repairers: Vec<_> = (0..REPAIRS.len()).map(start).collect();
     for repairer in repairers {
         repairer.await.unwrap();
     }
     let rounds = working.join().unwrap();
-    assert!(course.is_enough_repaired(), "{:?} beside {rounds:?}", course.repairs());
+    assert!(shared.is_enough_repaired(), "{:?} beside {rounds:?}", shared.repairs());
 
     // After all allocators and repairers have ended, the last leaked addresses are released, and nothing is left to do.
     let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
-    let plan = planned(&store, Repair::Release, &course.activity).await;
+    let plan = planned(&store, Repair::Release, &shared.activity).await;
     let options = Options::new("a test", journal_path(folder.path(), "last"));
     let cluster = plan.cluster.guid.clone();
     let execution = execute(&store, &cluster, plan.divide().1, consent(&cluster), &options).await.unwrap();
@@ -240,7 +240,7 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     assert!(left.is_empty(), "{left:?}");
     rounds.iter().for_each(|log| scene.assert_sound(&log.ledger));
     let operations: u64 = rounds.iter().map(ChurnLog::operations).sum();
-    println!("{operations} operations, {:?} beside {rounds:?}", course.repairs());
+    println!("{operations} operations, {:?} beside {rounds:?}", shared.repairs());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ const GUID: &str = "0f0e1d2c";
 /// and affects the first of them.
 const CASES: [(Meanwhile, &[u64]); 9] = [
     (Meanwhile::Nothing, &[0, 1]),
-    (Meanwhile::GivenOutAnew, &[1]),
+    (Meanwhile::Reassigned, &[1]),
     (Meanwhile::Freed, &[0, 1]),
     (Meanwhile::OtherAddress, &[0, 1]),
     (Meanwhile::BlockGone, &[]),
@@ -37,7 +37,7 @@ const CASES: [(Meanwhile, &[u64]); 9] = [
 enum Meanwhile {
     Nothing,
     /// The first address has the same record and another sequence number.
-    GivenOutAnew,
+    Reassigned,
     /// The first address is free already.
     Freed,
     /// An address outside of the plan was assigned.
@@ -186,7 +186,7 @@ impl World {
         let (block, handle) = (block_key(case), Key::Handle(id(case, 0)));
         match CASES[case].0 {
             Meanwhile::Nothing => {}
-            Meanwhile::GivenOutAnew => {
+            Meanwhile::Reassigned => {
                 self.change(&block, |b| b["sequenceNumberForAllocation"]["0"] = 9.into()).await;
             }
             Meanwhile::Freed => {
@@ -273,7 +273,7 @@ async fn every_object_in_turn(world: World) {
         let conflicts: Vec<&Conflict> = execution.conflicts.iter().filter(|c| c.step == case).collect();
         let first = format!("10.0.{case}.0");
         match what {
-            Meanwhile::GivenOutAnew | Meanwhile::Freed | Meanwhile::WorkloadThere => {
+            Meanwhile::Reassigned | Meanwhile::Freed | Meanwhile::WorkloadThere => {
                 let [only] = conflicts[..] else { panic!("{what:?}: {conflicts:?}") };
                 assert_eq!(only.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), [&*first]);
                 assert!(only.what.contains(&first) && only.reason.contains(&first), "{only:?}");
@@ -284,7 +284,7 @@ async fn every_object_in_turn(world: World) {
         // A handle exists as long as it has an address.
         let handles = (0..2).filter(|n| after.handles.iter().any(|h| h.value.id() == *id(case, *n)));
         let kept: Vec<usize> = match what {
-            Meanwhile::GivenOutAnew | Meanwhile::Freed | Meanwhile::HandleGrew | Meanwhile::WorkloadThere => {
+            Meanwhile::Reassigned | Meanwhile::Freed | Meanwhile::HandleGrew | Meanwhile::WorkloadThere => {
                 vec![0]
             }
             Meanwhile::BlockGone | Meanwhile::NodeThere => vec![0, 1],

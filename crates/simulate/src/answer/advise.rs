@@ -16,14 +16,14 @@ use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
 /// The longest mean ADD time of a block size that is not slow, in thousandths of the fastest size's mean.
-const SLOWER: u64 = 1_250;
+const SLOW_MEAN_PERMILLE: u64 = 1_250;
 /// The longest 99th percentile of the ADD times of a block size that is not slow.
-const LONGEST: Micros = Micros::from_secs(1);
+const SLOW_P99: Micros = Micros::from_secs(1);
 /// The number of wasted addresses that cost as much as a route, which takes memory and time on every node.
-const ROUTE: u64 = 8;
+const ROUTE_COST: u64 = 8;
 /// The divisor for spare addresses: a pool has one fourth more addresses than nodes need. They are for added nodes, and
 /// for the replaced pods of failed nodes, whose old addresses are still allocated.
-const SPARE: u128 = 4;
+const SPARE_DIVISOR: u128 = 4;
 
 /// A block size with its results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -204,9 +204,9 @@ impl Trial {
     }
 }
 
-/// The cost of a run: wasted addresses, plus [`ROUTE`] for each route.
+/// The cost of a run: wasted addresses, plus [`ROUTE_COST`] for each route.
 fn cost(run: &Run) -> u64 {
-    run.blocks.wasted + run.blocks.routes * ROUTE
+    run.blocks.wasted + run.blocks.routes * ROUTE_COST
 }
 
 /// The CIDRs of a family's pools from which pods get addresses.
@@ -223,7 +223,7 @@ fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
 
 fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {
     let (time, limit) = (&run.adds.time, scenario.config().unwrap_or_default().block_limit());
-    let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOWER) / 1_000 || time.p99 > LONGEST;
+    let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOW_MEAN_PERMILLE) / 1_000 || time.p99 > SLOW_P99;
     [
         (run.waiting_pods > 0, Drawback::WaitingPods),
         (run.blocks.stranded_nodes > 0, Drawback::StrandedNodes),
@@ -272,7 +272,7 @@ fn bits(block_size: u8) -> u8 {
 fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
     let blocks = u128::from(scenario.node_count()) * u128::from(blocks_of_full_node(scenario, block_size));
     let needed = blocks * u128::from(addresses(block_size));
-    needed + needed.div_ceil(SPARE)
+    needed + needed.div_ceil(SPARE_DIVISOR)
 }
 
 /// The prefix length of the smallest pool with at least this number of addresses.

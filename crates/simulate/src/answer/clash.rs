@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::run::{median, simulate};
-use super::several::side_by_side;
+use super::several::in_parallel;
 use crate::scenario::{Event, Planned, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -103,7 +103,7 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
         .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
         .collect();
     jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let seen = side_by_side(&jobs, |(_, scenario)| observe(scenario))?;
+    let seen = in_parallel(&jobs, |(_, scenario)| observe(scenario))?;
     let mut by_cause: BTreeMap<Cause, Vec<Observation>> = BTreeMap::new();
     for ((cause, _), seen) in jobs.iter().zip(seen) {
         by_cause.entry(*cause).or_default().push(seen);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Range;
 use super::run::simulate;
-use super::several::{of_several, side_by_side, variants};
+use super::several::{in_parallel, of_several, variants};
 use crate::scenario::{GRACE, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -63,7 +63,7 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError>
     let with = Scenario { duration: Some(with.end()), ..with };
     let without = Scenario { grace: None, ..with.clone() };
     let jobs: Vec<Scenario> = [with, without].iter().flat_map(|scenario| variants(scenario, runs)).collect();
-    let seen = side_by_side(&jobs, course)?;
+    let seen = in_parallel(&jobs, course)?;
     let (with, without) = seen.split_at(seen.len() / 2);
     let node = scenario.event.as_ref().and_then(|planned| planned.what.node()).unwrap_or_default();
     let one = |(with, without): (&Course, &Course)| Failure {

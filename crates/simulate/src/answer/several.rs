@@ -24,13 +24,13 @@ pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, Sc
 pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>, ScenarioError> {
     scenarios.iter().try_for_each(Scenario::check)?;
     let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs)).collect();
-    let shown: Vec<Run> = side_by_side(&jobs, run)?;
+    let shown: Vec<Run> = in_parallel(&jobs, run)?;
     Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
 }
 
 /// Does `work` for jobs in parallel, and returns the results in the order of the jobs. Begins with the last jobs, which
 /// usually have more nodes or smaller blocks and take longest.
-pub(super) fn side_by_side<J: Sync, T: Send>(
+pub(super) fn in_parallel<J: Sync, T: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<T, ScenarioError> + Sync,
 ) -> Result<Vec<T>, ScenarioError> {

@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// Sends queries in requests of `size` queries each, all at the same time.
-    async fn ask_in(&self, queries: &[Query], size: usize) -> Vec<Vec<Entry>> {
+    async fn ask_in_parts(&self, queries: &[Query], size: usize) -> Vec<Vec<Entry>> {
         let mut total = Listing::default();
         let mut asked = Vec::new();
         for part in queries.chunks(size.max(1)) {
@@ -198,13 +198,13 @@ impl Store for Client {
             // One transaction, or several in sequence if there are too many queries.
             let mut answers = Vec::with_capacity(queries.len());
             for part in queries.chunks(RANGES) {
-                answers.extend(self.ask_in(part, RANGES).await);
+                answers.extend(self.ask_in_parts(part, RANGES).await);
             }
             return Ok(answers);
         }
         let is_block = |query: &Query| matches!(query, Query::Get(Key::Block(_)));
         if queries.len() >= MANY && queries.iter().all(is_block) {
-            return Ok(self.ask_in(queries, PAGE).await);
+            return Ok(self.ask_in_parts(queries, PAGE).await);
         }
         // On Kubernetes, a query for overlapping blocks takes several requests.
         let elsewhere = queries.iter().filter_map(|query| match query {
@@ -212,7 +212,7 @@ impl Store for Client {
             _ => None,
         });
         let asked: Vec<Query> = queries.iter().cloned().chain(elsewhere.flatten()).collect();
-        let mut answers = self.ask_in(&asked, 1).await;
+        let mut answers = self.ask_in_parts(&asked, 1).await;
         answers.truncate(queries.len());
         for (query, found) in queries.iter().zip(&answers) {
             if let (Query::Get(key), Some(found)) = (query, found.first()) {

@@ -149,11 +149,11 @@ impl Server {
 
     fn take(self: &Rc<Self>, job: Job) {
         self.processors.borrow_mut().waiting.push_back(job);
-        self.go_on();
+        self.dispatch();
     }
 
     /// Gives waiting requests to idle processors.
-    fn go_on(self: &Rc<Self>) {
+    fn dispatch(self: &Rc<Self>) {
         while let Some(mut job) = self.processors.borrow_mut().next() {
             let slice = job.busy.min(SLICE);
             job.busy = job.busy - slice;
@@ -162,7 +162,7 @@ impl Server {
                 server.processors.borrow_mut().idle += 1;
                 let left = if job.busy.is_zero() { job.answered() } else { Some(job) };
                 server.processors.borrow_mut().waiting.extend(left);
-                server.go_on();
+                server.dispatch();
             });
         }
     }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_beside_long_lists_takes_longer_and_not_as_long_as_they_do() {
+    fn long_lists_slow_down_a_write_without_blocking_it() {
         let engine = Engine::default();
         let server = server(&engine);
         let answered: Rc<RefCell<Vec<(&str, Micros)>>> = Rc::default();

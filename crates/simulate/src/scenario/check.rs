@@ -20,7 +20,7 @@ pub enum ScenarioError {
     NoPool,
     #[error("there is no node")]
     NoNodes,
-    #[error("no pod arrives: each node gets 0 pods")]
+    #[error("there are no pods: each node gets 0")]
     NoPods,
     #[error("{pods} pods on each node are more than a node's maximum of {most}")]
     TooManyPodsOfNode { pods: u32, most: u32 },
@@ -160,7 +160,7 @@ mod tests {
         let pool = |cidr: &str, block_size: u8| PoolSpec { cidr: cidr.parse().unwrap(), block_size };
         assert!(error(|s| s.pools.clear()).contains("no pool"));
         assert!(error(|s| s.nodes = 0).contains("no node"));
-        assert!(error(|s| s.pods_per_node = 0).contains("no pod arrives"));
+        assert!(error(|s| s.pods_per_node = 0).contains("there are no pods"));
         assert!(
             error(|s| s.pools = vec![pool("10.0.0.0/24", 22)]).contains("larger than the pool 10.0.0.0/24")
         );

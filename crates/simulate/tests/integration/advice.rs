@@ -79,7 +79,7 @@ fn a_pool_of_the_other_family_does_not_make_up_for_a_small_one() {
 }
 
 #[test]
-fn a_datastore_that_writes_slowly_speaks_against_many_blocks() {
+fn many_blocks_are_not_advised_with_slow_writes() {
     // Each claim takes four more writes.
     let slow = Scenario { latency: "write=500ms".into(), ..full(30, 16, vec![pool("10.0.0.0/18", 26)]) };
     let found = advise(&slow, &[26, 28, 30], 1).unwrap();

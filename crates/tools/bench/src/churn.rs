@@ -81,7 +81,7 @@ impl Churn {
 
         // A pod of a StatefulSet keeps its predecessor's name.
         let new_pod = match pod.rsplit_once('-') {
-            Some((workload, chance)) if chance.len() == SUFFIX => {
+            Some((workload, suffix)) if suffix.len() == SUFFIX => {
                 format!("{workload}-{}", letters(self.replaced))
             }
             _ => pod.to_owned(),

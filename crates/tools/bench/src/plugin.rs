@@ -44,6 +44,6 @@ pub(crate) fn ended(child: Child) -> Result<(bool, String), Failed> {
 
 /// Waits for a call that must succeed.
 pub(crate) fn succeeded(child: Child) -> Result<(), Failed> {
-    let (is_done, said) = ended(child)?;
-    if is_done { Ok(()) } else { Err(format!("a call failed: {said}").into()) }
+    let (is_done, output) = ended(child)?;
+    if is_done { Ok(()) } else { Err(format!("a call failed: {output}").into()) }
 }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_gives_no_problem() {
+    fn allowed_packages_have_no_problems() {
         let own = Package { source: None, ..good("calipam", "0.1.0") };
         let packages = [good("serde", "1.0.1"), good("syn", "2.0.1"), good("syn", "3.0.1"), own];
         assert_eq!(problems(&rules(), &packages), [""; 0]);

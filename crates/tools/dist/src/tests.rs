@@ -52,7 +52,7 @@ fn ending<'a>(written: &'a [PathBuf], end: &str) -> &'a str {
 }
 
 /// Returns a program's standard output.
-fn said(program: &str, arguments: &[&str]) -> String {
+fn stdout(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -63,7 +63,7 @@ fn the_archive_holds_program_completions_man_pages_and_licence() {
     let folder = tempfile::tempdir().unwrap();
     let written = packaged(folder.path(), TARGET);
     let archive = ending(&written, &format!("/calipam-{VERSION}-{TARGET}.tar.gz"));
-    let list = said("tar", &["-tzvf", archive]);
+    let list = stdout("tar", &["-tzvf", archive]);
     let stem = format!("calipam-{VERSION}-{TARGET}");
     let lines: Vec<&str> = list.lines().collect();
     for (mode, name) in [
@@ -87,7 +87,7 @@ fn the_archive_holds_program_completions_man_pages_and_licence() {
 
     let target = folder.path().join("out");
     fs::create_dir(&target).unwrap();
-    said("tar", &["-xzf", archive, "-C", target.to_str().unwrap()]);
+    stdout("tar", &["-xzf", archive, "-C", target.to_str().unwrap()]);
     assert_eq!(fs::read(target.join(&stem).join("calipam")).unwrap(), PROGRAM);
 }
 
@@ -109,7 +109,7 @@ fn dpkg_installs_and_removes_both_packages() {
     if left_out(&[Tool::Dpkg]) {
         return;
     }
-    let fields = said("dpkg-deb", &["--field", calipam]);
+    let fields = stdout("dpkg-deb", &["--field", calipam]);
     let maintainer = format!("Maintainer: {}", first_author());
     let version = format!("Version: {VERSION}");
     for line in ["Package: calipam", "Architecture: amd64", &version, &maintainer] {
@@ -125,7 +125,7 @@ fn dpkg_installs_and_removes_both_packages() {
     let dpkg = |order: &str, arguments: &[&str]| {
         let system = format!("--root={}", system.display());
         // The test needs no root, and the folder is not a complete system.
-        said(
+        stdout(
             "dpkg",
             &[&[&*system, "--force-not-root", "--force-bad-path", "--log=/dev/null", order], arguments]
                 .concat(),
@@ -135,7 +135,7 @@ fn dpkg_installs_and_removes_both_packages() {
         dpkg("--install", &[ending(&written, &format!("/{name}_{VERSION}_amd64.deb"))]);
     }
     assert_installed(&system);
-    let page = said("gzip", &["-dc", system.join("usr/share/man/man1/calipam.1.gz").to_str().unwrap()]);
+    let page = stdout("gzip", &["-dc", system.join("usr/share/man/man1/calipam.1.gz").to_str().unwrap()]);
     assert!(page.contains(".TH calipam 1"));
     dpkg("--remove", &["calipam", "calipam-cni"]);
     assert_removed(&system);
@@ -186,7 +186,7 @@ fn rpm_installs_and_removes_both_packages() {
     fs::create_dir(&system).unwrap();
     let rpm = |arguments: &[&str]| {
         let system = system.to_str().unwrap();
-        said("rpm", &[&["--root", system, "--dbpath", "/var/lib/rpm", "--nosignature"], arguments].concat())
+        stdout("rpm", &[&["--root", system, "--dbpath", "/var/lib/rpm", "--nosignature"], arguments].concat())
     };
     rpm(&["--initdb"]);
     for name in ["calipam", "calipam-cni"] {
@@ -206,7 +206,7 @@ fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
     let source = "#include <stdio.h>\nint main(void) { puts(\"a static program\"); }\n";
     fs::write(folder.join("program.c"), source).unwrap();
     let program = folder.join("calipam").display().to_string();
-    said("cc", &["-static", "-o", &program, folder.join("program.c").to_str().unwrap()]);
+    stdout("cc", &["-static", "-o", &program, folder.join("program.c").to_str().unwrap()]);
     fs::copy(&program, folder.join("calico-ipam")).unwrap();
     image::write_all(&request, &Machine::of(target).unwrap(), "0123abc").unwrap()
 }
@@ -215,7 +215,7 @@ fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
 fn blob(layout: &Path, descriptor: &Value) -> Value {
     let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     let path = layout.join("blobs/sha256").join(digest);
-    assert!(said("sha256sum", &[path.to_str().unwrap()]).starts_with(digest));
+    assert!(stdout("sha256sum", &[path.to_str().unwrap()]).starts_with(digest));
     let content = fs::read(path).unwrap();
     assert_eq!(descriptor["size"], content.len());
     serde_json::from_slice(&content).unwrap_or_default()
@@ -257,10 +257,10 @@ fn images_are_unpacked_and_run_in_nothing_else() {
 
         let system = folder.path().join(format!("system of {user}"));
         fs::create_dir(&system).unwrap();
-        said("tar", &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()]);
+        stdout("tar", &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()]);
         // In a new user namespace, any user can be root.
         let words = ["--map-root-user", "--root", system.to_str().unwrap(), program];
-        assert_eq!(said("unshare", &words), "a static program\n");
+        assert_eq!(stdout("unshare", &words), "a static program\n");
     }
 }
 
@@ -328,7 +328,7 @@ fn sums_and_manifest_are_about_all_archives() {
     assert_eq!(machines, [["darwin", "arm64"], ["linux", "arm64"], ["darwin", "amd64"], ["linux", "amd64"]]);
     for platform in platforms {
         let name = platform["uri"].as_str().unwrap().strip_prefix("https://example.org/v0/").unwrap();
-        let sum = said("sha256sum", &[dist.join(name).to_str().unwrap()]);
+        let sum = stdout("sha256sum", &[dist.join(name).to_str().unwrap()]);
         assert!(sum.starts_with(platform["sha256"].as_str().unwrap()), "{sum}");
     }
 }
@@ -344,6 +344,6 @@ fn the_same_programs_give_the_same_packages_and_images() {
         image::write_all(&request(folder.path(), TARGET), &Machine::of(TARGET).unwrap(), "").unwrap()
     });
     for (one, two) in layouts[0].iter().zip(&layouts[1]) {
-        said("diff", &["--recursive", one.to_str().unwrap(), two.to_str().unwrap()]);
+        stdout("diff", &["--recursive", one.to_str().unwrap(), two.to_str().unwrap()]);
     }
 }

@@ -30,14 +30,14 @@ fn main() -> ExitCode {
 
 /// Returns true if all invariants hold.
 fn run(arguments: &[String]) -> Result<bool, String> {
-    let (mut names, mut time, mut goes_on) = (Vec::new(), USUAL, false);
+    let (mut names, mut time, mut keep_going) = (Vec::new(), USUAL, false);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--replay" => return replay_file(value()?),
             "--mutants" => return mutants::run(None),
-            "--keep-going" => goes_on = true,
+            "--keep-going" => keep_going = true,
             "--minutes" => time = duration(value()?, 60)?,
             "--hours" => time = duration(value()?, 3_600)?,
             option if option.starts_with("--mutants=") => return mutants::run(option.split('=').nth(1)),
@@ -52,7 +52,7 @@ fn run(arguments: &[String]) -> Result<bool, String> {
         return Err(format!("there is no scenario {name}; there are {}", known.join(", ")));
     }
     scenarios.retain(|scenario| names.is_empty() || names.contains(&scenario.name));
-    Ok(explore(scenarios, time, goes_on))
+    Ok(explore(scenarios, time, keep_going))
 }
 
 fn duration(text: &str, unit: u64) -> Result<Duration, String> {
@@ -62,8 +62,8 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
 
 /// Explores in rounds, first without faults, then with more and more. Each round follows every schedule of each
 /// scenario that fits into its share of the time, and random schedules of the others. Stops at the first violation;
-/// with `goes_on`, continues without the violated scenario.
-fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool {
+/// with `keep_going`, continues without the violated scenario.
+fn explore(mut scenarios: Vec<Scenario>, time: Duration, keep_going: bool) -> bool {
     let (mut seeds, mut violated) = (0.., BTreeSet::new());
     // Small scenarios run first, so that the others get the time that is left.
     scenarios.sort_by_key(|scenario| !scenario.is_small);
@@ -82,7 +82,7 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool 
                 Ok(false) => {}
                 Err(()) => drop(violated.insert(scenario.name)),
             }
-            if !violated.is_empty() && !goes_on {
+            if !violated.is_empty() && !keep_going {
                 return false;
             }
         }
@@ -93,8 +93,8 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool 
         };
         let open: Vec<Scenario> =
             everything.iter().filter(is_open).map(|s| s.with_promised_faults(faults)).collect();
-        violated.extend(try_seeds(open, &mut seeds, end, goes_on));
-        if !violated.is_empty() && !goes_on {
+        violated.extend(try_seeds(open, &mut seeds, end, keep_going));
+        if !violated.is_empty() && !keep_going {
             return false;
         }
     }
@@ -104,7 +104,7 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool 
 /// Follows all schedules of a scenario. Returns true if the time was sufficient.
 fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     let begin = Instant::now();
-    let explored = exhaustive(scenario, Some(until)).map_err(|found| tell(scenario, found))?;
+    let explored = exhaustive(scenario, Some(until)).map_err(|found| report(scenario, found))?;
     let is_complete = if explored.is_complete { "" } else { "; time ran out" };
     println!(
         "{:<20} {} faults: {:>7} states, {:>8} steps, {:>6} ends; longest {} steps, {} cut off; {:.1} s{is_complete}",
@@ -120,22 +120,22 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-/// Tries random schedules. Returns the violated scenarios: only the first one, or all with `goes_on`.
+/// Tries random schedules. Returns the violated scenarios: only the first one, or all with `keep_going`.
 fn try_seeds(
     mut scenarios: Vec<Scenario>,
     seeds: &mut RangeFrom<u64>,
     until: Instant,
-    goes_on: bool,
+    keep_going: bool,
 ) -> Vec<&'static str> {
     let (mut schedules, mut steps, mut violated) = (0_u64, 0, Vec::new());
     let faults = scenarios.first().map_or(0, |scenario| scenario.faults);
-    while Instant::now() < until && !scenarios.is_empty() && (goes_on || violated.is_empty()) {
+    while Instant::now() < until && !scenarios.is_empty() && (keep_going || violated.is_empty()) {
         let Some(seed) = seeds.next() else { break };
         scenarios.retain(|scenario| {
-            if !goes_on && !violated.is_empty() {
+            if !keep_going && !violated.is_empty() {
                 return false;
             }
-            let tried = random(scenario, seed).map_err(|found| tell(scenario, found));
+            let tried = random(scenario, seed).map_err(|found| report(scenario, found));
             schedules += 1;
             steps += tried.unwrap_or_default();
             if tried.is_err() {
@@ -148,7 +148,7 @@ fn try_seeds(
     violated
 }
 
-fn tell(scenario: &Scenario, found: Violation) {
+fn report(scenario: &Scenario, found: Violation) {
     println!("{}: {found}\n", scenario.name);
     print!("{}", script::print(scenario, &shrink(scenario, found)));
 }

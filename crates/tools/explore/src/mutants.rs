@@ -46,7 +46,7 @@ struct Replacement {
 enum Outcome {
     /// The scenario that found the mutant.
     Found(String),
-    Lives,
+    Survived,
     /// The mutant caused an endless loop: a step took too long.
     DoesNotEnd,
 }
@@ -146,19 +146,19 @@ fn try_one(binary: &Path, mutant: &Mutant) -> Result<bool, String> {
     let explored = |minutes, scenarios: &[&str]| explored(binary, &mutant.name, minutes, scenarios);
     let first = match &mutant.scenario {
         Some(scenario) => explored(FIRST, &[scenario])?,
-        None => Outcome::Lives,
+        None => Outcome::Survived,
     };
     let outcome = match first {
-        Outcome::Lives => explored(MINUTES, &[])?,
+        Outcome::Survived => explored(MINUTES, &[])?,
         found => found,
     };
     let told = match &outcome {
         Outcome::Found(scenario) => scenario,
-        Outcome::Lives => "NOT FOUND",
+        Outcome::Survived => "NOT FOUND",
         Outcome::DoesNotEnd => "does not end",
     };
     println!("{:<44} {told} ({:.0} s)", mutant.name, begin.elapsed().as_secs_f64());
-    Ok(!matches!(outcome, Outcome::Lives))
+    Ok(!matches!(outcome, Outcome::Survived))
 }
 
 /// Builds the explorer of the copy; `None` if that fails.
@@ -195,7 +195,7 @@ fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Res
     let explored = explore.stderr(Stdio::null()).output().map_err(|error| format!("timeout: {error}"))?;
     let said = String::from_utf8_lossy(&explored.stdout);
     match explored.status.code() {
-        Some(0) => Ok(Outcome::Lives),
+        Some(0) => Ok(Outcome::Survived),
         Some(1) => {
             let script = said.lines().find_map(|line| line.strip_prefix("scenario ")).unwrap_or_default();
             let what = said.lines().last().unwrap_or_default();

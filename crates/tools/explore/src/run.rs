@@ -122,7 +122,7 @@ impl<'s> Run<'s> {
             let what = format!("{}: {what}", name(id.actor));
             add(Choice::Go(*id), what, of_actor(id.actor).and(footprint));
         }
-        for (id, what, footprint) in self.world.on_the_way() {
+        for (id, what, footprint) in self.world.late_writes() {
             let what = format!("{what} of {} takes effect late", name(id.actor));
             add(Choice::Land(id), what, footprint.write(format!("late/{id:?}")));
         }
@@ -165,8 +165,8 @@ impl<'s> Run<'s> {
         for (number, node) in NODES.into_iter().enumerate().filter(|_| faults.notes) {
             if self.world.notes.of(node).is_some() {
                 let footprint = Footprint::default().write(notes_path(node)).write(FAULTS);
-                add(Choice::TearNotes(number), format!("what {node} keeps is torn"), footprint.clone());
-                let what = format!("what {node} keeps is as it was before it was written last");
+                add(Choice::TearNotes(number), format!("the notes of {node} are torn"), footprint.clone());
+                let what = format!("the notes of {node} revert to the previous ones");
                 add(Choice::OldNotes(number), what, footprint);
             }
         }
@@ -210,7 +210,7 @@ impl<'s> Run<'s> {
             Choice::Crash(actor) => self.kill(actor, true)?,
             Choice::Jump(seconds) => self.world.jump(SignedDuration::from_secs(seconds)),
             Choice::TearNotes(node) => self.world.notes.tear(NODES[node]),
-            Choice::OldNotes(node) => self.world.notes.take_back(NODES[node]),
+            Choice::OldNotes(node) => self.world.notes.revert(NODES[node]),
         }
         invariants::always(&self.world, choice.request(), is_orphan)?;
         Ok(self.world.take_touched())
@@ -222,7 +222,7 @@ impl<'s> Run<'s> {
     }
 
     fn kill(&mut self, number: usize, tears: bool) -> Result<(), String> {
-        self.world.leave_behind(number);
+        self.world.make_late(number);
         self.world.audit.kill();
         let acting = &mut self.actors[number];
         acting.kills += 1;
@@ -243,7 +243,7 @@ impl<'s> Run<'s> {
         let Some(task) = &mut acting.task else { return Ok(()) };
         // Commands read the clock of the machine, which must show the jumps.
         clock::set_ahead(self.world.jumped());
-        let polled = catch_unwind(AssertUnwindSafe(|| task.go_on()));
+        let polled = catch_unwind(AssertUnwindSafe(|| task.resume()));
         self.world.files.end_step(number);
         match polled {
             Ok(false) => {}

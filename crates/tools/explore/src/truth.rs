@@ -62,14 +62,14 @@ impl Truth {
     }
 
     /// Marks a pod as existing again that was believed to be gone.
-    pub fn come_back(&self, handle: &str) {
+    pub fn revive(&self, handle: &str) {
         if let Some(pod) = lock(&self.0).pods.get_mut(handle) {
             pod.exists = true;
         }
     }
 
     /// Removes a pod and returns its addresses, which are about to be released.
-    pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
+    pub fn remove_pod(&self, handle: &str) -> Vec<IpAddr> {
         let mut state = lock(&self.0);
         let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
         pod.exists = false;

@@ -45,7 +45,7 @@ impl Input<'_> {
     }
 
     fn cidr(&self, name: &str) -> Result<IpNet, String> {
-        self.text(name).parse().map_err(|_| format!("the input {name} is no CIDR"))
+        self.text(name).parse().map_err(|_| format!("the input {name} is not a CIDR"))
     }
 
     fn address(&self, name: &str) -> Result<IpAddr, String> {

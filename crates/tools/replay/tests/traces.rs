@@ -17,7 +17,7 @@ fn environment() -> MemoryEnvironment {
 }
 
 #[test]
-fn every_trace_of_the_allocator_comes_out_as_recorded() {
+fn every_allocator_trace_is_reproduced() {
     let traces: Vec<Trace> = files().iter().map(|path| Trace::read(path).unwrap()).collect();
     let traces: Vec<Trace> = traces.into_iter().filter(|trace| !trace.runs_programs()).collect();
     assert!(traces.len() >= 42, "there are only {} traces", traces.len());

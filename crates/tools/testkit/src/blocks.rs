@@ -40,7 +40,7 @@ impl TakenBlock {
     /// The object in Kubernetes.
     fn object(&self, flavour: Flavour) -> Value {
         let parts = form::block(flavour, self.cidr, &form::object(&self.value()));
-        let form::Parts { name, spec, .. } = parts.expect("the schema takes it");
+        let form::Parts { name, spec, .. } = parts.expect("the schema accepts it");
         let fields = json!({"f:spec": {".": {}, "f:affinity": {}, "f:allocations": {}, "f:attributes": {}, "f:cidr": {},
             "f:deleted": {}, "f:sequenceNumber": {}, "f:sequenceNumberForAllocation": {}, "f:unallocated": {}}});
         let manager = json!({"manager": "calico-ipam", "operation": "Update", "apiVersion": flavour.api_version(),

@@ -245,7 +245,7 @@ impl Client2 {
                 return Ok(());
             }
         }
-        Err(io::Error::other(format!("{key}: {ATTEMPTS} swaps were lost")))
+        Err(io::Error::other(format!("{key}: the compare-and-swap failed {ATTEMPTS} times")))
     }
 
     /// Turns authentication on, so that only `root` with this password has access.

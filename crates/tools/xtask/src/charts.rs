@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_stands_in_a_manifest_and_has_a_value() {
+    fn every_setting_is_in_a_manifest_and_has_a_value() {
         for Chart { name, manifests, templates, settings } in &CHARTS {
             let root = workspace::root();
             let read = |manifest: &str| fs::read_to_string(root.join(manifests).join(manifest)).unwrap();

@@ -41,10 +41,10 @@ or newer.
 With --twice it first builds the commit that is checked out once more, in
 another folder, and compares the programs byte for byte.
 
-Needs Rust; rustup brings the standard library of a target. These were tried:
+Needs Rust; rustup installs the standard library of a target. These were tried:
 
   x86_64-unknown-linux-musl, aarch64-unknown-linux-musl
-      on any machine. pip brings Zig, which compiles the C code of crates;
+      on any machine. pip installs Zig, which compiles the C code of crates;
       CC_TRIPLE names another compiler
   x86_64-pc-windows-gnu
       apt-get install gcc-mingw-w64-x86-64
@@ -99,7 +99,7 @@ struct Request {
 fn run(arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
     let publisher = Publisher::read()?;
-    publisher.need()?;
+    publisher.require_published()?;
     let (target, programs) = programs(&request)?;
     if request.twice {
         build_again(&target, &programs)?;
@@ -156,7 +156,7 @@ fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
 /// the programs.
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     tools::need_c_compiler()?;
-    tools::bring_target(target)?;
+    tools::install_target(target)?;
     let mut build = workspace::cargo();
     build.args(["build", "--profile", "dist", "--target", target]);
     build.args(["--package", "calipam", "--bin", "calipam"]);

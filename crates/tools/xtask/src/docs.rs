@@ -50,13 +50,13 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 fn mdbook() -> Result<PathBuf, Failure> {
-    let brought = workspace::root().join("target/tools");
-    let program = brought.join("bin/mdbook");
+    let tools = workspace::root().join("target/tools");
+    let program = tools.join("bin/mdbook");
     if let Some(found) = tools::on_path("mdbook").or_else(|| program.is_file().then(|| program.clone())) {
         return Ok(found);
     }
     let mut install = workspace::cargo();
-    install.args(["install", "--locked", "mdbook", "--version", MDBOOK, "--root"]).arg(brought);
+    install.args(["install", "--locked", "mdbook", "--version", MDBOOK, "--root"]).arg(tools);
     step::run("Building mdbook (minutes, once)", &mut install)?;
     Ok(program)
 }

@@ -9,14 +9,14 @@ pub(crate) const TASK: Task = Task {
     arguments: "[build]",
     summary: "Print the variables that plain cargo commands need here",
     details: "\
-Brings the servers that are missing, as `cargo xtask test` does, and prints the
+Installs the missing servers, as `cargo xtask test` does, and prints the
 variables as a shell reads them: PROTOC and PROTOC_INCLUDE if the machine has
 no protoc, and the paths of the servers for tests. To run plain cargo commands:
 
     eval \"$(cargo xtask env)\"
     cargo test -p calipam-testkit
 
-With `build` only the variables of a build, and nothing is brought:
+With `build` only the variables of a build, and nothing is installed:
 
     eval \"$(cargo xtask env build)\"
     cargo install --locked --path crates/cli
@@ -25,14 +25,14 @@ With `build` only the variables of a build, and nothing is brought:
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let brought = match arguments {
+    let servers = match arguments {
         [only] if only == "build" => Vec::new(),
         _ => {
             task::no_arguments(TASK.name, arguments)?;
             servers::prepare()?.build()?
         }
     };
-    for (name, path) in protoc::variables()?.into_iter().chain(brought) {
+    for (name, path) in protoc::variables()?.into_iter().chain(servers) {
         println!("export {name}={}", step::quoted(&path.to_string_lossy()));
     }
     Ok(())

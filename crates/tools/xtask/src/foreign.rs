@@ -25,7 +25,7 @@ impl Machine {
         if !target.starts_with("aarch64-unknown-linux-") {
             return Err(Failure::new(format!("this machine does not run programs for {target}")));
         }
-        Ok(Self { qemu: Some(servers::bring_qemu()?) })
+        Ok(Self { qemu: Some(servers::unpack_qemu()?) })
     }
 
     /// Wraps a command so that it runs programs for the target.

@@ -42,7 +42,7 @@ impl Publisher {
     }
 
     /// Fails if a place is still one of the placeholders.
-    pub(crate) fn need(&self) -> Result<(), Failure> {
+    pub(crate) fn require_published(&self) -> Result<(), Failure> {
         if self.downloads.contains("example.com") || self.registry.contains("example.com") {
             return Err(Failure::new("Cargo.toml does not say where calipam is published").hint(
                 "set `downloads` and `registry` in workspace.metadata.publisher, then run `cargo xtask generate`",
@@ -111,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_at_the_places_of_the_example() {
+    fn placeholders_are_not_published() {
         let publisher =
             Publisher { downloads: "https://x.org".into(), registry: "registry.example.com".into() };
-        assert!(publisher.need().is_err());
-        assert!(Publisher { registry: "r.org".into(), ..publisher }.need().is_ok());
+        assert!(publisher.require_published().is_err());
+        assert!(Publisher { registry: "r.org".into(), ..publisher }.require_published().is_ok());
     }
 }

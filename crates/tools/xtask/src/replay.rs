@@ -25,14 +25,14 @@ by an absolute path or from the root of the checkout:
 
     cargo xtask replay /somewhere/traces/*.json
 
-Needs Rust, a C compiler, and an etcd, which `cargo xtask test` brings.
+Needs Rust, a C compiler, and an etcd, which `cargo xtask test` installs.
 ",
     run,
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let etcd = servers::bring(Program::Etcd)?;
+    let etcd = servers::find_or_build(Program::Etcd)?;
     let mut build = workspace::cargo();
     build.args(["build", "--package", "calipam", "--package", "calipam-cni", "--package", "calipam-replay"]);
     step::run("Building calipam, the plugin and the replay", build.envs(protoc::variables()?))?;

@@ -37,9 +37,9 @@ const HEAD_START: Duration = Duration::from_secs(10);
 pub(crate) const TASK: Task = Task {
     name: "test",
     arguments: "[-- <arguments of cargo test>]",
-    summary: "Bring what tests need; check format and lints; run all tests",
+    summary: "Install what tests need; check format and lints; run all tests",
     details: "\
-Brings what the tests need and the machine lacks, before the first of them is
+Installs what the tests need and the machine lacks, before the first of them is
 built:
 
 - zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg, rpm, strace and
@@ -51,13 +51,13 @@ built:
   PATH and KUBEBUILDER_ASSETS are looked at first.
 
 A test whose tool cannot be had is left out, and named at the end with the
-command that brings it. With CI=true in the environment that is a failure.
+command that installs it. With CI=true in the environment that is a failure.
 
 Then runs `cargo fmt --check`, builds by clippy (warnings are errors), and runs
 all tests of the workspace. Next to them it lints the program for macOS: rustup
-brings the standard library, and pip a C compiler (Zig). One of the tests checks
-the dependencies against deny.toml. The tests start their servers on 127.0.0.1,
-and end them.
+installs the standard library, and pip a C compiler (Zig). One of the tests
+checks the dependencies against deny.toml. The tests start their servers on
+127.0.0.1, and end them.
 
 With arguments only the tests run that they select:
 
@@ -77,8 +77,8 @@ Variables, each the path of a program that is used instead:
     CALIPAM_TEST_JV              jv, a validator of JSON schemas
     CALIPAM_TEST_CNI_CLIENT      the CNI client of tests/cni-client
     CALIPAM_TEST_CHROMIUM        Chromium or Chrome
-    CALIPAM_TEST_HELM            Helm, which nothing brings: two tests are left
-                                 out without it, with CI=true too
+    CALIPAM_TEST_HELM            Helm, which nothing installs: two tests are
+                                 left out without it, with CI=true too
 ",
     run,
 };
@@ -210,7 +210,7 @@ fn lints_for_mac(variables: &Variables, left_out: &LeftOut, head_start: Duration
 
 /// Installs the tools for a macOS check, and returns its environment variables.
 fn for_mac() -> Result<zig::Variables, Failure> {
-    tools::bring_target(MAC)?;
+    tools::install_target(MAC)?;
     zig::variables(MAC)
 }
 

@@ -31,13 +31,13 @@ pub(crate) fn need_c_compiler() -> Result<(), Failure> {
 }
 
 /// Installs the standard library for a target with rustup, unless it is installed.
-pub(crate) fn bring_target(target: &str) -> Result<(), Failure> {
+pub(crate) fn install_target(target: &str) -> Result<(), Failure> {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
     let folder = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     if folder.is_ok_and(|folder| Path::new(&folder).is_dir()) {
         return Ok(());
     }
-    step::run("Bringing a standard library", Command::new("rustup").args(["target", "add", target])).map_err(
+    step::run("Adding a standard library", Command::new("rustup").args(["target", "add", target])).map_err(
         |failure| failure.hint(format!("the Rust toolchain needs the standard library for {target}")),
     )
 }

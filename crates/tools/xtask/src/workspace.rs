@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// The root of the checkout.
 pub(crate) fn root() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
-    crates.expect("xtask lies two folders below the root").to_owned()
+    crates.expect("xtask is three folders below the root").to_owned()
 }
 
 /// Changes to the root of the checkout, so that users can repeat every printed command there.

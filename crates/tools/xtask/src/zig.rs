@@ -52,9 +52,9 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
             .arg(format!("ziglang=={VERSION}"));
         // pip otherwise warns about root, but this installs into a separate folder.
         install.env("PIP_ROOT_USER_ACTION", "ignore");
-        step::run("Bringing Zig, which compiles C for other machines", &mut install).map_err(|failure| {
+        step::run("Installing Zig, a C compiler for other machines", &mut install).map_err(|failure| {
             let hint =
-                format!("`apt-get install -y python3-pip` brings pip; or set {compiler} to a C compiler");
+                format!("`apt-get install -y python3-pip` installs pip; or set {compiler} to a C compiler");
             failure.hint(hint)
         })?;
     }

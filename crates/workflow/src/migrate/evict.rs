@@ -13,7 +13,7 @@ use calipam_model::words::count;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
-use super::moving::Ties;
+use super::moving::Pins;
 use crate::failure::Failure;
 use crate::operator::{Activity, Operator};
 
@@ -63,24 +63,24 @@ impl Eviction {
     ) -> Result<(), Failure> {
         // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
-        let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
+        let (old, pins) = (pool.cidr, Pins::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);
         let (mut asked, mut refused): (BTreeSet<String>, BTreeMap<String, String>) = Default::default();
         let mut stuck_since: Option<Instant> = None;
         loop {
             let pods = workloads.pods().await?;
-            let of_old = pods.iter().filter(|pod| moves.can_move(pod, old) && self.is_meant(pod));
-            let (tied, free): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| ties.hold(pod));
+            let of_old = pods.iter().filter(|pod| moves.can_move(pod, old) && self.is_selected(pod));
+            let (held, free): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| pins.hold(pod));
             let free = free.into_iter().filter(|pod| !refused.contains_key(&pod.uid));
             let (ending, left): (Vec<_>, Vec<_>) = free.partition(|pod| asked.contains(&pod.uid));
             meter.set(asked.len() as u64, (asked.len() + left.len()) as u64);
             let Some(first) = left.first().or(ending.first()) else {
                 meter.end();
                 operator.info(format!("evicted {}", count(asked.len(), "pod", "pods")));
-                if !tied.is_empty() {
-                    let tied = count(tied.len(), "pod", "pods");
+                if !held.is_empty() {
+                    let held = count(held.len(), "pod", "pods");
                     operator.warn(format!(
-                        "not evicted, since an annotation asks for the old pool or an address in it: {tied}"
+                        "not evicted, since an annotation asks for the old pool or an address in it: {held}"
                     ));
                 }
                 for machine in refused.values() {
@@ -102,7 +102,7 @@ impl Eviction {
             }
 
             asked.extend(gone.keys().cloned());
-            self.until_back(workloads, &pods, &gone, pool).await?;
+            self.wait_until_back(workloads, &pods, &gone, pool).await?;
             sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
         }
     }
@@ -135,7 +135,7 @@ impl Eviction {
     }
 
     /// True for a pod on the requested nodes and in the requested namespace.
-    fn is_meant(&self, pod: &WorkloadPod) -> bool {
+    fn is_selected(&self, pod: &WorkloadPod) -> bool {
         (self.nodes.is_empty() || self.nodes.contains(&pod.node))
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
     }
@@ -160,7 +160,7 @@ impl Eviction {
     ///
     /// # Errors
     /// If that takes longer than [`Self::patience`], or a new pod gets an address from the old pool.
-    async fn until_back(
+    async fn wait_until_back(
         &self,
         workloads: &Workloads,
         before: &[WorkloadPod],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use calipam_datastore::workloads::{AskingNamespace, Asks, Budget, WorkloadPod, Workloads};
+use calipam_datastore::workloads::{AddressRequest, Budget, RequestingNamespace, WorkloadPod, Workloads};
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
@@ -77,18 +77,18 @@ impl Moving {
                 Some(controller) => format!("{} {}/{}", controller.kind, pod.namespace, controller.name),
                 None => format!("Pod {}/{}", pod.namespace, pod.name),
             };
-            all.extend(pins(subject, &pod.asks, old));
+            all.extend(pins(subject, &pod.requests, old));
         }
         for namespace in &namespaces {
-            all.extend(pins(format!("Namespace {}", namespace.name), &namespace.asks, old));
+            all.extend(pins(format!("Namespace {}", namespace.name), &namespace.requests, old));
         }
-        let (moves, ties) = (Moves { machines: live_migration_moves }, Ties::of(old, &namespaces));
+        let (moves, pins) = (Moves { machines: live_migration_moves }, Pins::of(old, &namespaces));
         let evicted: Vec<&WorkloadPod> =
-            moving.iter().copied().filter(|pod| moves.can_move(pod, old.cidr) && !ties.hold(pod)).collect();
+            moving.iter().copied().filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod)).collect();
         let estimate = Estimate::of(snapshot, &survey.migration, &evicted, eviction);
         Self {
             estimate: estimate.unwrap_or_else(|error| {
-                unread.push(format!("how long an eviction takes cannot be simulated: {error}"));
+                unread.push(format!("cannot estimate the duration of the eviction: {error}"));
                 None
             }),
             workloads: groups(&moving, &budgets),
@@ -128,43 +128,48 @@ fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-fn pins<'a>(subject: String, asks: &'a [Asks], old: &'a Pool) -> impl Iterator<Item = Pin> + 'a {
-    asks.iter().filter(|asks| asks_for(asks, old)).map(move |asks| Pin {
+fn pins<'a>(
+    subject: String,
+    requests: &'a [AddressRequest],
+    old: &'a Pool,
+) -> impl Iterator<Item = Pin> + 'a {
+    requests.iter().filter(|request| asks_for(request, old)).map(move |request| Pin {
         subject: subject.clone(),
-        annotation: asks.annotation,
-        value: asks.value.clone(),
+        annotation: request.annotation,
+        value: request.value.clone(),
     })
 }
 
 /// True for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
-fn asks_for(asks: &Asks, old: &Pool) -> bool {
+fn asks_for(request: &AddressRequest, old: &Pool) -> bool {
     let is_old = |text: &String| {
         let is_network = text.parse::<IpNet>().is_ok_and(|cidr| cidr.trunc() == old.cidr);
         let is_address = text.parse::<IpAddr>().is_ok_and(|address| old.cidr.contains(&address));
         *text == old.name || is_network || is_address
     };
-    serde_json::from_str::<Vec<String>>(&asks.value).is_ok_and(|texts| texts.iter().any(is_old))
+    serde_json::from_str::<Vec<String>>(&request.value).is_ok_and(|texts| texts.iter().any(is_old))
 }
 
 /// Annotations that pin pods to the old pool. Such pods would get addresses from this pool again, or would not start
 /// while it is disabled.
-pub(super) struct Ties<'p> {
+pub(super) struct Pins<'p> {
     old: &'p Pool,
-    namespaces: HashMap<&'p str, &'p [Asks]>,
+    namespaces: HashMap<&'p str, &'p [AddressRequest]>,
 }
 
-impl<'p> Ties<'p> {
-    pub(super) fn of(old: &'p Pool, namespaces: &'p [AskingNamespace]) -> Self {
-        let namespaces = namespaces.iter().map(|asking| (asking.name.as_str(), asking.asks.as_slice()));
+impl<'p> Pins<'p> {
+    pub(super) fn of(old: &'p Pool, namespaces: &'p [RequestingNamespace]) -> Self {
+        let namespaces =
+            namespaces.iter().map(|requesting| (requesting.name.as_str(), requesting.requests.as_slice()));
         Self { old, namespaces: namespaces.collect() }
     }
 
     /// True if the pod asks for the old pool, or if its namespace does and the pod has no such annotation itself.
     pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
         let of_namespace = || self.namespaces.get(pod.namespace.as_str()).copied().unwrap_or_default().iter();
-        let asks_itself = |annotation| pod.asks.iter().any(|asks| asks.annotation == annotation);
-        pod.asks.iter().any(|asks| asks_for(asks, self.old))
-            || of_namespace().any(|asks| asks_for(asks, self.old) && !asks_itself(asks.annotation))
+        let asks_itself = |annotation| pod.requests.iter().any(|request| request.annotation == annotation);
+        pod.requests.iter().any(|request| asks_for(request, self.old))
+            || of_namespace().any(|request| asks_for(request, self.old) && !asks_itself(request.annotation))
     }
 }
 
@@ -176,25 +181,30 @@ mod tests {
     fn a_pod_is_tied_by_its_own_annotations_before_those_of_its_namespace() {
         let old = br#"{"spec":{"cidr":"10.7.0.0/16"}}"#;
         let old = Pool::parse("p", old).unwrap().value;
-        let asks = |annotation, value: &str| Asks { annotation, value: value.to_owned() };
+        let request = |annotation, value: &str| AddressRequest { annotation, value: value.to_owned() };
         let (pools, addresses) = ("cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs");
-        let tied = |of_pod: &[Asks], of_namespace: &[Asks]| {
-            let namespaces = [AskingNamespace { name: "n".into(), asks: of_namespace.to_vec() }];
-            let pod = WorkloadPod { namespace: "n".into(), asks: of_pod.to_vec(), ..WorkloadPod::default() };
-            Ties::of(&old, &namespaces).hold(&pod)
+        let pinned = |of_pod: &[AddressRequest], of_namespace: &[AddressRequest]| {
+            let namespaces = [RequestingNamespace { name: "n".into(), requests: of_namespace.to_vec() }];
+            let pod =
+                WorkloadPod { namespace: "n".into(), requests: of_pod.to_vec(), ..WorkloadPod::default() };
+            Pins::of(&old, &namespaces).hold(&pod)
         };
-        assert!(!tied(&[], &[]));
+        assert!(!pinned(&[], &[]));
         for value in [r#"["p"]"#, r#"["other","10.7.0.0/16"]"#] {
-            assert!(tied(&[asks(pools, value)], &[]) && tied(&[], &[asks(pools, value)]), "{value}");
+            assert!(
+                pinned(&[request(pools, value)], &[]) && pinned(&[], &[request(pools, value)]),
+                "{value}"
+            );
         }
         for addresses in [addresses, "cni.projectcalico.org/ipAddrsNoIpam"] {
-            assert!(tied(&[asks(addresses, r#"["10.7.0.9"]"#)], &[]), "{addresses}");
+            assert!(pinned(&[request(addresses, r#"["10.7.0.9"]"#)], &[]), "{addresses}");
         }
-        let others = [asks(pools, r#"["other"]"#), asks(addresses, r#"["10.8.0.9"]"#), asks(pools, "p")];
+        let others =
+            [request(pools, r#"["other"]"#), request(addresses, r#"["10.8.0.9"]"#), request(pools, "p")];
         for other in &others {
-            assert!(!tied(std::slice::from_ref(other), &[]), "{other:?}");
+            assert!(!pinned(std::slice::from_ref(other), &[]), "{other:?}");
         }
-        assert!(!tied(&others[..1], &[asks(pools, r#"["p"]"#)]), "the pod asks for another pool");
-        assert!(tied(&others[1..2], &[asks(pools, r#"["p"]"#)]));
+        assert!(!pinned(&others[..1], &[request(pools, r#"["p"]"#)]), "the pod asks for another pool");
+        assert!(pinned(&others[1..2], &[request(pools, r#"["p"]"#)]));
     }
 }

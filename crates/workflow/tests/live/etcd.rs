@@ -122,7 +122,7 @@ async fn a_pool_is_not_deleted_if_a_block_came_after_the_last_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_anew_takes_the_place_of_what_was_followed() {
+async fn a_complete_read_replaces_the_followed_snapshot() {
     let etcd = Etcd::start().unwrap();
     Cluster::plain(ClusterSpec::new(32), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
     let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };

@@ -128,7 +128,7 @@ fn with_the_spec_of(value: &[u8], other: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_whole_read_finds() {
+async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_full_read() {
     let (flavour, seed) = (Flavour::Classic, 5);
     let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     let spec = ClusterSpec::new(seed).at(Timestamp::now());

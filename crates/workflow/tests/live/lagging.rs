@@ -127,7 +127,7 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
 
 /// A pod that another watch has not reported yet does not count as deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_lies_still_gives_no_false_finding() {
+async fn a_lagging_watch_gives_no_false_finding() {
     let (reports, watches) = found(true).await;
     let none: Vec<String> = Vec::new();
     assert!(reports.iter().all(|report| *report == none), "{reports:#?}");
@@ -135,7 +135,7 @@ async fn a_watch_that_lies_still_gives_no_false_finding() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_proven_to_be_so_is_a_finding() {
+async fn a_confirmed_leak_is_a_finding() {
     let (reports, watches) = found(false).await;
     assert_eq!(reports[0], [""; 0], "{reports:#?}");
     assert_eq!(reports.last().unwrap(), &["leaked-address 10.0.0.0"], "{reports:#?}");

@@ -35,7 +35,7 @@ fn claimed(of_other: Option<&str>, cidr: &str, expected: Result<(usize, usize), 
 }
 
 rows! { claimed:
-    a_block_that_is_no_ones_is_claimed(None, "10.0.0.0/26", Ok((1, 0)));
+    an_unowned_block_is_claimed(None, "10.0.0.0/26", Ok((1, 0)));
     all_blocks_of_a_pool_are_claimed(None, "10.0.0.0/24", Ok((4, 0)));
     all_blocks_of_an_ipv6_pool_are_claimed(None, "fd80:24e2:f998:72d6::/120", Ok((4, 0)));
     a_part_of_a_block_cannot_be_claimed(None, "10.0.0.0/27", Err("The requested CIDR (10.0.0.0/27) is smaller than the minimum."));
@@ -194,7 +194,7 @@ fn both_affinities_for_one_block_are_given_up_with_the_pool() {
 }
 
 #[test]
-fn a_host_that_is_not_there_can_be_removed() {
+fn a_missing_host_can_be_removed() {
     run(Cluster::new(&[]).allocator().remove_host(AffinityType::Host, "randomhost")).unwrap();
 }
 

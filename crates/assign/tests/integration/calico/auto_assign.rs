@@ -103,7 +103,7 @@ rows! { shortage:
 }
 
 #[test]
-fn addresses_of_a_block_go_round_before_one_is_given_again() {
+fn all_addresses_of_a_block_are_used_before_one_is_reused() {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     let mut given = Vec::new();
     for _ in 0..4 {
@@ -130,7 +130,7 @@ fn a_node_whose_name_is_as_long_as_possible_gets_addresses() {
 }
 
 #[test]
-fn a_node_goes_on_in_the_block_that_it_has() {
+fn a_node_keeps_using_its_block() {
     let cluster = Cluster::new(&["10.0.0.0/24", "20.0.0.0/24"]);
     let first = cluster.addresses(&wants("host-a", 1));
     let second = cluster.addresses(&wants("host-a", 1));

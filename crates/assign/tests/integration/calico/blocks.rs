@@ -153,7 +153,7 @@ fn the_sequence_number_of_an_address_is_that_of_the_write_that_assigned_it() {
 }
 
 #[test]
-fn fields_that_are_not_known_stay() {
+fn unknown_fields_are_kept() {
     differs("A block has fields that the version does not know, such as `strictAffinity` of old ones");
     let cluster = cluster(ONE);
     let (path, value, _) = cluster.store.values("/calico/ipam/v2/assignment/").remove(0);

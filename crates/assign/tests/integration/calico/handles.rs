@@ -112,6 +112,6 @@ fn a_handle_that_counts_too_much_stays_with_what_is_left_over() {
     assert_eq!(cluster.of_handle("h"), Some(Vec::new()), "as with Calico");
 
     differs("DEL, and the handle counts more than the blocks have");
-    run(cluster.allocator().release_by_handle_wholly("h")).unwrap();
+    run(cluster.allocator().release_by_handle_fully("h")).unwrap();
     assert_eq!(cluster.of_handle("h"), None);
 }

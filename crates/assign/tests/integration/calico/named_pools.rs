@@ -50,7 +50,7 @@ fn the_first_of_two_pools_comes_first() {
 }
 
 #[test]
-fn two_pools_give_what_they_have_together() {
+fn two_pools_give_all_their_addresses() {
     let cluster = cluster();
     cluster.addresses(&wants_of(&[FIRST, SECOND], 1));
     assert_eq!(cluster.addresses(&wants_of(&[FIRST, SECOND], 300)).len(), 300);
@@ -60,7 +60,7 @@ fn two_pools_give_what_they_have_together() {
 }
 
 #[test]
-fn each_pool_has_its_block_in_which_the_node_goes_on() {
+fn a_node_keeps_using_its_block_in_each_pool() {
     let cluster = cluster();
     let mut blocks = Vec::new();
     for pool in [FIRST, SECOND] {

@@ -74,7 +74,7 @@ rows! { served:
     the_selecting_pool_serves_v4(V4, [Is::Selecting, Is::NotSelecting], &[], Some(&[0]));
     a_selecting_pool_is_asked_for_v4(V4, [Is::Selecting, Is::NotSelecting], &[0], Some(&[0]));
     the_pool_that_selects_all_serves_v4(V4, [Is::NotSelecting, Is::SelectingAll], &[], Some(&[1]));
-    a_pool_of_other_nodes_serves_who_asks_for_it_v4(V4, [Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
+    a_pool_of_other_nodes_serves_requests_that_name_it_v4(V4, [Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
     the_second_pool_is_asked_for_v4(V4, [Is::Selecting, Is::Unselective], &[1], Some(&[1]));
     a_disabled_pool_does_not_serve_v4(V4, [Is::Disabled, Is::Unselective], &[], Some(&[1]));
     a_disabled_pool_cannot_be_asked_for_v4(V4, [Is::Disabled, Is::Unselective], &[0], None);
@@ -89,7 +89,7 @@ rows! { served:
     the_selecting_pool_serves_v6(V6, [Is::Selecting, Is::NotSelecting], &[], Some(&[0]));
     a_selecting_pool_is_asked_for_v6(V6, [Is::Selecting, Is::NotSelecting], &[0], Some(&[0]));
     the_pool_that_selects_all_serves_v6(V6, [Is::NotSelecting, Is::SelectingAll], &[], Some(&[1]));
-    a_pool_of_other_nodes_serves_who_asks_for_it_v6(V6, [Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
+    a_pool_of_other_nodes_serves_requests_that_name_it_v6(V6, [Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
     the_second_pool_is_asked_for_v6(V6, [Is::Selecting, Is::Unselective], &[1], Some(&[1]));
     a_disabled_pool_does_not_serve_v6(V6, [Is::Disabled, Is::Unselective], &[], Some(&[1]));
     a_disabled_pool_cannot_be_asked_for_v6(V6, [Is::Disabled, Is::Unselective], &[0], None);
@@ -156,7 +156,7 @@ fn a_pool_that_is_being_deleted_serves_no_more() {
 }
 
 #[test]
-fn a_manual_pool_serves_only_who_asks_for_it() {
+fn a_manual_pool_serves_only_requests_that_name_it() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"assignmentMode": "Manual"}));
     assert_eq!(cluster.refusal(&wants("host-a", 1)), "no configured Calico pools for node host-a");

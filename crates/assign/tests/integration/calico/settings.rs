@@ -44,7 +44,7 @@ fn refused(change: impl FnOnce(&mut IpamConfig), expected: &str) {
 }
 
 #[test]
-fn nodes_must_claim_blocks_or_have_their_own_alone() {
+fn strict_affinity_and_automatic_allocation_cannot_both_be_off() {
     let text = "Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time";
     refused(|config| config.auto_allocate_blocks = false, text);
 }

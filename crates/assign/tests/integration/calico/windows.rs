@@ -73,7 +73,7 @@ fn nothing_is_borrowed_from_other_nodes() {
 }
 
 #[test]
-fn blocks_with_reserved_addresses_alone_are_not_for_windows() {
+fn blocks_without_unreserved_addresses_do_not_serve_windows() {
     let text = "cannot find a qualified ippool";
     assert_eq!(cluster(&[("10.0.0.0/24", 30)]).refusal(&windows("host-a", 1, 0)), text);
     differs("A Windows node, and a pool whose blocks have fewer than four addresses");

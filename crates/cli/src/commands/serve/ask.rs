@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_what_is_typed() {
+    fn paths_and_form_queries() {
         let pod = || Some(Object::Pod(("a b".into(), "c".into())));
         assert_eq!(of_path("/api/v1/pod/a%20b/c"), pod());
         assert_eq!(of_path("/api/v1/ip/fd00::1"), parse_address("fd00::1").map(Object::Address));

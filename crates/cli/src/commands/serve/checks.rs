@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::feed::WhyWhole;
+use calipam_datastore::feed::WholeReadReason;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
 use calipam_workflow::{Live, Step, trends};
@@ -31,7 +31,7 @@ const REST_FOLLOWED: u32 = 4;
 /// becomes due earlier, the time is shorter.
 const EVERY: Duration = Duration::from_secs(1);
 /// The time within which Calico usually writes all records of a pod.
-const OF_ONE_POD: Duration = Duration::from_millis(100);
+const POD_WRITE_TIME: Duration = Duration::from_millis(100);
 /// The longest pause before a followed datastore is tried again after an error.
 const RETRY: Duration = Duration::from_secs(10);
 
@@ -45,7 +45,7 @@ pub(super) struct Checks<'a> {
     /// The thread that reads the pools' earlier trends from the `--record` folder.
     past: Option<JoinHandle<Option<Trends>>>,
     /// The last reason why the cluster was not followed.
-    not_followed: Option<WhyWhole>,
+    not_followed: Option<WholeReadReason>,
     /// The connection to a followed datastore, until an error.
     datastore: Option<Datastore>,
     /// The last read revision, if the data has one.
@@ -160,9 +160,9 @@ impl<'a> Checks<'a> {
     }
 
     /// Warns that each check reads everything, if the reason is new.
-    fn not_followed(&mut self, why: &WhyWhole) {
+    fn not_followed(&mut self, why: &WholeReadReason) {
         let is_new = self.not_followed.replace(why.clone()).as_ref() != Some(why);
-        if is_new && *why != WhyWhole::NotForThisDatastore {
+        if is_new && *why != WholeReadReason::NotForThisDatastore {
             self.console.warn(&format!("each check reads everything: {why}"));
         }
     }
@@ -196,7 +196,7 @@ impl<'a> Checks<'a> {
             return watch::wait(most, self.revision, self.global, &self.console).await;
         };
         match live.wait(most).await {
-            Ok(true) => tokio::time::sleep(OF_ONE_POD).await,
+            Ok(true) => tokio::time::sleep(POD_WRITE_TIME).await,
             Ok(false) => {}
             Err(_) => {
                 self.datastore = None;

@@ -26,12 +26,12 @@ const TOGETHER: usize = 10;
 /// The sender of events, with the findings that it has sent.
 pub(super) struct FindingEvents {
     events: Events,
-    told: BTreeSet<FindingKey>,
+    sent: BTreeSet<FindingKey>,
 }
 
 impl FindingEvents {
     pub(super) fn new(settings: KubernetesSettings) -> Self {
-        Self { events: Events::new(settings, reporter()), told: BTreeSet::new() }
+        Self { events: Events::new(settings, reporter()), sent: BTreeSet::new() }
     }
 
     /// Sends the new findings of each check until the checks end.
@@ -44,7 +44,7 @@ impl FindingEvents {
             }
             again = Instant::now() + AGAIN;
             let Some(good) = served.borrow_and_update().good.clone() else { continue };
-            match self.tell(&good).await {
+            match self.send(&good).await {
                 Ok(has_more) => {
                     is_failing = false;
                     again = if has_more { Instant::now() } else { again };
@@ -62,26 +62,26 @@ impl FindingEvents {
     }
 
     /// Sends the events of one round. Returns true if more events remain.
-    async fn tell(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
+    async fn send(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
         let there: BTreeSet<(Code, &Subject)> =
             good.report.findings.iter().map(|finding| finding.key_ref()).collect();
         // A finding that disappears and comes back counts as new.
-        self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
-        let (events, has_more) = self.new_ones(good);
+        self.sent.retain(|(code, subject)| there.contains(&(*code, subject)));
+        let (events, has_more) = self.next_events(good);
         for (key, event) in events {
-            self.events.tell(&event).await?;
-            self.told.insert(key);
+            self.events.report(&event).await?;
+            self.sent.insert(key);
         }
         Ok(has_more)
     }
 
     /// Returns the events of a round, and true if more events remain.
-    fn new_ones(&self, good: &Good) -> (Vec<(FindingKey, Event)>, bool) {
+    fn next_events(&self, good: &Good) -> (Vec<(FindingKey, Event)>, bool) {
         let snapshot = good.snapshot();
         let findings = good.report.findings.iter().take(MOST);
-        let untold = findings.map(|finding| (finding.key(), finding));
-        let untold = untold.filter(|(key, _)| !self.told.contains(key));
-        let mut events = untold.filter_map(|(key, finding)| Some((key, event(finding, &snapshot)?)));
+        let unsent = findings.map(|finding| (finding.key(), finding));
+        let unsent = unsent.filter(|(key, _)| !self.sent.contains(key));
+        let mut events = unsent.filter_map(|(key, finding)| Some((key, event(finding, &snapshot)?)));
         let first = events.by_ref().take(TOGETHER).collect();
         (first, events.next().is_some())
     }

@@ -47,7 +47,7 @@ const MOST_HEADERS: usize = 64;
 /// The time limit of a connection for probes only.
 const PROBE: Duration = Duration::from_secs(3);
 /// The time limit for open connections when the server stops.
-const GOODBYE: Duration = Duration::from_secs(3);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
 
 const OTHER_NAME: &str =
     "use this server's address or `localhost`; other names must be allowed with `--allow-host NAME`";
@@ -109,7 +109,7 @@ pub(super) async fn serve(
     };
     drop(listener);
     end.send_replace(());
-    let _ = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(SHUTDOWN_LIMIT, async { while connections.join_next().await.is_some() {} }).await;
     stopped
 }
 

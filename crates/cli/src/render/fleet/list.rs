@@ -82,7 +82,7 @@ impl Document for FleetList {
         });
         text.clusters(texts.collect());
         if self.clusters.is_empty() && self.omits.is_none() {
-            text.line("No cluster has what was named");
+            text.line("No cluster has the named objects");
         }
         let free = self.free.as_deref().map(|free| match free {
             [] => "No such range is free in all clusters".to_owned(),

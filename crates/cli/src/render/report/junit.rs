@@ -80,7 +80,7 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
 /// True if any finding fails the test. Informational findings never do and, in a comparison, only new or worse findings
 /// do.
 fn fails(findings: &[Found<'_>]) -> bool {
-    let counts = |of: &Found<'_>| of.change.is_none_or(Change::is_news);
+    let counts = |of: &Found<'_>| of.change.is_none_or(Change::is_new_or_worse);
     findings.iter().any(|of| of.finding.severity < Severity::Info && counts(of))
 }
 

@@ -161,7 +161,10 @@ fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
         text.fact("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
     }
     if !partly_read.is_empty() {
-        text.fact("Finding", if findings.is_empty() { "not checked" } else { "others are not checked" });
+        text.fact(
+            "Finding",
+            if findings.is_empty() { "not checked" } else { "other rules were not checked" },
+        );
     } else if findings.is_empty() {
         text.fact("Finding", "none");
     }

@@ -163,7 +163,9 @@ impl View for ConfigurationView {
             left("IN IPAMConfiguration", |setting: &Setting| dash(setting.resource.as_ref())).if_any(),
         ];
         text.table(&self.settings, columns);
-        text.notes(&self.ignored.iter().map(|name| calipam_check::says_ignored(name)).collect::<Vec<_>>());
+        text.notes(
+            &self.ignored.iter().map(|name| calipam_check::note_of_ignored_config(name)).collect::<Vec<_>>(),
+        );
     }
 }
 

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_shows_the_worst_of_what_is_known() {
+    fn a_cell_shows_its_worst_state() {
         let of = |cell: MapCell| Glyph::of(Some(&cell)).character();
         let glyphs = [of(cell(0, 64)), of(cell(1, 64)), of(cell(63, 64)), of(cell(64, 64))];
         assert_eq!(glyphs, ['-', '1', '9', '#']);

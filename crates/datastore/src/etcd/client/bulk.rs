@@ -11,12 +11,12 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Request, Status};
 
-use super::Line;
+use super::AuthorizedChannel;
 use super::range::Range;
 
 /// Requests one range. The answer may have any size. `None` if it cannot be decoded.
-pub(crate) async fn read(line: Line, range: &Range) -> Result<Option<Reply>, Status> {
-    let mut grpc = Grpc::new(line).max_decoding_message_size(usize::MAX);
+pub(crate) async fn read(channel: AuthorizedChannel, range: &Range) -> Result<Option<Reply>, Status> {
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
 
     let path = PathAndQuery::from_static("/etcdserverpb.KV/Range");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tonic::service::interceptor::InterceptedService;
 
-use super::{Carrier, EtcdClient, Token, carrier, endpoint, kv_client};
+use super::{EtcdClient, Token, Transport, endpoint, kv_client, transport};
 use crate::error::{Cause, Error, Failure, Result, Tried};
 use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, Timeouts, TlsSettings};
@@ -43,8 +43,8 @@ impl EtcdClient {
                     });
                 }
                 // With attempts at all endpoints in progress, only waiting remains.
-                let patience = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
-                match tokio::time::timeout(patience, running.join_next()).await {
+                let limit = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
+                match tokio::time::timeout(limit, running.join_next()).await {
                     Err(_) => {}
                     Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
                     Ok(Some(Ok((endpoint, Err(failure))))) => {
@@ -67,8 +67,8 @@ impl EtcdClient {
     }
 
     async fn connect_once(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
-        let carrier = carrier(endpoint::open(endpoint, settings).await?);
-        let client = Self::on(endpoint, settings, carrier).await?;
+        let transport = transport(endpoint::open(endpoint, settings).await?);
+        let client = Self::on(endpoint, settings, transport).await?;
         let ready = async {
             client.authenticate().await?;
             // With TLS 1.3, a rejected client certificate shows only at the first request.
@@ -79,13 +79,13 @@ impl EtcdClient {
         Ok(client)
     }
 
-    async fn on(endpoint: &str, settings: &EtcdSettings, carrier: Carrier) -> Result<Self, Failure> {
+    async fn on(endpoint: &str, settings: &EtcdSettings, transport: Transport) -> Result<Self, Failure> {
         let token = Token::default();
         Ok(Self {
             endpoint: endpoint.to_owned(),
             settings: settings.clone(),
-            kv: kv_client(InterceptedService::new(carrier.clone(), token.clone())).await?,
-            carrier,
+            kv: kv_client(InterceptedService::new(transport.clone(), token.clone())).await?,
+            transport,
             second: OnceCell::new(),
             turn: AtomicUsize::new(0),
             requests: Arc::new(AtomicU64::new(0)),
@@ -93,19 +93,19 @@ impl EtcdClient {
         })
     }
 
-    /// Creates a client for any service that answers like etcd through `carrier`. `timeouts` limit the wait for
+    /// Creates a client for any service that answers like etcd through `transport`. `timeouts` limit the wait for
     /// answers.
-    pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
+    pub async fn over(transport: Transport, timeouts: Timeouts) -> Result<Self> {
         let settings =
             EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
-        let on = Self::on("http://etcd", &settings, carrier).await;
+        let on = Self::on("http://etcd", &settings, transport).await;
         on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
     }
 
     /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
         let mut client = match self.settings.endpoints.as_slice() {
-            [] => Self::over(self.carrier.clone(), self.settings.timeouts).await?,
+            [] => Self::over(self.transport.clone(), self.settings.timeouts).await?,
             _ => Self::connect(&self.settings).await?,
         };
         self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl EtcdClient {
     /// Opens a second connection to the same endpoint for large reads, since a single connection keeps only one core
     /// busy.
     pub(crate) async fn widen(&self) {
-        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(carrier);
+        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(transport);
         if !self.settings.endpoints.is_empty() {
             self.second.get_or_init(open).await;
         }

@@ -43,28 +43,28 @@ use crate::tasks::Pending;
 /// A connection to an etcd v3 server.
 pub struct EtcdClient {
     endpoint: String,
-    /// The settings, without endpoints if a test has provided the carrier.
+    /// The settings, without endpoints if a test has provided the transport.
     settings: EtcdSettings,
-    carrier: Carrier,
+    transport: Transport,
     /// etcd-client's client for keys and transactions.
     kv: KvClient,
     /// A second connection for large reads; `None` if it failed.
-    second: OnceCell<Option<Carrier>>,
+    second: OnceCell<Option<Transport>>,
     turn: AtomicUsize,
     requests: Arc<AtomicU64>,
     token: Token,
 }
 
 /// The transport of gRPC requests to a server: a connection, or a replacement in tests.
-pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, NotCarried>;
+pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, TransportError>;
 
 /// The reason that a request or its answer was not transported.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NotCarried(#[source] pub BoxError);
+pub struct TransportError(#[source] pub BoxError);
 
 /// A connection that sends the user's token with each request.
-type Line = InterceptedService<Carrier, Token>;
+type AuthorizedChannel = InterceptedService<Transport, Token>;
 
 /// The user's token, if there is one. etcd-client does not reveal its own token, but the ranges of a whole read, which
 /// bypass etcd-client, need one, too.
@@ -176,8 +176,8 @@ impl EtcdClient {
     pub(crate) async fn read_bulk(&self, range: &Range, what: &str) -> Result<Reply> {
         tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
         let read = self.call(|| {
-            let line = InterceptedService::new(self.next_carrier(), self.token.clone());
-            async move { bulk::read(line, range).await.map_err(Into::into) }
+            let channel = InterceptedService::new(self.next_transport(), self.token.clone());
+            async move { bulk::read(channel, range).await.map_err(Into::into) }
         });
         let reply = read.await.and_then(|reply| reply.ok_or_else(malformed));
         reply.map_err(|failure| self.error(what, failure))
@@ -185,13 +185,13 @@ impl EtcdClient {
 
     /// The version of the server, such as `3.6.8`.
     pub(crate) async fn version(&self) -> Result<String> {
-        let ask = || async { client_of(self.line()).await?.maintenance_client().status().await };
+        let ask = || async { client_of(self.channel()).await?.maintenance_client().status().await };
         let status = self.call(ask).await.map_err(|failure| self.error("its version", failure))?;
         Ok(status.version().to_owned())
     }
 
-    fn line(&self) -> Line {
-        InterceptedService::new(self.carrier.clone(), self.token.clone())
+    fn channel(&self) -> AuthorizedChannel {
+        InterceptedService::new(self.transport.clone(), self.token.clone())
     }
 
     /// Sends a transaction, and repeats it only if the user's token has expired. After an error, the transaction may
@@ -218,10 +218,10 @@ impl EtcdClient {
     }
 
     /// Alternates between both connections, if there are two.
-    fn next_carrier(&self) -> Carrier {
+    fn next_transport(&self) -> Transport {
         match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
             (1, Some(Some(second))) => second.clone(),
-            _ => self.carrier.clone(),
+            _ => self.transport.clone(),
         }
     }
 
@@ -240,9 +240,9 @@ impl EtcdClient {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
         // Sent without a token: an earlier one, if any, has expired.
-        let line = InterceptedService::new(self.carrier.clone(), Token::default());
+        let channel = InterceptedService::new(self.transport.clone(), Token::default());
         let answer = async {
-            let mut client = client_of(line).await?.auth_client();
+            let mut client = client_of(channel).await?.auth_client();
             client.authenticate(user.clone(), password.reveal().to_owned()).await
         };
 
@@ -300,26 +300,26 @@ impl EtcdClient {
 /// The key that is requested to find out if a server answers.
 pub(crate) const PROBE: &str = "/calico/ipam/v2/config";
 
-fn carrier(channel: Channel) -> Carrier {
-    BoxCloneSyncService::new(channel.map_err(|error| NotCarried(error.into())))
+fn transport(channel: Channel) -> Transport {
+    BoxCloneSyncService::new(channel.map_err(|error| TransportError(error.into())))
 }
 
 /// Creates a client that accepts answers of any size.
-async fn kv_client(line: Line) -> Result<KvClient, Failure> {
-    let client = client_of(line).await.map_err(|error| Failure::Other(error.to_string()))?;
+async fn kv_client(channel: AuthorizedChannel) -> Result<KvClient, Failure> {
+    let client = client_of(channel).await.map_err(|error| Failure::Other(error.to_string()))?;
     Ok(client.kv_client().max_decoding_message_size(usize::MAX))
 }
 
 /// Creates an etcd-client on a connection.
-async fn client_of(line: Line) -> Result<etcd_client::Client, etcd_client::Error> {
+async fn client_of(channel: AuthorizedChannel) -> Result<etcd_client::Client, etcd_client::Error> {
     let channel =
-        BoxCloneSyncService::new(line.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
+        BoxCloneSyncService::new(channel.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
     etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await
 }
 
 /// True if a server answers a request without TLS, even with an error.
 async fn probe_plain(channel: Channel, limit: Duration) -> bool {
-    let Ok(mut kv) = kv_client(InterceptedService::new(carrier(channel), Token::default())).await else {
+    let Ok(mut kv) = kv_client(InterceptedService::new(transport(channel), Token::default())).await else {
         return false;
     };
     match tokio::time::timeout(limit, kv.get(PROBE, None)).await {

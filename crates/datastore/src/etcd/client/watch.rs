@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) use calipam_files::recording::Change;
 use etcd_client::{EventType, WatchOptions, WatchResponse};
 
-use super::{EtcdClient, Line, PROBE, Range, client_of};
+use super::{AuthorizedChannel, EtcdClient, PROBE, Range, client_of};
 use crate::error::{Cause, Error, Failure, Result};
 
 /// Interval between requests for the watch's progress. A watch reaches a past revision within a tenth of a second.
@@ -31,12 +31,12 @@ impl EtcdClient {
 
     /// The oldest readable revision. `newest` must be readable.
     pub(crate) async fn oldest_kept(&self, newest: i64) -> Result<i64> {
-        let (mut forgotten, mut kept) = (0, newest);
-        while kept - forgotten > 1 {
-            let middle = forgotten + (kept - forgotten) / 2;
+        let (mut compacted, mut kept) = (0, newest);
+        while kept - compacted > 1 {
+            let middle = compacted + (kept - compacted) / 2;
             match self.get(&[Range::key(PROBE).at(middle).keys_only()], "its oldest revision").await {
                 Ok(_) => kept = middle,
-                Err(Error::Request { failure: Failure::Compacted, .. }) => forgotten = middle,
+                Err(Error::Request { failure: Failure::Compacted, .. }) => compacted = middle,
                 Err(error) => return Err(error),
             }
         }
@@ -47,7 +47,7 @@ impl EtcdClient {
     /// or has not reached this one.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
-            match self.call(|| first_change(self.line(), range, after)).await {
+            match self.call(|| first_change(self.channel(), range, after)).await {
                 Ok(()) => return Ok(()),
                 // Nothing was written for the maximum time of a request.
                 Err(failure)
@@ -65,7 +65,7 @@ impl EtcdClient {
         due: &Due,
         what: &str,
     ) -> Result<Vec<Change>> {
-        let failure = match self.call(|| watch(self.line(), ranges, (from, to), due)).await {
+        let failure = match self.call(|| watch(self.channel(), ranges, (from, to), due)).await {
             Ok(Watched::Changes(mut changes)) => {
                 changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
                 changes.dedup();
@@ -83,9 +83,13 @@ impl EtcdClient {
 }
 
 /// Waits for the first event after a revision. Returns at once if the next revision is compacted, or etcd is behind.
-async fn first_change(line: Line, range: &Range, after: i64) -> Result<(), etcd_client::Error> {
+async fn first_change(
+    channel: AuthorizedChannel,
+    range: &Range,
+    after: i64,
+) -> Result<(), etcd_client::Error> {
     let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
-    let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
+    let mut client = client_of(channel).await?.watch_client().max_decoding_message_size(usize::MAX);
     let mut stream = client.watch(range.start.clone(), Some(options)).await?;
     while let Some(answer) = stream.message().await? {
         let is_older = answer.created() && answer.header().is_some_and(|header| header.revision() < after);
@@ -100,12 +104,12 @@ async fn first_change(line: Line, range: &Range, after: i64) -> Result<(), etcd_
 }
 
 async fn watch(
-    line: Line,
+    channel: AuthorizedChannel,
     ranges: &[Range],
     (from, to): (i64, i64),
     due: &Due,
 ) -> Result<Watched, etcd_client::Error> {
-    let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
+    let mut client = client_of(channel).await?.watch_client().max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
         let options = WatchOptions::new().with_start_revision(from).with_fragment();
         if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
@@ -142,7 +146,7 @@ async fn watch(
         let before = changes.len();
         // Later changes were not requested.
         changes.extend(changes_of(&answer).filter(|change| change.revision <= to));
-        strike_off(&changes[before..], &mut due);
+        remove_received(&changes[before..], &mut due);
         if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
             return Ok(Watched::Changes(changes));
         }
@@ -158,14 +162,14 @@ fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
 }
 
 /// Removes the received changes from those due.
-fn strike_off(changes: &[Change], due: &mut Due) {
+fn remove_received(changes: &[Change], due: &mut Due) {
     for change in changes {
-        let has_come = match due.get(&change.key) {
+        let is_received = match due.get(&change.key) {
             Some(Some(revision)) => change.revision >= *revision,
             Some(None) => change.value.is_none(),
             None => false,
         };
-        if has_come {
+        if is_received {
             due.remove(&change.key);
         }
     }

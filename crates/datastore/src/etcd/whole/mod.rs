@@ -256,7 +256,7 @@ pub(crate) async fn observe_at(
     snapshot.set_origin(start.endpoint, start.revision, newest.unwrap_or(now));
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES.into_iter().filter(|source| extent.has(*source)));
-    extent.say(&mut snapshot);
+    extent.mark_unwanted(&mut snapshot);
     Ok(snapshot)
 }
 

@@ -53,7 +53,7 @@ struct State<C: Collector> {
     /// True if the queue gets no more parts.
     closed: bool,
     /// Number of parts that were started.
-    given: usize,
+    started: usize,
     /// Number of parts that were fully committed.
     committed: usize,
     /// Finished parts that wait for earlier ones.
@@ -73,7 +73,7 @@ impl<C: Collector> Pull<C> {
         let state = State {
             waiting: VecDeque::new(),
             closed: false,
-            given: 0,
+            started: 0,
             committed: 0,
             finished: BTreeMap::new(),
             collector,
@@ -154,10 +154,10 @@ impl<C: Collector> Pull<C> {
             changed.as_mut().enable();
             {
                 let mut state = self.lock();
-                let near = state.given < state.committed + AHEAD;
+                let near = state.started < state.committed + AHEAD;
                 if let Some(part) = near.then(|| state.waiting.pop_front()).flatten() {
-                    state.given += 1;
-                    return Some((state.given - 1, part));
+                    state.started += 1;
+                    return Some((state.started - 1, part));
                 }
                 if state.closed && state.waiting.is_empty() {
                     return None;

@@ -171,7 +171,7 @@ impl Parts {
 
     /// True if one transaction can also contain the other batches, and neither side changes what the other expects:
     /// then their order does not matter.
-    fn goes_with(&self, other: &Self) -> bool {
+    fn can_share_transaction_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
             self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
         };

@@ -135,11 +135,11 @@ impl SharedTransactions {
         let mut together: Option<Parts> = None;
         let mut answers = Vec::new();
         let is_alone = self.alone.load(Ordering::Relaxed);
-        let goes_along = |all: &Option<Parts>, more: &Write| match all {
-            Some(all) => !is_alone && all.goes_with(&more.parts),
+        let can_share = |all: &Option<Parts>, more: &Write| match all {
+            Some(all) => !is_alone && all.can_share_transaction_with(&more.parts),
             None => true,
         };
-        while let Some(Write { parts, answer }) = self.writes.take_if(|more| goes_along(&together, more)) {
+        while let Some(Write { parts, answer }) = self.writes.take_if(|more| can_share(&together, more)) {
             // The task that would receive the outcome is gone.
             if answer.is_closed() {
                 continue;
@@ -176,12 +176,12 @@ impl SharedTransactions {
 #[derive(Debug)]
 struct Queue<T> {
     waiting: Mutex<VecDeque<T>>,
-    lines: Semaphore,
+    permits: Semaphore,
 }
 
 impl<T> Queue<T> {
-    fn new(lines: usize) -> Self {
-        Self { waiting: Mutex::default(), lines: Semaphore::new(lines) }
+    fn new(permits: usize) -> Self {
+        Self { waiting: Mutex::default(), permits: Semaphore::new(permits) }
     }
 
     fn push(&self, item: T) {
@@ -205,7 +205,7 @@ impl<T> Queue<T> {
             tokio::select! {
                 biased;
                 answer = &mut answered => return answer.ok(),
-                _line = self.lines.acquire() => {
+                _permit = self.permits.acquire() => {
                     // Lets other tasks that are about to send something join this request.
                     tokio::task::yield_now().await;
                     if !send().await {

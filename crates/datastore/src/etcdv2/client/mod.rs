@@ -193,7 +193,7 @@ impl EtcdV2Client {
         loop {
             left -= 1;
             match self.read_once(path, depth, self.settings.timeouts.request).await {
-                Err(failure) if failure.is_transient() && left > 0 => self.pass_on(),
+                Err(failure) if failure.is_transient() && left > 0 => self.use_next_member(),
                 result => return result.map_err(|failure| self.error(path, failure)),
             }
         }
@@ -240,7 +240,7 @@ impl EtcdV2Client {
         };
         result.map_err(|failure| {
             if failure.is_transient() {
-                self.pass_on();
+                self.use_next_member();
             }
             self.write_error(path, failure)
         })
@@ -309,7 +309,7 @@ impl EtcdV2Client {
     }
 
     /// Switches to the next member.
-    fn pass_on(&self) {
+    fn use_next_member(&self) {
         self.current.fetch_add(1, Ordering::Relaxed);
     }
 

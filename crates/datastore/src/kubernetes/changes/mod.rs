@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::one_kind::OneKind;
 use crate::error::Result;
-use crate::feed::{Broken, Changes, QUIET, Reported, TOGETHER, WhyWhole};
+use crate::feed::{Broken, Changes, GROUPING_INTERVAL, IDLE_INTERVAL, Reported, WholeReadReason};
 use crate::kubernetes::client::kinds::Kind;
 use crate::kubernetes::client::{KubeClient, permission, watch};
 use crate::kubernetes::whole::list::Listed;
@@ -58,7 +58,7 @@ impl Watches {
     }
 
     pub(crate) async fn next(&mut self) -> Message {
-        let ended = || WhyWhole::CannotWatch("the watches have ended".to_owned());
+        let ended = || WholeReadReason::CannotWatch("the watches have ended".to_owned());
         self.messages.recv().await.unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
     }
 
@@ -78,12 +78,12 @@ impl Watches {
 impl Changes for Watches {
     async fn reported(&mut self) -> Result<Reported, Broken> {
         let mut reported = Reported::default();
-        let mut until = Instant::now() + QUIET;
+        let mut until = Instant::now() + IDLE_INTERVAL;
         while let Ok(message) = timeout_at(until, self.next()).await {
             match message {
                 Message::Change(known, change) => {
                     if reported.changes.is_empty() {
-                        until = Instant::now() + TOGETHER;
+                        until = Instant::now() + GROUPING_INTERVAL;
                     }
                     reported.changes.push(recorded(known, &change));
                 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Message, recorded};
 use crate::error::Failure;
-use crate::feed::{Broken, WhyWhole};
+use crate::feed::{Broken, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::Kind;
 use crate::kubernetes::client::watch::{SHORT, Watch, WatchEvent, newest};
@@ -50,8 +50,8 @@ impl OneKind {
         async move {
             let broken = match from {
                 // The kind was installed after the last read, so none of its objects are known.
-                None => Broken::Lost(WhyWhole::New),
-                Some(_) => one.run(last).await.err().unwrap_or_else(is_gone),
+                None => Broken::Lost(WholeReadReason::New),
+                Some(_) => one.run(last).await.err().unwrap_or_else(receiver_gone),
             };
             let _ = one.sender.send(Message::Broken(broken)).await;
         }
@@ -97,7 +97,7 @@ impl OneKind {
                 Some(_) => {
                     return Err(is_another(format!("version {version} has other content than before")));
                 }
-                None => return Err(not_all()),
+                None => return Err(unconfirmed()),
             }
         }
     }
@@ -108,25 +108,25 @@ impl OneKind {
         let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         let length = Duration::from_secs(self.seconds.into());
-        let interrupted = Err(Broken::Lost(WhyWhole::Interrupted));
+        let interrupted = Err(Broken::Lost(WholeReadReason::Interrupted));
         // A pending request, to be confirmed unless this watch has broken off meanwhile.
-        let mut proven = None;
+        let mut confirmed = None;
         loop {
             let reported = tokio::select! {
                 biased;
                 reported = watch.next() => reported,
-                () = std::future::ready(()), if proven.is_some() => {
-                    if let Some(asked) = proven.take() {
+                () = std::future::ready(()), if confirmed.is_some() => {
+                    if let Some(asked) = confirmed.take() {
                         self.send(Message::Current(self.kind.known.plural, asked)).await?;
                     }
                     continue;
                 }
                 asked = self.asked.changed() => match asked {
                     Ok(()) => {
-                        proven = Some(self.prove().await?);
+                        confirmed = Some(self.confirm_current().await?);
                         continue;
                     }
-                    Err(_) => return Err(is_gone()),
+                    Err(_) => return Err(receiver_gone()),
                 },
                 () = sleep_until(begin + length + LATE) => return interrupted,
             };
@@ -145,7 +145,7 @@ impl OneKind {
 
     /// Reports everything up to now, and returns the number of the last request to do so. A silent watch does not prove
     /// that nothing happened, so this asks the server for its newest version, which a short watch must then reach.
-    async fn prove(&mut self) -> Result<u64, Broken> {
+    async fn confirm_current(&mut self) -> Result<u64, Broken> {
         let asked = *self.asked.borrow_and_update();
         let until = self.newest().await?;
         for _ in 0..ATTEMPTS {
@@ -160,7 +160,7 @@ impl OneKind {
                 self.report(event).await?;
             }
         }
-        if self.known >= until { Ok(asked) } else { Err(not_all()) }
+        if self.known >= until { Ok(asked) } else { Err(unconfirmed()) }
     }
 
     async fn report(&mut self, event: WatchEvent) -> Result<(), Broken> {
@@ -184,16 +184,16 @@ impl OneKind {
     }
 
     async fn send(&self, message: Message) -> Result<(), Broken> {
-        self.sender.send(message).await.map_err(|_| is_gone())
+        self.sender.send(message).await.map_err(|_| receiver_gone())
     }
 
     fn failed(&self, failure: Failure) -> Broken {
         match failure {
-            Failure::Compacted => Broken::Lost(WhyWhole::Compacted),
+            Failure::Compacted => Broken::Lost(WholeReadReason::Compacted),
             // The kind or the permission to watch it may be gone.
             Failure::NotFound | Failure::PermissionDenied(_) => {
                 let error = self.client.error(self.kind.known.plural, failure);
-                Broken::Lost(WhyWhole::CannotWatch(error.to_string()))
+                Broken::Lost(WholeReadReason::CannotWatch(error.to_string()))
             }
             failure => Broken::Failed(self.client.error(self.kind.known.plural, failure)),
         }
@@ -201,15 +201,15 @@ impl OneKind {
 }
 
 fn is_another(reason: String) -> Broken {
-    Broken::Lost(WhyWhole::AnotherHistory(reason))
+    Broken::Lost(WholeReadReason::AnotherHistory(reason))
 }
 
-fn not_all() -> Broken {
-    Broken::Lost(WhyWhole::CannotWatch(
+fn unconfirmed() -> Broken {
+    Broken::Lost(WholeReadReason::CannotWatch(
         "the API server does not confirm that these are all changes".to_owned(),
     ))
 }
 
-fn is_gone() -> Broken {
-    Broken::Lost(WhyWhole::CannotWatch("the receiver is gone".to_owned()))
+fn receiver_gone() -> Broken {
+    Broken::Lost(WholeReadReason::CannotWatch("the receiver is gone".to_owned()))
 }

@@ -17,7 +17,7 @@ use crate::pace::Pace;
 /// Maximum bytes of a response that is read as a whole.
 pub(super) const MAX_WHOLE: usize = 64 << 20;
 /// Maximum bytes of an error response.
-pub(super) const MAX_REFUSAL: usize = 64 << 10;
+pub(super) const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// A response whose body has not been read yet.
 pub(crate) struct Answer {
@@ -35,8 +35,8 @@ impl Answer {
     }
 
     /// Marks this as the response to a watch, which the server ends after `time`.
-    pub(super) fn lasting(self, time: Duration) -> Self {
-        Self { pace: self.pace.lasting(time), ..self }
+    pub(super) fn with_duration(self, time: Duration) -> Self {
+        Self { pace: self.pace.with_duration(time), ..self }
     }
 
     pub(crate) fn encoding(&self) -> Encoding {

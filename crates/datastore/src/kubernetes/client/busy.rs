@@ -6,16 +6,16 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode, header};
 
 /// Maximum total delay of a request.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The shortest pause.
 const LEAST: Duration = Duration::from_millis(200);
 
 /// The delay that the server demands before a retry. `None` if it demands none, or if a request other than GET may have
 /// been started. A request that was rejected with 429 was not started.
 pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
-    let is_put_off = status == StatusCode::TOO_MANY_REQUESTS;
+    let is_throttled = status == StatusCode::TOO_MANY_REQUESTS;
     let is_read = method == Method::GET && status.is_server_error();
-    if !(is_put_off || is_read) {
+    if !(is_throttled || is_read) {
         return None;
     }
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;

@@ -14,7 +14,7 @@ use secrecy::ExposeSecret;
 use super::classify::login_failure;
 use super::pem::{bad, certificates, endpoint, set_identity};
 use super::token_file::bearer;
-use super::{chosen, flags, proxy, request_error};
+use super::{context, flags, proxy, request_error};
 use crate::error::{Error, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
@@ -127,7 +127,7 @@ pub(super) fn location(url: &Uri) -> String {
 
 async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if let Some((kubeconfig, name)) = kubeconfig(settings)? {
-        return chosen::configuration(kubeconfig, settings, &name);
+        return context::configuration(kubeconfig, settings, &name);
     }
     if !settings.context.is_empty() {
         return Err(SettingsError::ContextAlone(settings.context.clone()).into());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_inline_wins_and_of_a_list_the_first() {
+    async fn an_inline_kubeconfig_wins_then_the_first_in_the_list() {
         let folder = tempfile::tempdir().unwrap();
         let first = write(&folder, "a", &kubeconfig("https://a:6443", "token: x"));
         let second = write(&folder, "b", &kubeconfig("https://b:6443", "token: y"));
@@ -294,7 +294,7 @@ mod tests {
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
         let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
-        assert!(error.ends_with("context \"other\" does not exist; it has a"), "{error}");
+        assert!(error.ends_with("context \"other\" does not exist; available contexts: a"), "{error}");
         settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
         assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");

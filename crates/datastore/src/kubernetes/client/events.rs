@@ -63,15 +63,15 @@ impl Events {
     ///
     /// # Errors
     /// If the server cannot be reached, or rejects the event.
-    pub async fn tell(&mut self, event: &Event) -> Result<()> {
+    pub async fn report(&mut self, event: &Event) -> Result<()> {
         let client = match &self.client {
             Some(client) => Arc::clone(client),
             None => KubeClient::connect(&self.settings).await?,
         };
         let (path, json) = event.object(&self.instance);
-        let told = client.write(Method::POST, &path, &json).await;
-        self.client = told.as_ref().err().is_none_or(is_answer).then_some(client.clone());
-        match told {
+        let reported = client.write(Method::POST, &path, &json).await;
+        self.client = reported.as_ref().err().is_none_or(is_answer).then_some(client.clone());
+        match reported {
             Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
             Err(failure) => Err(client.write_error("events", failure)),
         }

@@ -186,7 +186,7 @@ mod tests {
             timeouts: Timeouts { request: Duration::from_secs(1), ..Timeouts::default() },
             ..KubernetesSettings::default()
         };
-        let client = KubeClient::connect_unasked(&settings).await.unwrap();
+        let client = KubeClient::connect_without_discovery(&settings).await.unwrap();
         std::fs::write(&hangs, "").unwrap();
         let start = Instant::now();
         let error = client.get_whole("/version", Accept::Json, "the version").await.unwrap_err().to_string();

@@ -4,9 +4,9 @@ mod answer;
 #[cfg(test)]
 mod any_text_tests;
 mod busy;
-mod chosen;
 mod classify;
 mod connect;
+mod context;
 pub(crate) mod discovery;
 pub(crate) mod events;
 mod exec_plugin;
@@ -38,7 +38,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 pub(crate) use self::answer::Answer;
-use self::answer::{MAX_REFUSAL, MAX_WHOLE};
+use self::answer::{MAX_ERROR_BODY, MAX_WHOLE};
 use self::classify::status_failure;
 pub(crate) use self::classify::transport_failure;
 pub use self::connect::{KubeconfigNames, context_of_server, credential_plugin};
@@ -91,7 +91,7 @@ impl KubeClient {
     /// Connects, and finds out which of Calico's API groups the cluster has.
     pub fn connect<'a>(settings: &'a KubernetesSettings) -> Pending<'a, Result<Arc<Self>>> {
         Box::pin(async move {
-            let mut client = Self::unasked(settings, Process::Long).await?;
+            let mut client = Self::without_discovery(settings, Process::Long).await?;
             client.api = Api::discover(&client, &settings.api_group).await?;
             Ok(Arc::new(client))
         })
@@ -99,8 +99,8 @@ impl KubeClient {
 
     /// Connects to an API server without asking it, for a process with few requests. Assumes the API group of the
     /// settings, or the classic one.
-    pub(crate) async fn connect_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
-        let mut client = Self::unasked(settings, Process::Short).await?;
+    pub(crate) async fn connect_without_discovery(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+        let mut client = Self::without_discovery(settings, Process::Short).await?;
         client.api = Api::assumed(&settings.api_group);
         Ok(Arc::new(client))
     }
@@ -110,7 +110,10 @@ impl KubeClient {
         Arc::new(Self { api, permitted: OnceCell::new(), ..self.clone() })
     }
 
-    fn unasked<'a>(settings: &'a KubernetesSettings, process: Process) -> Pending<'a, Result<Self>> {
+    fn without_discovery<'a>(
+        settings: &'a KubernetesSettings,
+        process: Process,
+    ) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
             let mut config = connect::config(settings).await?;
             let token_file = TokenFile::take(&mut config)?;
@@ -196,7 +199,7 @@ impl KubeClient {
         let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;
         match head.status {
             StatusCode::OK | StatusCode::CREATED => Ok(answer),
-            status => Err(status_failure(status, &answer.whole(MAX_REFUSAL).await.unwrap_or_default())),
+            status => Err(status_failure(status, &answer.whole(MAX_ERROR_BODY).await.unwrap_or_default())),
         }
     }
 
@@ -241,22 +244,22 @@ impl KubeClient {
     fn send<'a>(&'a self, request: http::Result<Request<Body>>) -> Pending<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
-            let mut patience = busy::PATIENCE.min(self.timeouts.request);
+            let mut remaining = busy::MAX_DELAY.min(self.timeouts.request);
             loop {
                 let (method, again) = (request.method().clone(), transport::copy(&request));
                 let (head, answer) = self.send_once(request).await?;
                 if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
                     return Ok(answer);
                 }
-                let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
+                let said = answer.whole(MAX_ERROR_BODY).await.unwrap_or_default();
                 let failure = status_failure(head.status, &said);
                 let pause = busy::pause(&method, head.status, &head.headers);
-                let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= patience), again) else {
+                let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= remaining), again) else {
                     return Err(failure);
                 };
                 tracing::warn!("{}: {failure}; trying again", self.server);
                 tokio::time::sleep(pause).await;
-                patience -= pause;
+                remaining -= pause;
                 request = again;
             }
         })
@@ -287,12 +290,12 @@ impl KubeClient {
     }
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
-        request_error(&self.way_to_server(&failure), what, failure)
+        request_error(&self.server_description(&failure), what, failure)
     }
 
     /// The description of the server in errors. If the connection failed, it includes the proxy, which may be the
     /// cause.
-    fn way_to_server(&self, failure: &Failure) -> String {
+    fn server_description(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),
             _ => self.server.clone(),
@@ -300,7 +303,7 @@ impl KubeClient {
     }
 
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
-        let endpoint = self.way_to_server(&failure);
+        let endpoint = self.server_description(&failure);
         Error::Write { server: Server::Kubernetes, endpoint, what: what.to_owned(), failure }
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     }
     let reason = match error {
         KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".into(),
-        KubeconfigError::CurrentContextNotSet => "it has no current context, and no context is named".into(),
+        KubeconfigError::CurrentContextNotSet => "it has no current context, and none was given".into(),
         KubeconfigError::LoadClusterOfContext(name) => format!("cluster {name:?} does not exist"),
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
         other => other.to_string(),

@@ -62,11 +62,11 @@ fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
         return true;
     }
-    listed.split(',').map(str::trim).any(|entry| is_meant(entry, host, address, port))
+    listed.split(',').map(str::trim).any(|entry| matches_host(entry, host, address, port))
 }
 
 /// True if an entry of `NO_PROXY` matches a host. An entry that is not a host, address or CIDR matches no host.
-fn is_meant(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+fn matches_host(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if entry == "*" {
         return true;
     }

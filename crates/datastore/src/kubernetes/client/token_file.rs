@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_counts_before_a_token_and_its_line_break_does_not() {
+    fn a_token_file_overrides_a_token_and_is_trimmed() {
         let folder = tempfile::tempdir().unwrap();
         let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
         fs::write(&good, " abc\r\n").unwrap();

@@ -43,7 +43,7 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
     let transport = Transport {
         connector: connector(&config)?,
         server: config.cluster_url.clone(),
-        patience: config.connect_timeout,
+        limit: config.connect_timeout,
         open: Arc::default(),
     };
     let service = ServiceBuilder::new()
@@ -82,7 +82,7 @@ struct Transport {
     connector: Connector,
     server: Uri,
     /// Time limit to connect.
-    patience: Option<Duration>,
+    limit: Option<Duration>,
     /// Locked while connecting, so that parallel requests wait for one connection.
     open: Arc<Mutex<Option<Open>>>,
 }
@@ -116,7 +116,7 @@ impl Transport {
         let again = copy(&request);
         let answered = self.send_once(request).await;
         match (answered, again) {
-            (Err(error), Some(request)) if was_left(&*error) => self.send_once(request).await,
+            (Err(error), Some(request)) if was_not_started(&*error) => self.send_once(request).await,
             (answered, _) => answered,
         }
     }
@@ -134,8 +134,8 @@ impl Transport {
         if let Some(usable) = open.as_ref().filter(|open| open.is_usable()) {
             return Ok(usable.clone());
         }
-        let connected = match self.patience {
-            Some(patience) => timeout(patience, self.connect())
+        let connected = match self.limit {
+            Some(limit) => timeout(limit, self.connect())
                 .await
                 .map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??,
             None => self.connect().await?,
@@ -185,7 +185,7 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 
 /// True if the server certainly has not started a request: the connection no longer accepted the request, or the server
 /// said so. API servers sometimes close connections to spread their clients (`--goaway-chance`).
-fn was_left(error: &(dyn std::error::Error + 'static)) -> bool {
+fn was_not_started(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {
         let refused = source.downcast_ref::<h2::Error>().is_some_and(|error| {
             error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))

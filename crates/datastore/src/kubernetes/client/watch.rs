@@ -82,7 +82,7 @@ impl Watch {
         let answer = client.get(&path, Accept::Json).await?;
         match answer.encoding() {
             Encoding::Json => {
-                let answer = answer.lasting(Duration::from_secs(seconds.into()));
+                let answer = answer.with_duration(Duration::from_secs(seconds.into()));
                 Ok(Self { answer, text: Vec::new(), taken: 0 })
             }
             Encoding::Protobuf => Err(Failure::NotKubernetes("its answer is not JSON".to_owned())),

@@ -75,7 +75,7 @@ pub(crate) async fn observe(
     let lists = lists_in_order(&reader, &plan).await?;
     let mut snapshot = assemble(client, plan.coverage, lists);
     snapshot.records = extent.records();
-    extent.say(&mut snapshot);
+    extent.mark_unwanted(&mut snapshot);
     Ok(snapshot)
 }
 

@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use self::objects::{DisruptionBudget, LabelSelector, asks};
+use self::objects::{DisruptionBudget, LabelSelector, requests};
 use crate::error::{Failure, Result};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::segment;
@@ -41,7 +41,7 @@ pub struct WorkloadPod {
     /// `None` if nothing replaces the pod.
     pub controller: Option<Controller>,
     pub labels: BTreeMap<String, String>,
-    pub asks: Vec<Asks>,
+    pub requests: Vec<AddressRequest>,
     /// The addresses that Calico's plugin has recorded, or else those in the status.
     pub addresses: Vec<IpAddr>,
     /// True if the condition `Ready` is true, and the pod is not being deleted.
@@ -54,16 +54,16 @@ pub struct WorkloadPod {
 
 /// An annotation that requests pools or addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asks {
+pub struct AddressRequest {
     pub annotation: &'static str,
     pub value: String,
 }
 
 /// A namespace whose annotations request pools.
 #[derive(Clone, Debug)]
-pub struct AskingNamespace {
+pub struct RequestingNamespace {
     pub name: String,
-    pub asks: Vec<Asks>,
+    pub requests: Vec<AddressRequest>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,13 +116,13 @@ impl Workloads {
     }
 
     /// Lists the namespaces that request pools for their pods.
-    pub async fn namespaces(&self) -> Result<Vec<AskingNamespace>> {
+    pub async fn namespaces(&self) -> Result<Vec<RequestingNamespace>> {
         let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
-        let asking = |Object { metadata, .. }: Object| {
-            let asks = asks(&metadata.annotations);
-            (!asks.is_empty()).then_some(AskingNamespace { name: metadata.name, asks })
+        let requesting = |Object { metadata, .. }: Object| {
+            let requests = requests(&metadata.annotations);
+            (!requests.is_empty()).then_some(RequestingNamespace { name: metadata.name, requests })
         };
-        Ok(namespaces.into_iter().filter_map(asking).collect())
+        Ok(namespaces.into_iter().filter_map(requesting).collect())
     }
 
     pub async fn budgets(&self) -> Result<Vec<Budget>> {

@@ -6,11 +6,11 @@ use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{Asks, Controller, WorkloadPod};
+use super::{AddressRequest, Controller, WorkloadPod};
 use crate::kubernetes::client::object::{Condition, Metadata, Object, Pod};
 
 /// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
-const ASKING: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
+const REQUEST_ANNOTATIONS: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
 
 pub(super) type DisruptionBudget = Object<BudgetSpec, BudgetStatus>;
 
@@ -77,7 +77,7 @@ impl From<Pod> for WorkloadPod {
         Self {
             addresses,
             ready_after: ready_after.map(|(ready, created)| ready.duration_since(created)),
-            asks: asks(&metadata.annotations),
+            requests: requests(&metadata.annotations),
             controller: controller(&metadata),
             ready: ready.is_some() && metadata.deletion_timestamp.is_none(),
             finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
@@ -91,10 +91,11 @@ impl From<Pod> for WorkloadPod {
     }
 }
 
-pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
-    let asked =
-        |annotation: &'static str| Some(Asks { annotation, value: annotations.get(annotation)?.clone() });
-    ASKING.into_iter().filter_map(asked).collect()
+pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressRequest> {
+    let request = |annotation: &'static str| {
+        Some(AddressRequest { annotation, value: annotations.get(annotation)?.clone() })
+    };
+    REQUEST_ANNOTATIONS.into_iter().filter_map(request).collect()
 }
 
 /// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's

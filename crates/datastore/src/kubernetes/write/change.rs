@@ -247,7 +247,7 @@ impl<'c> Target<'c> {
             }
             object = match client.write(Method::PUT, path, &object).await {
                 Err(Failure::Conflict(why)) => {
-                    finish_begun(client, path, &object).await;
+                    finish_started_deletion(client, path, &object).await;
                     return Err(Failure::Conflict(why));
                 }
                 answer => answer?.json().await?,
@@ -305,7 +305,7 @@ pub(crate) async fn finish_deletion(
 }
 
 /// Completes the deletion of this object if it was started, perhaps by a request of this client that got no answer.
-async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
+async fn finish_started_deletion(client: &Arc<KubeClient>, path: &str, object: &Value) {
     let Ok(now) = client.value(path).await else { return };
     if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
         // The caller sees the result at the next read.

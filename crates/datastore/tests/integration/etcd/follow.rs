@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
-use calipam_datastore::feed::{Broken, Followed, WhyWhole};
+use calipam_datastore::feed::{Broken, Followed, WholeReadReason};
 use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
@@ -46,7 +46,7 @@ impl Following {
     }
 
     /// Applies the changes and returns their number of keys, or the reason that everything must be read.
-    async fn news(&mut self) -> Result<usize, WhyWhole> {
+    async fn news(&mut self) -> Result<usize, WholeReadReason> {
         let changes = self.followed.news().await.unwrap()?;
         self.followed.apply(&mut self.snapshot);
         self.assert_whole().await;
@@ -121,10 +121,10 @@ async fn what_etcd_has_forgotten_is_read_whole() {
     let mut client = etcd.client().await.unwrap();
     let now = client.get("/calico/ipam/v2/handle/new", None).await.unwrap().header().unwrap().revision();
     client.compact(now, Some(CompactionOptions::new().with_physical())).await.unwrap();
-    assert_eq!(following.news().await, Err(WhyWhole::Compacted));
+    assert_eq!(following.news().await, Err(WholeReadReason::Compacted));
     // etcd still cannot report the last write again, since it was compacted.
     let mut following = Following::begin(&etcd).await;
-    assert_eq!(following.news().await, Err(WhyWhole::Compacted));
+    assert_eq!(following.news().await, Err(WholeReadReason::Compacted));
     put(&etcd, "/calico/ipam/v2/handle/newer", r#"{"block":{}}"#).await;
     let mut following = Following::begin(&etcd).await;
     assert_eq!(following.news().await, Ok(0));
@@ -185,16 +185,19 @@ async fn an_etcd_that_was_restored_is_read_whole() {
             Ok(recorded) => recorded,
             Err(_) => changes.reported().await,
         };
-        assert!(matches!(recorded, Err(Broken::Lost(WhyWhole::AnotherHistory(_)))), "{what}: {recorded:?}");
+        assert!(
+            matches!(recorded, Err(Broken::Lost(WholeReadReason::AnotherHistory(_)))),
+            "{what}: {recorded:?}"
+        );
         let why = following.news().await.unwrap_err();
-        assert!(matches!(why, WhyWhole::AnotherHistory(_)), "{what}: {why:?}");
+        assert!(matches!(why, WholeReadReason::AnotherHistory(_)), "{what}: {why:?}");
         assert!(!why.is_usual());
     }
 }
 
 /// etcd 3.4.23 may report too early that it has sent everything.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
+async fn an_etcd_that_may_omit_changes_is_read_in_full() {
     if left_out(&[Tool::OldEtcd]) {
         return;
     }
@@ -209,7 +212,7 @@ async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
     let is_refused = recorded.is_err_and(|error| error.to_string().contains("too early"));
     assert_eq!(is_refused, is_old, "{version}");
     match &found {
-        Err(WhyWhole::CannotWatch(reason)) => {
+        Err(WholeReadReason::CannotWatch(reason)) => {
             assert!(is_old && reason.contains("too early"), "{version}: {reason}");
         }
         found => assert!(!is_old && found.is_ok(), "{version}: {found:?}"),

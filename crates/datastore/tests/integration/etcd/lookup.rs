@@ -35,7 +35,7 @@ async fn an_address_takes_a_few_keys() {
 /// Keys of endpoints contain no addresses. If there are only a few endpoints, all of them are read, to find a second
 /// user on another node.
 #[tokio::test]
-async fn of_few_endpoints_all_are_read_for_an_address() {
+async fn a_few_endpoints_are_all_read_for_an_address() {
     let etcd = Etcd::start().unwrap();
     seed(&etcd, &entries(50)).await;
     let store = open(&etcd).await;

@@ -142,7 +142,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
 }
 
 #[tokio::test]
-async fn who_may_only_read_is_told() {
+async fn a_read_only_user_gets_a_clear_error() {
     use calipam_testkit::servers::EtcdOptions;
     let reader = ("reader", "pass-r");
     let etcd = EtcdOptions::new().login("admin", "pass-a").reader(reader.0, reader.1, "/calico/").start();
@@ -192,7 +192,7 @@ async fn create_at_once(
 }
 
 #[tokio::test]
-async fn many_at_once_share_requests_and_each_stands_for_itself() {
+async fn parallel_batches_share_requests_but_succeed_independently() {
     let (_etcd, store, writer, mut client) = start().await;
     let block = writer.read(&[block_key(0)]).await.unwrap()[0].clone().unwrap();
     let ids: Vec<String> = (0..500).map(|n| format!("h-{n}")).collect();
@@ -249,7 +249,7 @@ async fn batches_that_change_what_others_expect_are_never_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_less_at_once_is_sent_each_alone() {
+async fn batches_are_sent_alone_to_a_server_with_lower_limits() {
     let etcd = EtcdOptions::new().argument("--max-txn-ops=5").start().unwrap();
     let writer = open(&etcd).await.writer(consent()).unwrap();
     let mut left: Vec<String> = (0..200).map(|n| format!("h-{n}")).collect();

@@ -86,7 +86,7 @@ async fn no_mix_of_features_leads_to_a_release_in_any_form() {
 
 /// A kind that is missing from a file counts as not read, so no rule concludes that it has no objects.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_held_against_what_a_list_leaves_out() {
+async fn kinds_missing_from_a_list_cause_no_findings() {
     let cluster = Cluster::featured(ClusterSpec::new(9));
     let mut wrong = Vec::new();
     for flavour in FLAVOURS {

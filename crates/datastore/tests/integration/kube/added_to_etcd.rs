@@ -62,7 +62,7 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     // Changes in both datastores are read.
     let (mut read, mut followed) = store.follow(&quiet()).await.unwrap().unwrap();
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-1", "node-1")]).unwrap();
-    followed.prove().await.unwrap();
+    followed.confirm_current().await.unwrap();
     assert_eq!(followed.news().await.unwrap(), Ok(1));
     followed.apply(&mut read);
     let mut whole = observe(&store).await.unwrap();

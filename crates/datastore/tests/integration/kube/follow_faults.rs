@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use calipam_datastore::feed::{Broken, Followed, WhyWhole};
+use calipam_datastore::feed::{Broken, Followed, WholeReadReason};
 use calipam_datastore::{Datastore, Error};
 use calipam_files::recording::{Position, Positions};
 use calipam_model::snapshot::Snapshot;
@@ -16,7 +16,7 @@ use super::support::settings_for_url;
 use crate::support::quiet;
 
 /// The next answers of the server about pods.
-struct Says {
+struct Script {
     newest: &'static str,
     /// The output of short watches, one after another; the last one repeats.
     watches: Vec<Reply>,
@@ -25,8 +25,8 @@ struct Says {
 }
 
 /// A server whose long watches hang.
-fn says(newest: &'static str, watches: Vec<Reply>) -> Says {
-    Says { newest, watches, long: Reply::Stalled(String::new()) }
+fn script(newest: &'static str, watches: Vec<Reply>) -> Script {
+    Script { newest, watches, long: Reply::Stalled(String::new()) }
 }
 
 fn pod(name: &str, version: &str) -> Value {
@@ -42,11 +42,11 @@ fn bookmark(version: &str) -> String {
     event("BOOKMARK", &json!({"kind": "Pod", "metadata": {"resourceVersion": version}}))
 }
 
-fn told(events: &[String]) -> Reply {
+fn watch_reply(events: &[String]) -> Reply {
     ok(&events.concat())
 }
 
-fn answer(path: &str, says: &Mutex<Says>) -> Reply {
+fn answer(path: &str, script: &Mutex<Script>) -> Reply {
     let list = |items: &[Value], version: &str| {
         ok(&json!({"kind": "List", "metadata": {"resourceVersion": version}, "items": items}).to_string())
     };
@@ -55,13 +55,13 @@ fn answer(path: &str, says: &Mutex<Says>) -> Reply {
     match path {
         _ if query.starts_with("watch=1") && !is_pods => Reply::Stalled(String::new()),
         _ if query.starts_with("watch=1") && !query.ends_with("timeoutSeconds=3") => {
-            says.lock().unwrap().long.clone()
+            script.lock().unwrap().long.clone()
         }
         _ if query.starts_with("watch=1") => {
-            let watches = &mut says.lock().unwrap().watches;
+            let watches = &mut script.lock().unwrap().watches;
             if watches.len() > 1 { watches.remove(0) } else { watches[0].clone() }
         }
-        _ if is_pods && query.starts_with("fieldSelector") => list(&[], says.lock().unwrap().newest),
+        _ if is_pods && query.starts_with("fieldSelector") => list(&[], script.lock().unwrap().newest),
         _ if is_pods => list(&[pod("a", "5"), pod("b", "3")], "7"),
         "/version" => ok(r#"{"major":"1","minor":"36"}"#),
         "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
@@ -77,28 +77,28 @@ struct Following {
     store: Datastore,
     snapshot: Snapshot,
     followed: Followed,
-    says: Arc<Mutex<Says>>,
+    script: Arc<Mutex<Script>>,
     _fake: Fake,
 }
 
 impl Following {
     async fn begin(newest: &'static str, watches: Vec<Reply>) -> Self {
-        Self::with(says(newest, watches)).await
+        Self::with(script(newest, watches)).await
     }
 
-    async fn with(says: Says) -> Self {
-        let says = Arc::new(Mutex::new(says));
-        let said = Arc::clone(&says);
+    async fn with(script: Script) -> Self {
+        let script = Arc::new(Mutex::new(script));
+        let said = Arc::clone(&script);
         let fake = Fake::start(move |path| answer(path, &said));
         let store = Datastore::open(&settings_for_url(&fake.url)).await.unwrap();
         let (snapshot, followed) = store.follow(&quiet()).await.unwrap().unwrap();
-        Self { store, snapshot, followed, says, _fake: fake }
+        Self { store, snapshot, followed, script, _fake: fake }
     }
 
     /// Applies the changes up to now. Returns the number of changed objects, the reason that everything must be read,
     /// or an error.
-    async fn news(&mut self) -> Result<Result<usize, WhyWhole>, Error> {
-        self.followed.prove().await?;
+    async fn news(&mut self) -> Result<Result<usize, WholeReadReason>, Error> {
+        self.followed.confirm_current().await?;
         let changes = match self.followed.news().await? {
             Ok(changes) => changes,
             Err(why) => return Ok(Err(why)),
@@ -116,11 +116,11 @@ impl Following {
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_taken_when_all_were_told() {
     let changed = [event("ADDED", &pod("aa", "8")), event("DELETED", &pod("b", "9"))];
-    let early = vec![told(&[bookmark("8")]), told(&[bookmark("10")])];
+    let early = vec![watch_reply(&[bookmark("8")]), watch_reply(&[bookmark("10")])];
     for (newest, watches, changes, names) in [
-        ("7", vec![told(&[])], 0, "a b"),
-        ("9", vec![told(&[bookmark("9")])], 0, "a b"),
-        ("9", vec![told(&changed)], 2, "a aa"),
+        ("7", vec![watch_reply(&[])], 0, "a b"),
+        ("9", vec![watch_reply(&[bookmark("9")])], 0, "a b"),
+        ("9", vec![watch_reply(&changed)], 2, "a aa"),
         // A bookmark with an earlier version: the next watch continues from there.
         ("10", early, 0, "a b"),
     ] {
@@ -131,26 +131,26 @@ async fn changes_are_taken_when_all_were_told() {
 }
 
 /// True for the expected result.
-type Is = fn(&Result<Result<usize, WhyWhole>, Error>) -> bool;
+type Is = fn(&Result<Result<usize, WholeReadReason>, Error>) -> bool;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_not_all_is_told_nothing_is_taken() {
+async fn incomplete_reports_are_not_applied() {
     let status = |code: u16| event("ERROR", &json!({"kind": "Status", "code": code, "message": "no"}));
-    let cannot: Is = |found| matches!(found, Ok(Err(WhyWhole::CannotWatch(_))));
-    let is_other: Is = |found| matches!(found, Ok(Err(WhyWhole::AnotherHistory(_))));
-    let forgotten: Is = |found| matches!(found, Ok(Err(WhyWhole::Compacted)));
+    let cannot: Is = |found| matches!(found, Ok(Err(WholeReadReason::CannotWatch(_))));
+    let is_other: Is = |found| matches!(found, Ok(Err(WholeReadReason::AnotherHistory(_))));
+    let forgotten: Is = |found| matches!(found, Ok(Err(WholeReadReason::Compacted)));
     let failed: Is = Result::is_err;
     let cases: Vec<(&str, &'static str, Reply, Is)> = vec![
-        ("no bookmark", "9", told(&[]), cannot),
-        ("always an early bookmark", "9", told(&[bookmark("8")]), cannot),
-        ("forgotten", "9", told(&[status(410)]), forgotten),
+        ("no bookmark", "9", watch_reply(&[]), cannot),
+        ("always an early bookmark", "9", watch_reply(&[bookmark("8")]), cannot),
+        ("forgotten", "9", watch_reply(&[status(410)]), forgotten),
         ("forgotten at once", "9", Reply::Whole(410, String::new()), forgotten),
-        ("failed", "9", told(&[status(500)]), failed),
+        ("failed", "9", watch_reply(&[status(500)]), failed),
         ("cut", "9", Reply::Cut(bookmark("8")), failed),
-        ("words", "9", told(&["words\n".into()]), failed),
-        ("a version that is no number", "x", told(&[bookmark("9")]), failed),
-        ("a change without a version", "9", told(&[event("ADDED", &pod("c", ""))]), failed),
-        ("an earlier version", "6", told(&[bookmark("9")]), is_other),
+        ("words", "9", watch_reply(&["words\n".into()]), failed),
+        ("a version that is no number", "x", watch_reply(&[bookmark("9")]), failed),
+        ("a change without a version", "9", watch_reply(&[event("ADDED", &pod("c", ""))]), failed),
+        ("an earlier version", "6", watch_reply(&[bookmark("9")]), is_other),
         ("refused", "9", Reply::Whole(403, r#"{"kind":"Status","message":"no"}"#.into()), cannot),
     ];
     for (what, newest, reply, is_expected) in cases {
@@ -165,16 +165,17 @@ async fn where_not_all_is_told_nothing_is_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn where_a_watch_breaks_off_everything_is_read_whole() {
     let failure = event("ERROR", &json!({"kind": "Status", "code": 500, "message": "no"}));
-    let is_interrupted: Is = |found| matches!(found, Ok(Err(WhyWhole::Interrupted)));
+    let is_interrupted: Is = |found| matches!(found, Ok(Err(WholeReadReason::Interrupted)));
     let failed: Is = Result::is_err;
     for (what, long, is_expected) in [
         ("it is cut", Reply::Cut(String::new()), is_interrupted),
-        ("it ends too early", told(&[bookmark("9")]), is_interrupted),
-        ("it fails", told(&[failure]), failed),
+        ("it ends too early", watch_reply(&[bookmark("9")]), is_interrupted),
+        ("it fails", watch_reply(&[failure]), failed),
     ] {
-        let mut following = Following::begin("9", vec![told(&[bookmark("9")])]).await;
+        let mut following = Following::begin("9", vec![watch_reply(&[bookmark("9")])]).await;
         assert_eq!(following.news().await.unwrap(), Ok(0), "{what}");
-        let mut following = Following::with(Says { long, ..says("9", vec![told(&[bookmark("9")])]) }).await;
+        let mut following =
+            Following::with(Script { long, ..script("9", vec![watch_reply(&[bookmark("9")])]) }).await;
         let waited = timeout(Duration::from_secs(10), following.followed.wait());
         waited.await.expect(what).unwrap();
         let found = following.news().await;
@@ -188,7 +189,8 @@ async fn where_a_watch_breaks_off_everything_is_read_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_goes_on_only_with_the_same_history() {
     let added = event("ADDED", &pod("c", "8"));
-    let following = Following::with(Says { long: Reply::Stalled(added.clone()), ..says("9", vec![]) }).await;
+    let following =
+        Following::with(Script { long: Reply::Stalled(added.clone()), ..script("9", vec![]) }).await;
     let kinds =
         ["ipamblocks", "pods", "nodes", "services", "ippools", "ipreservations", "clusterinformations"];
     let mut positions: Positions = kinds.map(|kind| (kind.to_owned(), Position::at(7))).into();
@@ -211,13 +213,14 @@ async fn a_recording_goes_on_only_with_the_same_history() {
         ("nothing", bookmark("9"), false),
     ] {
         let long = Reply::Stalled(next.clone());
-        *following.says.lock().unwrap() = Says { long, ..says("9", vec![told(&[bookmark("7"), reported])]) };
+        *following.script.lock().unwrap() =
+            Script { long, ..script("9", vec![watch_reply(&[bookmark("7"), reported])]) };
         match recorded(&positions).await {
             Ok(reported) => {
                 assert!(is_same, "{what}");
                 assert_eq!(reported.changes.iter().map(|change| change.revision).collect::<Vec<_>>(), [9]);
             }
-            Err(Broken::Lost(WhyWhole::AnotherHistory(_))) => assert!(!is_same, "{what}"),
+            Err(Broken::Lost(WholeReadReason::AnotherHistory(_))) => assert!(!is_same, "{what}"),
             Err(why) => panic!("{what}: {why:?}"),
         }
     }

@@ -185,7 +185,7 @@ async fn requests_side_by_side_share_a_connection() {
 }
 
 #[tokio::test]
-async fn what_a_server_left_when_it_ended_a_connection_is_sent_again() {
+async fn requests_not_started_before_goaway_are_retried() {
     let server = Server::start("h2", |number| number == 1);
     ask(&server.queries().await).await;
     assert_eq!(server.connections(), 2);
@@ -218,7 +218,7 @@ async fn a_server_without_http_2_is_asked_by_http_1() {
 }
 
 #[tokio::test]
-async fn why_there_is_no_connection_is_said() {
+async fn connection_errors_have_a_cause() {
     let server = Server::start("h2", |_| false);
     let cause = async |settings: &KubernetesSettings| match PluginQueries::connect(settings)
         .await

@@ -202,7 +202,7 @@ async fn evidence_and_strangers_stop_a_write() {
 
 /// Evidence in Kubernetes also counts for writes to etcd.
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_beside_etcd_are_evidence() {
+async fn pods_of_an_api_server_added_to_etcd_are_evidence() {
     let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();
     let overrides = Overrides {

@@ -67,7 +67,7 @@ impl JsonList {
         let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
         // Some servers omit the items of an empty list. A document with neither items nor metadata is not a list.
         match (envelope.items, envelope.metadata) {
-            (None, None) => Err(ListError::Nothing),
+            (None, None) => Err(ListError::NotAList),
             (_, metadata) => Ok(metadata.unwrap_or_default()),
         }
     }
@@ -126,7 +126,7 @@ impl JsonList {
                     return Ok(at + 1);
                 }
                 b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
-                _ => return Err(ListError::NoObject),
+                _ => return Err(ListError::ItemNotAnObject),
             }
         }
         Ok(piece.len())
@@ -146,7 +146,7 @@ impl JsonList {
             }
             self.position = Position::Between;
         } else if self.item.len() > MAX_ITEM {
-            return Err(ListError::EndlessItem);
+            return Err(ListError::ItemTooLong);
         }
         Ok(used)
     }

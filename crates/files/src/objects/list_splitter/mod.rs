@@ -48,15 +48,15 @@ pub enum ListError {
     #[error("it is not a complete list: {0}")]
     Envelope(serde_json::Error),
     #[error("it has neither items nor metadata")]
-    Nothing,
+    NotAList,
     #[error("a closing bracket has no opening bracket")]
     Bracket,
     #[error("it has no items")]
     NoItems,
     #[error("an item is not an object")]
-    NoObject,
-    #[error("one of its items is cut off")]
-    EndlessItem,
+    ItemNotAnObject,
+    #[error("one of its items is longer than any object can be")]
+    ItemTooLong,
     #[error("it does not begin like Kubernetes protobuf")]
     NoProtobuf,
     #[error("an item is larger than its list")]

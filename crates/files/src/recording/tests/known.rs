@@ -14,7 +14,7 @@ fn a_clock_that_is_set_back_changes_no_order_and_is_told() {
     journal.append(time(-3_500), BTreeMap::new(), put(3)).unwrap();
     journal.append(time(110), BTreeMap::new(), put(4)).unwrap();
     let mut told = Vec::new();
-    let reached = States::default().tell(&only(folder.path()), &|_| true, |one| {
+    let reached = States::default().pass_states(&only(folder.path()), &|_| true, |one| {
         told.push(match one {
             StateUpdate::Unchanged(time) => (time, 0),
             StateUpdate::State(snapshot) => {
@@ -49,7 +49,7 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
     journal.append(time(60), BTreeMap::new(), delete(10)).unwrap();
     drop((journal, recorder));
 
-    let (told, reached) = told(folder.path());
+    let (told, reached) = recorded_states(folder.path());
     assert_eq!(told.iter().map(|(_, revision)| *revision).collect::<Vec<_>>(), [1, 2, 3, 4, 9, 10]);
     assert!(told.is_sorted() && told[2].0 >= time(ahead), "{told:?}");
     assert_eq!(reached.iter().map(|reached| reached.continues).collect::<Vec<_>>(), [false, true, false]);
@@ -61,7 +61,7 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
 /// The two recorders received the changes at different times, by their own clocks, and neither of them ran all the
 /// time.
 #[test]
-fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
+fn changes_from_two_recorders_are_returned_once_and_in_order() {
     let mut world = World::new(2, 8);
     let first = world.revision;
     let mut states = BTreeMap::from([(first, world.state.clone())]);
@@ -106,7 +106,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
                     fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
                 }
             }
-            let (told, reached) = told(folder.path());
+            let (told, reached) = recorded_states(folder.path());
             let revisions: Vec<i64> = told.iter().map(|(_, revision)| *revision).collect();
             assert!(told.is_sorted() && revisions.is_sorted(), "{one:?} {other:?} {late}: {told:?}");
             assert_eq!(revisions, (first..=last).collect::<Vec<_>>(), "{one:?} {other:?} {late}");
@@ -128,7 +128,7 @@ fn another_history_is_told_from_its_beginning() {
     // The clock was set back as well, or has a resolution of seconds.
     let mut journal = begin_history(&recorder, &State::new(), 2, time(1), Some(journal.last()));
     journal.append(time(10), BTreeMap::new(), put("b", 4)).unwrap();
-    let (told, reached) = told(folder.path());
+    let (told, reached) = recorded_states(folder.path());
     let next = time(1) + SignedDuration::from_millis(1);
     assert_eq!(told, [(time(0), 1), (time(1), 5), (next, 2), (time(10), 4)]);
     assert!(!reached[1].continues);

@@ -26,13 +26,13 @@ pub(super) enum Slot {
 }
 
 /// The states of all ordinals.
-pub(super) struct Mapping {
+pub(super) struct SlotMapping {
     pub slots: Vec<Slot>,
     /// Ordinals that are still used, but whose records are lost. They are free in `slots`.
     pub unrecorded: Vec<u32>,
 }
 
-impl Mapping {
+impl SlotMapping {
     /// Keeps readable records of the block, and finds records for the other held ordinals. It matches records by the
     /// users of the addresses, the ordinals that Windows reserves, and cooldowns, or takes the only record that is
     /// left.

@@ -15,7 +15,7 @@ use calipam_model::block::{Block, BlockContent, BlockProblem};
 use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, address_at, is_v4};
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock};
 
-use self::mapping::Mapping;
+use self::mapping::SlotMapping;
 use self::raw::RawBlock;
 use super::planner::{hidden_blocks, overlapping};
 use super::request::Request;
@@ -129,7 +129,7 @@ fn repair(
         )));
     }
 
-    let mapping = Mapping::new(basis, key, &raw, &records)?;
+    let mapping = SlotMapping::new(basis, key, &raw, &records)?;
     raw.write(&mapping, basis.snapshot.taken_at);
     match BlockContent::parse(&raw.into_json()) {
         Ok(BlockContent::Sound(mut block)) => {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::beyond;
-use super::mapping::{Mapping, Slot};
+use super::mapping::{Slot, SlotMapping};
 use crate::skipped::Refusal;
 
 /// The number of addresses of the largest block that Calico allows.
@@ -81,7 +81,7 @@ impl RawBlock {
     }
 
     /// Replaces the lists with those of the mapping, and `cidr` with the key. Other fields stay unchanged.
-    pub(super) fn write(&mut self, mapping: &Mapping, now: Timestamp) {
+    pub(super) fn write(&mut self, mapping: &SlotMapping, now: Timestamp) {
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
         for slot in &mapping.slots {

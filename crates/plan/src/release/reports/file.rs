@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_unused_is_kept_of_a_long_list() {
+    fn only_unused_allocations_are_kept() {
         let allocation = |in_use: bool| json!([{"handle": "h", "sequenceNumber": 7, "inUse": in_use}]);
         let mut allocations: Map<String, Value> =
             (0..250).map(|last| (format!("10.0.0.{last}"), allocation(true))).collect();

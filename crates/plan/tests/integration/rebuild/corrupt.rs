@@ -130,7 +130,7 @@ fn what_leaked_under_a_corrupt_block_waits_for_the_next_rebuild() {
 }
 
 #[test]
-fn what_nobody_can_tell_is_left_alone() {
+fn ambiguous_blocks_are_skipped() {
     let reason = |name: &str, value: &Value| {
         let rebuilt = rebuilt(name, value);
         assert!(rebuilt.plan.actions.is_empty(), "{name}");
@@ -217,7 +217,7 @@ fn a_corrupt_block_that_overlaps_another_is_skipped() {
 }
 
 /// Values of wrong types.
-fn strangers() -> Vec<Value> {
+fn wrong_values() -> Vec<Value> {
     vec![
         Value::Null,
         json!(-1),
@@ -246,9 +246,9 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
             match (items, rng.below(5)) {
                 (Some(items), 0) => items.truncate(place),
                 (Some(items), 1) if !items.is_empty() => drop(items.remove(place)),
-                (Some(items), 2) => items.insert(place, rng.pick(&strangers()).clone()),
-                (Some(items), 3) if !items.is_empty() => items[place] = rng.pick(&strangers()).clone(),
-                _ => value[field] = rng.pick(&strangers()).clone(),
+                (Some(items), 2) => items.insert(place, rng.pick(&wrong_values()).clone()),
+                (Some(items), 3) if !items.is_empty() => items[place] = rng.pick(&wrong_values()).clone(),
+                _ => value[field] = rng.pick(&wrong_values()).clone(),
             }
         }
         let rebuilt = rebuilt(&format!("round {round}: {value}"), &value);

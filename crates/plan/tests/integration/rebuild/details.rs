@@ -249,7 +249,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
 }
 
 #[test]
-fn an_empty_block_that_is_being_given_up_goes() {
+fn a_half_released_empty_block_is_deleted() {
     let mut cluster = plain();
     cluster.inject(Fault::AffinityReleasing, 1);
     // The block with a pod is kept; once the pod is gone, so is the block.
@@ -273,9 +273,9 @@ fn an_empty_block_that_is_being_given_up_goes() {
         .filter(|key| key.contains("/workloadendpoints/"))
         .collect();
     for endpoint in endpoints {
-        let lies_there =
+        let is_in_block =
             |network: &String| cidr.contains(&network.split('/').next().unwrap().parse::<IpAddr>().unwrap());
-        if cluster.endpoint_mut(&endpoint).spec.ip_networks.iter().any(lies_there) {
+        if cluster.endpoint_mut(&endpoint).spec.ip_networks.iter().any(is_in_block) {
             cluster.remove(&endpoint);
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
         panic!("{name}: {refusal}\n{}", words(&plan));
     }
     let rebuilt = Rebuilt { before: snapshot, report, plan, after, later };
-    rebuilt.assert_all_is_said(name, request);
+    rebuilt.assert_all_findings_are_repaired_or_skipped(name, request);
     rebuilt.assert_nothing_else_changed(name);
     rebuilt.assert_in_use_stays(name);
     rebuilt.assert_idempotent(name, request);
@@ -76,19 +76,19 @@ impl Rebuilt {
     }
 
     /// Checks that a rebuild of everything skips all remaining findings with a reason.
-    fn assert_all_is_said(&self, name: &str, request: &Request) {
+    fn assert_all_findings_are_repaired_or_skipped(&self, name: &str, request: &Request) {
         if *request != Request::default() {
             return;
         }
         let known: BTreeSet<String> = self.report.findings.iter().map(line).collect();
         // Findings that count records appear only once the records exist.
-        let told = [Code::PoolNearlyFull, Code::NodeWithoutAddresses, Code::BorrowedTunnelAddress];
-        let is_told = |f: &&Finding| told.contains(&f.code) && !known.contains(&line(f));
+        let counting_codes = [Code::PoolNearlyFull, Code::NodeWithoutAddresses, Code::BorrowedTunnelAddress];
+        let counts_records = |f: &&Finding| counting_codes.contains(&f.code) && !known.contains(&line(f));
         let left = self.later.findings.iter();
-        let left = left.filter(|finding| finding.severity < Severity::Info && !is_told(finding));
-        let unsaid: Vec<String> =
+        let left = left.filter(|finding| finding.severity < Severity::Info && !counts_records(finding));
+        let missed: Vec<String> =
             left.filter(|finding| !self.is_skipped(finding.code, &finding.subject)).map(line).collect();
-        assert!(unsaid.is_empty(), "{name}: neither repaired nor skipped: {unsaid:?}\n{}", words(&self.plan));
+        assert!(missed.is_empty(), "{name}: neither repaired nor skipped: {missed:?}\n{}", words(&self.plan));
     }
 
     /// Checks that objects without an edit are unchanged.

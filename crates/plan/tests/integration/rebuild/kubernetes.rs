@@ -276,7 +276,7 @@ fn the_version_of_a_kubernetes_node_is_no_evidence() {
 }
 
 #[test]
-fn what_a_pod_held_that_finished_long_ago_goes_at_first_sight() {
+fn addresses_of_long_finished_pods_are_released_at_once() {
     let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
     let name = cluster.add_pod_on(0).name;
     let cluster = on_kubernetes(cluster.snapshot());

@@ -168,7 +168,7 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
 }
 
 #[test]
-fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
+fn an_affinity_of_an_unknown_type_is_deleted_if_no_block_belongs_to_it() {
     let mut cluster = plain();
     cluster.inject(Fault::AffinityUnexpected, 1);
     let rebuilt = rebuild("unexpected type", cluster.snapshot(), &Request::default());
@@ -220,7 +220,7 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
 }
 
 #[test]
-fn tunnels_in_the_blocks_of_others_are_skipped_by_their_place() {
+fn borrowed_tunnel_addresses_are_skipped_as_too_low_or_too_high() {
     let mut snapshot = plain().snapshot();
     let owner = |index: usize| BlockOwner::Host(snapshot.nodes[index].value.name.clone());
     let owners = [owner(0), owner(1)];

@@ -16,7 +16,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use super::judge::planned;
 
 /// A cluster with all faults, and the plan for it.
-fn manifold(seed: u64) -> (Snapshot, Plan) {
+fn all_faults(seed: u64) -> (Snapshot, Plan) {
     let snapshot = Cluster::all_faults(ClusterSpec::new(seed), 1).snapshot();
     let report = check(&snapshot, &Options::default());
     let plan = planned(&snapshot, &report, &Request::default());
@@ -40,7 +40,7 @@ fn is_guarded(edit: &Edit) -> bool {
 
 #[test]
 fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
-    let (_, plan) = manifold(1);
+    let (_, plan) = all_faults(1);
     let mut written: BTreeSet<Key> = BTreeSet::new();
     for action in &plan.actions {
         for edit in action.step.edits() {
@@ -55,7 +55,7 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
 
 #[test]
 fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
-    let (snapshot, plan) = manifold(2);
+    let (snapshot, plan) = all_faults(2);
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let written: HashSet<Key> = edits.map(Edit::key).collect();
     let mut expected: BTreeMap<Key, Precondition> = BTreeMap::new();
@@ -166,7 +166,7 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
 fn steps_that_are_abandoned_do_no_harm() {
     let mut rng = Rng::new(77);
     for seed in 0..2 {
-        let (snapshot, plan) = manifold(seed);
+        let (snapshot, plan) = all_faults(seed);
         for round in 0..4 {
             let steps: Vec<Step> = plan.actions.iter().map(|action| action.step.clone()).collect();
             let kept = steps.into_iter().filter(|_| rng.below(3) > 0).map(|step| vec![step]);
@@ -191,7 +191,7 @@ pub(super) fn part_of(step: &Step, count: usize) -> Vec<Step> {
 fn steps_that_break_off_between_two_objects_do_no_harm() {
     let mut rng = Rng::new(78);
     for seed in 3..6 {
-        let (snapshot, plan) = manifold(seed);
+        let (snapshot, plan) = all_faults(seed);
         let mut parts = Vec::new();
         for action in &plan.actions {
             let all = action.step.edits().count() as u64;

@@ -20,7 +20,7 @@ fn documents() -> [Value; 2] {
 }
 
 #[test]
-fn what_a_program_is_built_of_is_listed() {
+fn lists_the_dependencies_of_a_program() {
     let [calipam, cni] = documents();
     assert_eq!((&calipam["bomFormat"], &calipam["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
     assert_eq!(calipam["metadata"]["component"]["name"], "calipam");

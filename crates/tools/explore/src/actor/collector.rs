@@ -32,7 +32,7 @@ pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
             if let Err(error) = done.await
                 && world.audit.is_undisturbed()
             {
-                world.truth.violated(format!("{name}, with nothing in its way, fails: {error}"));
+                world.truth.violated(format!("{name} was not disturbed, but fails: {error}"));
             }
         }
     })

@@ -85,7 +85,7 @@ impl Session {
 
     async fn write(&self, datastore: &Datastore, command: &Command) {
         let Some((journal, folder)) = self.world.files.next_journal(self.actor) else { return };
-        self.world.audit.to_undo(self.actor, &journal);
+        self.world.audit.set_journal(self.actor, &journal);
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
         // The next command has to complete an incomplete run.
@@ -97,13 +97,13 @@ impl Session {
             Err(error) => error.to_string(),
         };
         if self.world.audit.is_undisturbed() {
-            self.world.truth.violated(format!("{command:?}, with nothing in its way, is not done: {why}"));
+            self.world.truth.violated(format!("{command:?} was not disturbed, but is incomplete: {why}"));
         }
     }
 
     /// Undoes the last command, and checks that a complete undo restores the state before the command.
     async fn undo(&self, datastore: &Datastore) {
-        let Some(journal) = self.world.audit.undoes(self.actor) else { return };
+        let Some(journal) = self.world.audit.journal_to_undo(self.actor) else { return };
         let Ok(recorded) = Recorded::read(&journal) else { return };
         let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
         self.world.begin_phase(self.actor, Phase::Undoes);
@@ -114,7 +114,7 @@ impl Session {
         let is_complete = |run: &Executed| run.execution.is_complete();
         if undone.plan.skipped().is_empty()
             && undone.run.as_ref().is_none_or(is_complete)
-            && let Some(path) = self.world.audit.not_brought_back(self.actor)
+            && let Some(path) = self.world.audit.first_unrestored(self.actor)
         {
             self.world
                 .truth
@@ -128,7 +128,7 @@ impl Session {
         let verdict = world.turn(*actor, format!("others create {key}"), footprint).await;
         if verdict == Verdict::Go && delete.is_none_or(|other| world.data().remove(other)) {
             world.data().put(key, value);
-            world.audit.others(delete.into_iter().chain([key]));
+            world.audit.mark_foreign(delete.into_iter().chain([key]));
         }
     }
 
@@ -211,7 +211,7 @@ async fn carry_out(
             split(datastore, &request, operator).await
         }
         Command::Configure(setting) => {
-            let request = ConfigureRequest { settings: vec![*setting], foresees: false, intent };
+            let request = ConfigureRequest { settings: vec![*setting], predicts_effects: false, intent };
             configure(datastore, &request, operator).await
         }
         Command::Migrate(cidr, size) => {

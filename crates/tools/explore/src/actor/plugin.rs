@@ -58,7 +58,7 @@ pub fn del(call: Call) -> Actor {
         async move {
             if call.is_watched {
                 world.turn(actor, "delete the pod".into(), call.touched()).await;
-                world.tell(actor, "deleted");
+                world.record_answer(actor, "deleted");
             }
             stop(world, actor, call).await;
         }
@@ -105,7 +105,7 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
             }
             if call.is_watched {
                 world.turn(actor, "write the endpoint".into(), call.touched()).await;
-                world.tell(actor, "endpoint");
+                world.record_answer(actor, "endpoint");
             }
             give(&world, &call, &addresses);
             world.end_add(actor);
@@ -169,14 +169,14 @@ pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
 }
 
 /// Creates an actor that writes the endpoint of a pod late: the pod does use its recorded address.
-pub fn comes_back(call: Call, address: IpAddr) -> Actor {
+pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
     Actor::new(format!("the endpoint of {} is written", call.pod), move |world: Arc<World>, actor| {
         let call = call.clone();
         async move {
             let footprint = call.touched().read_range(crate::world::ALL);
             world.turn(actor, "write the endpoint".into(), footprint).await;
             if invariants::is_recorded(&world, address, &call.handle()) {
-                world.truth.come_back(&call.handle());
+                world.truth.revive(&call.handle());
                 give(&world, &call, &[address]);
             }
         }
@@ -184,20 +184,20 @@ pub fn comes_back(call: Call, address: IpAddr) -> Actor {
 }
 
 /// The result of a DEL.
-enum Deleted {
+enum DelResult {
     Done,
     /// A request got no answer, so the kubelet tries again.
-    Again,
+    NoAnswer,
     Failed(String),
 }
 
 /// Stops a pod and returns its addresses, which are about to be released.
-fn withdraw(world: &World, actor: usize, call: &Call) -> Vec<IpAddr> {
+fn remove_pod(world: &World, actor: usize, call: &Call) -> Vec<IpAddr> {
     world.begin_phase(actor, Phase::Releases);
     world.data().remove(&call.endpoint());
     world.data().remove(&object_path(&call.pod));
     world.touch(&call.touched());
-    world.truth.withdraw(&call.handle())
+    world.truth.remove_pod(&call.handle())
 }
 
 /// Creates an actor that stops a pod, and releases its addresses one by one under its handle before DEL.
@@ -206,7 +206,7 @@ pub fn del_by_address(call: Call) -> Actor {
         let call = call.clone();
         async move {
             let release = |address| Release { address, handle: Some(call.handle()), sequence: None };
-            let requests: Vec<Release> = withdraw(&world, actor, &call).into_iter().map(release).collect();
+            let requests: Vec<Release> = remove_pod(&world, actor, &call).into_iter().map(release).collect();
             let allocator = Allocator::new(call.client(&world, actor));
             let released = allocator.release_ips(&requests).await;
             if let Err(partly) = released
@@ -221,7 +221,7 @@ pub fn del_by_address(call: Call) -> Actor {
 /// Stops a pod, and repeats DEL until it succeeds, as the kubelet does.
 pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
     let handle = call.handle();
-    let previous = withdraw(&world, actor, &call);
+    let previous = remove_pod(&world, actor, &call);
     if call.program == Program::Calico {
         world.truth.serve_by_calico(&handle);
     }
@@ -231,17 +231,17 @@ pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
             Program::Calipam => own_del(&world, actor, &call, call.client(&world, actor), &previous).await,
             Program::OnKubernetes => match OnApiServer::open(&world, actor) {
                 Some(store) => own_del(&world, actor, &call, store, &previous).await,
-                None => Deleted::Failed("no datastore".to_owned()),
+                None => DelResult::Failed("no datastore".to_owned()),
             },
         };
         match deleted {
-            Deleted::Done if invariants::may_be_left(&world, &handle) => return,
-            Deleted::Done => {
+            DelResult::Done if invariants::may_be_left(&world, &handle) => return,
+            DelResult::Done => {
                 let released = invariants::is_released(&world, &handle);
                 return released.unwrap_or_else(|violation| world.truth.violated(violation));
             }
-            Deleted::Again => {}
-            Deleted::Failed(what) => {
+            DelResult::NoAnswer => {}
+            DelResult::Failed(what) => {
                 return world.truth.violated(format!("DEL of {handle} fails: {what}"));
             }
         }
@@ -254,29 +254,29 @@ async fn own_del<S: Store>(
     call: &Call,
     store: S,
     previous: &[IpAddr],
-) -> Deleted {
+) -> DelResult {
     let allocator = call.allocator(world, actor, store);
     let host = OnNode(NodeLock::new(world, actor, &call.node));
     let (container, old_handle) = (call.container(), call.old_handle());
     let del = Del { container, old_handle, previous: previous.to_owned() };
     match (Plugin { allocator: &allocator, host: &host }).del(&del).await {
-        Ok(()) => Deleted::Done,
-        Err(Failure::Allocator(error)) if error.is_unavailable() => Deleted::Again,
-        Err(failure) => Deleted::Failed(failure.to_string()),
+        Ok(()) => DelResult::Done,
+        Err(Failure::Allocator(error)) if error.is_unavailable() => DelResult::NoAnswer,
+        Err(failure) => DelResult::Failed(failure.to_string()),
     }
 }
 
-async fn calico_del(world: &Arc<World>, actor: usize, call: &Call) -> Deleted {
+async fn calico_del(world: &Arc<World>, actor: usize, call: &Call) -> DelResult {
     let _held = NodeLock::new(world, actor, &call.node).take().await;
     let calico = Calico::new(Client::new(world, actor));
     for handle in [call.handle(), call.old_handle()] {
         match calico.release_by_handle(&handle).await {
             Ok(()) | Err(Stop::Gone) => {}
-            Err(Stop::NoAnswer) => return Deleted::Again,
-            Err(stop) => return Deleted::Failed(format!("{stop:?}")),
+            Err(Stop::NoAnswer) => return DelResult::NoAnswer,
+            Err(stop) => return DelResult::Failed(format!("{stop:?}")),
         }
     }
-    Deleted::Done
+    DelResult::Done
 }
 
 /// An API server with the clock of the world.

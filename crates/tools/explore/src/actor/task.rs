@@ -35,7 +35,7 @@ impl Task {
     }
 
     /// Continues until the work waits for the explorer. Returns true if it has ended.
-    pub(crate) fn go_on(&mut self) -> bool {
+    pub(crate) fn resume(&mut self) -> bool {
         match self {
             Self::Plain(work) => {
                 let mut context = Context::from_waker(Waker::noop());

@@ -82,7 +82,7 @@ impl Calico {
         Option<T>: From<Record>,
     {
         let found = self.read(Query::Get(key)).await?.into_iter().next().ok_or(Stop::Gone)?;
-        taken(found).ok_or(Stop::Refused)
+        into_versioned(found).ok_or(Stop::Refused)
     }
 
     async fn block(&self, cidr: IpNet) -> Result<Versioned<Block>> {
@@ -109,7 +109,7 @@ impl Calico {
 
     async fn blocks(&self) -> Result<Vec<Versioned<Block>>> {
         let found = self.read(Query::Blocks(Family::V4)).await?.into_iter();
-        Ok(found.filter_map(taken).collect())
+        Ok(found.filter_map(into_versioned).collect())
     }
 
     async fn affinities(&self, host: &str) -> Result<Vec<IpNet>> {
@@ -145,7 +145,7 @@ fn found<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 /// The value of a record; `None` if it is of another kind.
-fn taken<T>(entry: Entry) -> Option<Versioned<T>>
+fn into_versioned<T>(entry: Entry) -> Option<Versioned<T>>
 where
     Option<T>: From<Record>,
 {

@@ -307,13 +307,12 @@ impl Objects {
     /// the address, but not yet the handle.
     fn handles_count_exactly(&self, world: &World) -> Result<(), String> {
         let counts = self.counts();
-        let is_brought_back = |id: &String| {
+        let is_restored = |id: &String| {
             let path = Key::Handle(id.clone()).to_string();
-            world.data().value(&path).is_some_and(|now| world.audit.is_brought_back(&path, &now))
+            world.data().value(&path).is_some_and(|now| world.audit.is_restored(&path, &now))
         };
-        let is_exact = |id: &String| {
-            !world.truth.is_damaged(id) && !world.truth.is_of_calico(id) && !is_brought_back(id)
-        };
+        let is_exact =
+            |id: &String| !world.truth.is_damaged(id) && !world.truth.is_of_calico(id) && !is_restored(id);
         for (id, handle) in self.handles.iter().filter(|(id, _)| is_exact(id)) {
             for (block, counted) in handle.blocks() {
                 let count = counts.get(&(id.clone(), block)).copied().unwrap_or_default();

@@ -58,7 +58,7 @@ pub(super) fn written(
         }
         match (phase, by) {
             (Some(Phase::Releases), _) if write.before.is_none() => {
-                return Err(format!("what gives addresses back creates {path}"));
+                return Err(format!("a release creates {path}"));
             }
             (Some(Phase::Repairs), _) => {
                 released_was_leaked(world, &write)?;
@@ -69,12 +69,12 @@ pub(super) fn written(
                 let [was, is] = [write.before(), write.after()];
                 let is_as_before = match world.audit.replaced(actor, path) {
                     Some(replaced) => is_same(path, replaced.as_deref(), is),
-                    None => world.audit.takes_back_of_others(actor, path, was, is),
+                    None => world.audit.reverts_foreign_write(actor, path, was, is),
                 };
                 // An object is marked before it is deleted, and a marked object is deleted before it is created again.
                 let is_marked = is_marked(is) || (is.is_none() && is_marked(was));
                 if !is_as_before && !is_marked && !is_lock {
-                    return Err(format!("an undo writes {path}, which was not so before the run"));
+                    return Err(format!("an undo does not restore {path} to its value before the run"));
                 }
             }
             _ => {}

@@ -190,7 +190,7 @@ fn of_one_handle() -> Vec<Actor> {
     };
     let empty = || {
         operate("the handle is emptied", |_, allocator| async move {
-            match allocator.release_by_handle_wholly(SHARED).await {
+            match allocator.release_by_handle_fully(SHARED).await {
                 Err(Error::NoHandle(_)) => Ok(()),
                 released => released,
             }
@@ -207,7 +207,7 @@ fn busy(name: &'static str, about: &'static str, cluster: Cluster, actors: fn() 
         before.block("10.0.0.8/30", "c");
         // Registers the shared handle like a pod that is gone, so that DEL releases its leftovers at the end.
         before.0.truth.begin(SHARED, "a");
-        before.0.truth.withdraw(SHARED);
+        before.0.truth.remove_pod(SHARED);
     };
     let end = invariants::at_the_end_of_claims;
     Scenario { end, ..large(name, about, cluster, before, actors) }

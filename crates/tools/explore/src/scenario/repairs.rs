@@ -4,7 +4,7 @@ use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
 
 use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large, plain};
-use crate::actor::{Call, Command, add, calipam, collect, comes_back, del, edits};
+use crate::actor::{Call, Command, add, calipam, collect, del, edit, writes_endpoint_late};
 use crate::invariants::repairs::{BY_HAND, CONFIG};
 
 pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
@@ -17,7 +17,7 @@ impl Before<'_> {
         self.pod(node, pod);
         let call = Call::new(node, pod);
         self.0.data().remove(&call.endpoint());
-        self.0.truth.withdraw(&call.handle());
+        self.0.truth.remove_pod(&call.handle());
     }
 
     /// Removes a key that records a pod's addresses.
@@ -35,7 +35,7 @@ impl Before<'_> {
     /// Adds a handle without a pod.
     pub(super) fn by_hand(&self) {
         self.0.truth.begin(BY_HAND, "a");
-        self.0.truth.withdraw(BY_HAND);
+        self.0.truth.remove_pod(BY_HAND);
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| before.leak("a", "late"),
             || {
-                let late = comes_back(any("a", "late"), LEAK.into());
+                let late = writes_endpoint_late(any("a", "late"), LEAK.into());
                 vec![calipam("release", false, &[Release], &[Release]), late]
             },
         ),
@@ -186,7 +186,7 @@ pub(super) fn all() -> Vec<Scenario> {
             |_| {},
             || {
                 let setting = Configure(IpamSetting::StrictAffinity(true));
-                let other = edits("changes a setting", CONFIG, |found| {
+                let other = edit("changes a setting", CONFIG, |found| {
                     let [was, is] = ["\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"];
                     Some(found.unwrap_or("{}").replace(was, is))
                 });

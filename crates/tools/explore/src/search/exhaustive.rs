@@ -152,7 +152,7 @@ impl<'s> Search<'s> {
         self.seen.insert(state, Visited { asleep: sleeping, depth });
 
         if run.is_stuck() {
-            return Err(self.found("everyone waits for a lock".to_owned()));
+            return Err(self.found("deadlock: every actor waits for a lock".to_owned()));
         }
         if run.is_over() {
             self.explored.ends += 1;

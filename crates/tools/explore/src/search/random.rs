@@ -38,7 +38,7 @@ fn follow(
     loop {
         let options = run.options();
         if run.is_stuck() {
-            return Err("everyone waits for a lock".to_owned());
+            return Err("deadlock: every actor waits for a lock".to_owned());
         }
         if run.is_over() && (options.is_empty() || rng.below(3) == 0) {
             return run.examine_end();

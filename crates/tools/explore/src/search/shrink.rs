@@ -31,7 +31,7 @@ fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) 
             return run.examine_end();
         }
         let next = run.options().into_iter().find(|option| matches!(option.choice, Choice::Go(_)));
-        let Some(next) = next else { return Err("everyone waits for a lock".to_owned()) };
+        let Some(next) = next else { return Err("deadlock: every actor waits for a lock".to_owned()) };
         followed.push(next.choice);
         run.step(next.choice)?;
     }

@@ -151,17 +151,17 @@ impl Audit {
     }
 
     /// Marks keys that the current step writes on behalf of someone else.
-    pub(crate) fn others<'k>(&self, keys: impl Iterator<Item = &'k str>) {
+    pub(crate) fn mark_foreign<'k>(&self, keys: impl Iterator<Item = &'k str>) {
         lock(&self.0).of_others.extend(keys.map(str::to_owned));
     }
 
     /// Sets the journal of an actor's current command.
-    pub(crate) fn to_undo(&self, actor: usize, journal: &Path) {
+    pub(crate) fn set_journal(&self, actor: usize, journal: &Path) {
         lock(&self.0).journals.insert(actor, journal.to_owned());
     }
 
     /// The journal of the command that an actor would undo.
-    pub(crate) fn undoes(&self, actor: usize) -> Option<PathBuf> {
+    pub(crate) fn journal_to_undo(&self, actor: usize) -> Option<PathBuf> {
         lock(&self.0).journals.get(&actor).cloned()
     }
 
@@ -205,7 +205,7 @@ impl Audit {
     }
 
     /// True if a key has the value from before a run again, so that an undo has restored it.
-    pub(crate) fn is_brought_back(&self, path: &str, now: &[u8]) -> bool {
+    pub(crate) fn is_restored(&self, path: &str, now: &[u8]) -> bool {
         let state = lock(&self.0);
         let mut before = state.replaced.iter().filter(|((_, replaced), _)| replaced == path);
         before.any(|(_, before)| is_same(path, before.as_deref(), Some(now)))
@@ -220,7 +220,7 @@ impl Audit {
 
     /// True if others have written the value that an actor's run intended for a key, and the key reverts to a previous
     /// value. The undo cannot tell whose write it was.
-    pub(crate) fn takes_back_of_others(
+    pub(crate) fn reverts_foreign_write(
         &self,
         actor: usize,
         path: &str,
@@ -235,7 +235,7 @@ impl Audit {
     }
 
     /// The first key that an undo has not restored, although nobody else has written it since.
-    pub(crate) fn not_brought_back(&self, actor: usize) -> Option<String> {
+    pub(crate) fn first_unrestored(&self, actor: usize) -> Option<String> {
         let state = lock(&self.0);
         // The lock of the datastore is checked elsewhere.
         let is_counted = |path: &str| !path.contains("/clusterinformations/");

@@ -46,7 +46,7 @@ impl Client {
         let footprint = Footprint::default().read_range(PODS).read_range(nodes.clone());
         self.may_read("read pods and nodes".into(), footprint).await?;
         let pods = self.world.truth.pods();
-        self.world.tell(self.actor, &pods);
+        self.world.record_answer(self.actor, &pods);
         let names = self.world.memory.values(&nodes).into_iter();
         Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
     }
@@ -56,7 +56,7 @@ impl Client {
         let footprint = Footprint::default().read(format!("{PODS}{handle}"));
         self.may_read(format!("get the pod of {handle}"), footprint).await?;
         let pod = self.world.truth.pods().remove(handle);
-        self.world.tell(self.actor, &pod);
+        self.world.record_answer(self.actor, &pod);
         Ok(pod)
     }
 
@@ -74,7 +74,7 @@ impl Client {
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
         let verdict = self.world.turn(self.actor, what, footprint.clone()).await;
         if verdict == Verdict::Fail {
-            self.world.tell(self.actor, verdict);
+            self.world.record_answer(self.actor, verdict);
             return Err(no_answer());
         }
         let mut found = DefaultHasher::new();
@@ -85,7 +85,7 @@ impl Client {
                 self.world.memory.value_at(path).hash(&mut found);
             }
         }
-        self.world.tell(self.actor, found.finish());
+        self.world.record_answer(self.actor, found.finish());
         Ok(())
     }
 
@@ -128,10 +128,10 @@ impl Store for Client {
             Verdict::Go => self.world.memory.swap(swap).await,
             _ => Err(no_answer()),
         };
-        self.world.tell(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
+        self.world.record_answer(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
         if result.is_ok() {
             // The actor also learns the revision of its write.
-            self.world.tell(self.actor, self.world.memory.value_at(&path));
+            self.world.record_answer(self.actor, self.world.memory.value_at(&path));
         }
         result
     }

@@ -122,7 +122,7 @@ impl Disk for OneDisk {
         Box::pin(async move {
             let Self(world, actor) = self;
             let verdict = world.turn(*actor, "write the journal".into(), Footprint::default()).await;
-            world.tell(*actor, verdict);
+            world.record_answer(*actor, verdict);
             if verdict == Verdict::Fail {
                 return bytes / 2;
             }

@@ -80,38 +80,38 @@ impl Place {
         if let Self::World(world, actor) = self {
             let footprint = match is_list {
                 // A later page is read at the revision of the first page.
-                true if page.of.is_some() => Footprint::default(),
+                true if page.list.is_some() => Footprint::default(),
                 true => Footprint::default().read_range(folder(path)),
                 false => Footprint::default().read(path),
             };
             let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
             let turn = world.turn(*actor, what, footprint).for_api_server();
-            let turn = if page.of.is_some() { turn.continued() } else { turn };
+            let turn = if page.list.is_some() { turn.continued() } else { turn };
             if let Some(refused) = self.refused(turn.await)? {
                 return Ok(refused);
             }
         }
         if !is_list {
             let answer = get(self.memory(), path);
-            self.tell(&answer);
+            self.record_answer(&answer);
             return Ok(answer);
         }
-        let found = match (self, page.of) {
-            (Self::World(world, actor), Some(number)) => world.begun_list(*actor, number),
+        let found = match (self, page.list) {
+            (Self::World(world, actor), Some(number)) => world.kept_list(*actor, number),
             _ => self.memory().values(&folder(path)),
         };
-        self.tell(&(StatusCode::OK, list(&found, &Page::default())));
+        self.record_answer(&(StatusCode::OK, list(&found, &Page::default())));
         let number = match self {
-            Self::World(world, actor) if world.page() > 0 && page.of.is_none() => {
+            Self::World(world, actor) if world.page() > 0 && page.list.is_none() => {
                 world.begin_list(*actor, found.clone())
             }
-            _ => page.of.unwrap_or(NEWEST),
+            _ => page.list.unwrap_or(NEWEST),
         };
         let most = match self {
             Self::World(world, _) if world.page() > 0 => page.most.min(world.page()),
             _ => page.most,
         };
-        Ok((StatusCode::OK, list(&found, &Page { most, of: Some(number), ..page })))
+        Ok((StatusCode::OK, list(&found, &Page { most, list: Some(number), ..page })))
     }
 
     /// The response to a request that is not executed; `None` if it is executed.
@@ -123,7 +123,7 @@ impl Place {
             Verdict::Fail => None,
         };
         if let Self::World(world, actor) = self {
-            world.tell(*actor, verdict);
+            world.record_answer(*actor, verdict);
         }
         let no_answer = || io::Error::new(io::ErrorKind::ConnectionReset, "no answer");
         Ok(Some(failure(status.ok_or_else(no_answer)?)))
@@ -145,15 +145,15 @@ impl Place {
             }
         }
         let answer = change(self.memory(), &method, &target, body);
-        self.tell(&answer);
+        self.record_answer(&answer);
         Ok(answer)
     }
 
-    fn tell(&self, (status, value): &Answer) {
+    fn record_answer(&self, (status, value): &Answer) {
         if let Self::World(world, actor) = self {
             let mut hasher = DefaultHasher::new();
             (status.as_u16(), super::timeless(value.to_string().as_bytes())).hash(&mut hasher);
-            world.tell(*actor, hasher.finish());
+            world.record_answer(*actor, hasher.finish());
         }
     }
 }
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// The kept result of a list.
-    fn begun_list(&self, actor: usize, number: i64) -> Values {
+    fn kept_list(&self, actor: usize, number: i64) -> Values {
         let state = self.state();
         let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
         list.cloned().unwrap_or_default()
@@ -224,12 +224,12 @@ struct Page {
     /// The name of the first item.
     start: String,
     /// The number of the list that the page continues.
-    of: Option<i64>,
+    list: Option<i64>,
 }
 
 impl Default for Page {
     fn default() -> Self {
-        Self { label: String::new(), most: usize::MAX, start: String::new(), of: None }
+        Self { label: String::new(), most: usize::MAX, start: String::new(), list: None }
     }
 }
 
@@ -244,7 +244,7 @@ impl Page {
                     let token = URL_SAFE_NO_PAD.decode(value).unwrap_or_default();
                     let token: Value = serde_json::from_slice(&token).unwrap_or_default();
                     page.start = token["start"].as_str().unwrap_or_default().to_owned();
-                    page.of = token["rv"].as_i64().filter(|number| *number != NEWEST);
+                    page.list = token["rv"].as_i64().filter(|number| *number != NEWEST);
                 }
                 _ => {}
             }
@@ -255,14 +255,14 @@ impl Page {
 
 /// A page of a list.
 fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
-    let Page { label, most, start, of } = page;
+    let Page { label, most, start, list } = page;
     let has_label = |object: &Value| label.is_empty() || !object["metadata"]["labels"][label].is_null();
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let objects = found.iter().map(|(_, value, revision)| object((value.clone(), *revision)));
     let mut items: Vec<Value> = objects.filter(has_label).filter(|object| name(object) >= *start).collect();
     let mut metadata = json!({"resourceVersion": "1"});
     if let Some(next) = items.get(*most) {
-        let token = json!({"v": "meta.k8s.io/v1", "rv": of, "start": name(next)}).to_string();
+        let token = json!({"v": "meta.k8s.io/v1", "rv": list, "start": name(next)}).to_string();
         metadata["continue"] = URL_SAFE_NO_PAD.encode(token).into();
         metadata["remainingItemCount"] = (items.len() - most).into();
         items.truncate(*most);
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_goes_on_where_its_page_ended() {
+    fn a_list_continues_after_its_page() {
         let stored = |name: &str| {
             let object = json!({"metadata": {"name": name}});
             (format!("/apis/{name}"), object.to_string().into_bytes(), 1)
@@ -375,13 +375,13 @@ mod tests {
             let items = list["items"].as_array().unwrap();
             items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
         };
-        let first = list(&found, &Page { most: 2, of: Some(7), ..Page::default() });
+        let first = list(&found, &Page { most: 2, list: Some(7), ..Page::default() });
         assert_eq!(
             (names(&first), &first["metadata"]["remainingItemCount"]),
             (vec!["a".into(), "b".into()], &json!(1))
         );
         let next = Page::of(&format!("limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap()));
-        assert_eq!((next.of, next.most), (Some(7), 2));
+        assert_eq!((next.list, next.most), (Some(7), 2));
         let last = list(&found, &next);
         assert_eq!((names(&last), &last["metadata"]["continue"]), (vec!["c".into()], &Value::Null));
     }

@@ -11,11 +11,11 @@ use super::{Footprint, RequestId, State, World, Write};
 #[derive(Hash)]
 pub(super) struct Grace {
     pub(super) adding: BTreeSet<usize>,
-    pub(super) on_the_way: BTreeSet<RequestId>,
+    pub(super) late_writes: BTreeSet<RequestId>,
 }
 
 /// A write that may still take effect.
-pub(super) struct OnTheWay {
+pub(super) struct LateWrite {
     pub(super) what: String,
     footprint: Footprint,
     write: Write,
@@ -25,13 +25,13 @@ pub(super) struct OnTheWay {
 
 impl World {
     /// The writes that may still take effect.
-    pub(crate) fn on_the_way(&self) -> Vec<(RequestId, String, Footprint)> {
-        let of = |(id, write): (&RequestId, &OnTheWay)| (*id, write.what.clone(), write.footprint.clone());
-        self.state().on_the_way.iter().map(of).collect()
+    pub(crate) fn late_writes(&self) -> Vec<(RequestId, String, Footprint)> {
+        let of = |(id, write): (&RequestId, &LateWrite)| (*id, write.what.clone(), write.footprint.clone());
+        self.state().late_writes.iter().map(of).collect()
     }
 
     /// Turns the pending requests of a killed actor into late writes.
-    pub(crate) fn leave_behind(&self, actor: usize) {
+    pub(crate) fn make_late(&self, actor: usize) {
         let mut state = self.state();
         state.adding.remove(&actor);
         state.waits.remove(&actor);
@@ -39,11 +39,11 @@ impl World {
         let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(pending) = state.pending.remove(&id) {
-                state.set_on_the_way(id, &pending);
+                state.add_late_write(id, &pending);
             }
         }
         state
-            .on_the_way
+            .late_writes
             .iter_mut()
             .filter(|(id, _)| id.actor == actor)
             .for_each(|(_, write)| write.is_orphan = true);
@@ -62,10 +62,10 @@ impl World {
     /// Delays the next request of an actor until the grace period is over.
     pub(crate) fn wait_for_grace(&self, actor: usize) {
         let mut state = self.state();
-        let has_begun = |actor: &&usize| state.told.contains_key(*actor);
+        let has_begun = |actor: &&usize| state.answers.contains_key(*actor);
         let adding = state.adding.iter().filter(has_begun).copied().collect();
-        let on_the_way = state.on_the_way.keys().filter(|id| id.actor != actor).copied().collect();
-        state.waits.insert(actor, Grace { adding, on_the_way });
+        let late_writes = state.late_writes.keys().filter(|id| id.actor != actor).copied().collect();
+        state.waits.insert(actor, Grace { adding, late_writes });
         // The result depends on which actors have begun, and on the late writes.
         let touched = Footprint::default().read_range("actor/").read_range("late/");
         state.touched = std::mem::take(&mut state.touched).and(&touched);
@@ -73,8 +73,8 @@ impl World {
 
     /// Executes a late write. Returns true if its sender was killed.
     pub(crate) fn land(&self, id: RequestId) -> bool {
-        let write = self.state().on_the_way.remove(&id);
-        let Some(OnTheWay { write, is_orphan, .. }) = write else { return false };
+        let write = self.state().late_writes.remove(&id);
+        let Some(LateWrite { write, is_orphan, .. }) = write else { return false };
         write(&self.memory);
         is_orphan
     }
@@ -82,11 +82,11 @@ impl World {
 
 impl State {
     /// Keeps a failed write, which may still take effect. Drops a read.
-    pub(super) fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
+    pub(super) fn add_late_write(&mut self, id: RequestId, pending: &Pending) {
         if let Some(write) = &pending.write {
             let PendingRequest { what, footprint, .. } = pending.asked.clone();
-            self.on_the_way
-                .insert(id, OnTheWay { what, footprint, write: Arc::clone(write), is_orphan: false });
+            self.late_writes
+                .insert(id, LateWrite { what, footprint, write: Arc::clone(write), is_orphan: false });
         }
     }
 }

@@ -25,7 +25,7 @@ impl NodeLock {
         let footprint = Footprint::default().write(name.clone());
         world.turn(*actor, format!("take {name}"), footprint).locking(name).await;
         world.state().locks.insert(name.clone(), *actor);
-        world.tell(*actor, "locked");
+        world.record_answer(*actor, "locked");
         LockGuard(Self { world: Arc::clone(world), actor: *actor, name: name.clone() })
     }
 }

@@ -28,7 +28,7 @@ pub use self::client::Client;
 pub(crate) use self::client::at_once;
 pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
 pub use self::footprint::Footprint;
-use self::late::{Grace, OnTheWay};
+use self::late::{Grace, LateWrite};
 pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
@@ -113,11 +113,11 @@ struct State {
     /// Decisions that the actors have not seen yet.
     verdicts: BTreeMap<RequestId, Verdict>,
     /// Writes whose senders do not wait any more.
-    on_the_way: BTreeMap<RequestId, OnTheWay>,
+    late_writes: BTreeMap<RequestId, LateWrite>,
     /// Number of requests so far, by actor.
     numbers: BTreeMap<usize, usize>,
     /// A hash of all answers to each actor. They determine its next steps.
-    told: BTreeMap<usize, u64>,
+    answers: BTreeMap<usize, u64>,
     /// Lists of which an actor has received the first page.
     lists: BTreeMap<usize, Vec<Values>>,
     /// The holder of each lock.
@@ -221,7 +221,7 @@ impl World {
         };
         let asked = |pending: &Pending| {
             let grace = state.waits.get(&pending.asked.id.actor);
-            let late = grace.into_iter().flat_map(|grace| &grace.on_the_way);
+            let late = grace.into_iter().flat_map(|grace| &grace.late_writes);
             let mut asked = pending.asked.clone();
             asked.footprint = late.fold(asked.footprint, |all, id| all.write(format!("late/{id:?}")));
             asked
@@ -239,11 +239,11 @@ impl World {
         let mut state = self.state();
         let Some(pending) = state.pending.remove(&id) else { return };
         if let Some(grace) = state.waits.remove(&id.actor) {
-            state.on_the_way.retain(|id, _| !grace.on_the_way.contains(id));
+            state.late_writes.retain(|id, _| !grace.late_writes.contains(id));
         }
         state.verdicts.insert(id, verdict);
         if verdict == Verdict::Fail {
-            state.set_on_the_way(id, &pending);
+            state.add_late_write(id, &pending);
         }
         drop(state);
         pending.waker.wake();
@@ -267,12 +267,12 @@ impl World {
     }
 
     /// Records an answer to an actor.
-    pub(crate) fn tell(&self, actor: usize, what: impl Hash) {
+    pub(crate) fn record_answer(&self, actor: usize, what: impl Hash) {
         let mut state = self.state();
-        let told = state.told.entry(actor).or_default();
+        let answers = state.answers.entry(actor).or_default();
         let mut hasher = DefaultHasher::new();
-        (*told, what).hash(&mut hasher);
-        *told = hasher.finish();
+        (*answers, what).hash(&mut hasher);
+        *answers = hasher.finish();
     }
 
     /// A hash of the state. Two worlds with the same hash have the same future.
@@ -285,9 +285,9 @@ impl World {
         self.notes.hash(&mut hasher);
         self.audit.hash(&mut hasher);
         let state = self.state();
-        (state.now, &state.told, &state.locks, &state.adding, &state.waits).hash(&mut hasher);
+        (state.now, &state.answers, &state.locks, &state.adding, &state.waits).hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
-        state.on_the_way.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
+        state.late_writes.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
         hasher.finish()
     }
 }

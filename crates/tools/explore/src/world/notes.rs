@@ -34,7 +34,7 @@ impl AllNotes {
     }
 
     /// Reverts the last write, which was not durable at a power failure.
-    pub(crate) fn take_back(&self, node: &str) {
+    pub(crate) fn revert(&self, node: &str) {
         lock(&self.0).entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
     }
 
@@ -51,7 +51,7 @@ impl Hash for AllNotes {
         let of = |full: &FullBlocks| {
             let blocks: BTreeMap<String, String> =
                 full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
-            (full.question, full.nothing_at, blocks)
+            (full.inputs_hash, full.exhausted_at, blocks)
         };
         for (node, kept) in &*lock(&self.0) {
             (node, kept.now.as_ref().map(of), kept.before.as_ref().map(of)).hash(hasher);
@@ -84,8 +84,8 @@ impl Notes for NodeNotes {
         let mut blocks: Vec<String> =
             found.iter().flat_map(|full| &full.blocks).map(|b| format!("{b:?}")).collect();
         blocks.sort();
-        let of = found.as_ref().map(|full| (full.question, full.nothing_at));
-        self.world.tell(self.actor, (of, blocks));
+        let of = found.as_ref().map(|full| (full.inputs_hash, full.exhausted_at));
+        self.world.record_answer(self.actor, (of, blocks));
         found
     }
 
@@ -94,8 +94,8 @@ impl Notes for NodeNotes {
         self.world.notes.write(&self.node, |now| *now = Some(full.clone()));
     }
 
-    fn forget_nothing(&self) {
+    fn forget_exhaustion(&self) {
         self.world.touch(&Footprint::default().write(path(&self.node)));
-        self.world.notes.write(&self.node, |now| now.iter_mut().for_each(|full| full.nothing_at = None));
+        self.world.notes.write(&self.node, |now| now.iter_mut().for_each(|full| full.exhausted_at = None));
     }
 }

@@ -98,7 +98,7 @@ impl Fleet {
             }
             FleetFault::StrictAffinity => {
                 let cluster = &mut self.clusters[0].1;
-                (cluster.settings.strict_affinity, cluster.shown.strict_affinity) = (true, true);
+                (cluster.settings.strict_affinity, cluster.mirrored.strict_affinity) = (true, true);
                 cluster.put_settings();
                 self.expect(0, "cluster-settings-differ", "a");
                 first.pool_v4()

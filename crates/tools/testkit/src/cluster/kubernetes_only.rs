@@ -19,7 +19,7 @@ pub(super) struct KubernetesOnly {
     /// Keys without an object in Kubernetes.
     absent: BTreeSet<String>,
     /// Paths of objects that exist only if Kubernetes is Calico's datastore.
-    not_beside_etcd: BTreeSet<String>,
+    only_in_kubernetes_datastore: BTreeSet<String>,
 }
 
 impl KubernetesOnly {
@@ -34,8 +34,8 @@ impl KubernetesOnly {
     }
 
     /// True for an object that exists only if Kubernetes is Calico's datastore.
-    pub(super) fn is_not_beside_etcd(&self, path: &str) -> bool {
-        self.not_beside_etcd.contains(path)
+    pub(super) fn is_only_in_kubernetes_datastore(&self, path: &str) -> bool {
+        self.only_in_kubernetes_datastore.contains(path)
     }
 
     /// Applies the patch for a key to its object, if there is one.
@@ -157,7 +157,7 @@ impl Cluster {
 
     /// Marks an object as existing only if Kubernetes is Calico's datastore.
     pub(super) fn keep_from_etcd(&mut self, plural: &str, namespace: &str, name: &str) {
-        self.kubernetes_only.not_beside_etcd.insert(format!("{plural}/{namespace}/{name}"));
+        self.kubernetes_only.only_in_kubernetes_datastore.insert(format!("{plural}/{namespace}/{name}"));
     }
 
     /// Patches the object of a key in Kubernetes, but not in etcd.

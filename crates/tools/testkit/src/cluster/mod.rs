@@ -104,7 +104,7 @@ pub struct Cluster {
     kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
     /// The settings in the resource IPAMConfiguration.
-    shown: IpamSettings,
+    mirrored: IpamSettings,
     nodes: Vec<NodeInfo>,
     /// See [`Self::young`].
     young: Vec<IpAddr>,

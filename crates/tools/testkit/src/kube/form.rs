@@ -58,7 +58,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     }
     let owner = value["affinity"].as_str().unwrap_or("host:");
     if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
-        return Err(format!("the schema takes no owner {owner:?}"));
+        return Err(format!("the schema does not accept the owner {owner:?}"));
     }
     // The field is `null` in a block that never had an address. In Kubernetes, Calico writes an empty list instead.
     let attributes = match &value["attributes"] {
@@ -120,7 +120,7 @@ pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
     let block = match &value["block"] {
         Value::Null => json!({}),
         Value::Object(counts) if counts.values().all(Value::is_i64) => json!(counts),
-        _ => return Err("the schema wants numbers by block".to_owned()),
+        _ => return Err("the schema requires numbers by block".to_owned()),
     };
     let deleted = value["deleted"].as_bool().unwrap_or_default();
     let spec = json!({"handleID": id, "block": block, "deleted": deleted});
@@ -129,11 +129,11 @@ pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
 
 /// Fails if a text is not a CIDR, since schemas may require the format.
 pub(crate) fn require_cidr(text: &str) -> Result<(), String> {
-    text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema takes no {text:?} for a CIDR"))
+    text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema does not accept {text:?} as a CIDR"))
 }
 
 fn text(value: &Value, field: &str) -> Result<String, String> {
-    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("the schema wants a text for {field}"))
+    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("{field} must be a string"))
 }
 
 fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Result<&'v Vec<Value>, String> {

@@ -15,7 +15,7 @@ use super::tool::Tool;
 #[derive(thiserror::Error)]
 pub enum ServerError {
     /// The program is not on this machine.
-    #[error("{0}\nhint: `cargo xtask test` brings the servers that are missing")]
+    #[error("{0}\nhint: `cargo xtask test` installs the missing servers")]
     NotFound(#[from] NotFound),
     /// There is no browser on this machine, or none at the path in the variable.
     #[error("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing())]
@@ -24,7 +24,7 @@ pub enum ServerError {
     #[error("cannot run {}: {source}", path.display())]
     Spawn { path: PathBuf, source: io::Error },
     /// The server ended while a test was waiting for it.
-    #[error("{name} ended by itself ({status}); its log:\n{log}")]
+    #[error("{name} exited unexpectedly ({status}); its log:\n{log}")]
     Ended {
         name: &'static str,
         status: ExitStatus,

@@ -207,9 +207,9 @@ fn a_taken_port_is_recognised() {
 }
 
 #[test]
-fn an_etcd_that_refuses_its_arguments_is_told_with_its_log() {
+fn the_error_contains_the_log_if_etcd_refuses_its_arguments() {
     let error = EtcdOptions::new().argument("--no-such-flag").start().unwrap_err().to_string();
-    assert!(error.starts_with("etcd ended by itself"), "{error}");
+    assert!(error.starts_with("etcd exited unexpectedly"), "{error}");
     assert!(error.contains("no-such-flag"), "{error}");
 }
 

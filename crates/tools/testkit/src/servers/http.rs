@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_where_they_say() {
+    fn bodies_have_the_announced_length() {
         let plain = read("HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nhellonext").unwrap();
         assert_eq!(plain, (201, "hello".to_owned()));
         let chunked =
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_not_http_is_an_error() {
+    fn truncated_or_non_http_responses_are_errors() {
         for text in ["", "SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"] {
             assert!(read(text).is_err(), "{text:?}");
         }

@@ -30,7 +30,7 @@ pub fn left_out(tools: &[Tool]) -> bool {
 pub fn helm() -> Option<PathBuf> {
     let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path(&["helm"]));
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
-        name_test(&list, "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` brings it");
+        name_test(&list, "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` installs it");
     }
     found
 }
@@ -58,22 +58,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_is_left_out_is_named_with_what_brings_its_tool() {
+    fn a_skipped_test_is_listed_with_the_command_for_its_tool() {
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join("list");
         leave_out(Tool::Zsh, Some(list.clone().into()));
         leave_out(Tool::OldEtcd, Some(list.clone().into()));
         let text = std::fs::read_to_string(list).unwrap();
-        let name = "servers::left_out::tests::a_test_that_is_left_out_is_named_with_what_brings_its_tool";
+        let name = "servers::left_out::tests::a_skipped_test_is_listed_with_the_command_for_its_tool";
         let lines = [
-            format!("{name}: zsh is missing; `apt-get install -y zsh` brings it\n"),
-            format!("{name}: etcd 3.4 or 3.5 is missing; `apt-get install -y etcd-server` brings it\n"),
+            format!("{name}: zsh is missing; `apt-get install -y zsh` installs it\n"),
+            format!("{name}: etcd 3.4 or 3.5 is missing; `apt-get install -y etcd-server` installs it\n"),
         ];
         assert_eq!(text, lines.concat());
     }
 
     #[test]
-    #[should_panic(expected = "zsh is missing; `apt-get install -y zsh` brings it")]
+    #[should_panic(expected = "zsh is missing; `apt-get install -y zsh` installs it")]
     fn without_a_list_the_test_fails() {
         leave_out(Tool::Zsh, None);
     }

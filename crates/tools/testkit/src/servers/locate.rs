@@ -53,7 +53,7 @@ impl Program {
     }
 
     /// The path at which `cargo xtask test` installs the program if the machine lacks it.
-    pub fn brought(self, workspace: &Path) -> PathBuf {
+    pub fn installed_path(self, workspace: &Path) -> PathBuf {
         workspace.join("target/servers").join(self.texts()[1])
     }
 
@@ -103,11 +103,11 @@ pub fn find(program: Program, workspace: &Path) -> Result<PathBuf, NotFound> {
     };
     // A variable with a path that does not exist is an error.
     if env::var_os(program.variable()).is_none() {
-        let brought = program.brought(workspace);
-        if brought.is_file() {
-            return Ok(brought);
+        let installed = program.installed_path(workspace);
+        if installed.is_file() {
+            return Ok(installed);
         }
-        missing.looked.push(brought.display().to_string());
+        missing.looked.push(installed.display().to_string());
     }
     Err(missing)
 }

@@ -71,5 +71,5 @@ pub(crate) fn folder(prefix: &str) -> Result<TempDir, ServerError> {
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
-    crates.expect("this crate lies two folders below the root").to_owned()
+    crates.expect("this crate is three folders below the root").to_owned()
 }

@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_or_stays_away_is_told_with_its_log() {
+    fn errors_contain_the_log_of_a_server_that_ends_or_never_starts() {
         let home = tempfile::tempdir().expect("folder");
         let args = ["-c".to_owned(), "echo no such flag; exit 3".to_owned()];
         let mut server = Process::spawn("shell", Path::new("sh"), &args, home.path()).expect("sh");
         let never = || Err("not yet".to_owned());
         let error = server.wait_until("ready", Duration::from_secs(20), never).expect_err("it ended");
         let text = error.to_string();
-        assert!(text.starts_with("shell ended by itself (exit status: 3)"), "{text}");
+        assert!(text.starts_with("shell exited unexpectedly (exit status: 3)"), "{text}");
         assert!(text.ends_with("no such flag"), "{text}");
 
         let mut server = sleeper(home.path());

@@ -96,7 +96,7 @@ impl Tool {
 
     /// A message that the tool is missing, with the command that installs it.
     pub fn missing(self) -> String {
-        format!("{self} is missing; `apt-get install -y {}` brings it", self.package())
+        format!("{self} is missing; `apt-get install -y {}` installs it", self.package())
     }
 }
 

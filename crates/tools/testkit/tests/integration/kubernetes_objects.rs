@@ -101,7 +101,7 @@ fn blocks() {
 }
 
 #[test]
-fn what_old_writers_left_has_the_form_of_today() {
+fn data_of_old_versions_is_converted_to_the_current_form() {
     let cluster = Cluster::small(ClusterSpec::new(1)).kubernetes(Flavour::Classic);
     for block in cluster.objects().iter().filter(|o| o.plural == "ipamblocks") {
         let text = block.json["spec"].to_string();

@@ -33,7 +33,7 @@ struct Row {
 pub(super) fn run(named: &[String]) -> Result<(), Failure> {
     let known = ROWS.map(|(name, _)| name);
     if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
-        let failure = Failure::new(format!("`{unknown}` is no part of `cargo xtask bench build`"));
+        let failure = Failure::new(format!("`{unknown}` is not a part of `cargo xtask bench build`"));
         return Err(failure.hint(format!("its parts are {}", known.join(", "))));
     }
     step::run("Downloading the crates", workspace::cargo().args(["fetch", "--locked"]))?;
@@ -80,7 +80,7 @@ fn change(folder: &Path) -> Result<Vec<Row>, Failure> {
     }
     let changed = ChangedFile::begin(&workspace::root().join(CHANGED))?;
     let cost = build_release(folder)?;
-    changed.take_back()?;
+    changed.finish()?;
     Ok(vec![cost.row(&format!("both again, after a line in {CHANGED}"))])
 }
 
@@ -169,7 +169,7 @@ impl ChangedFile {
         Ok(changed)
     }
 
-    fn take_back(self) -> Result<(), Failure> {
+    fn finish(self) -> Result<(), Failure> {
         self.restore().map_err(|error| Failure::io("write", &self.path, &error))
     }
 

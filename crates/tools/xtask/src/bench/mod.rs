@@ -124,7 +124,7 @@ Without a part all but build are measured. For a quick run:
     cargo xtask bench kubernetes 10000
 
 Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
-`cargo xtask test` brings.
+`cargo xtask test` installs.
 ",
     run,
 };
@@ -137,9 +137,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         return build::run(rows);
     }
     let (parts, sizes) = chosen(arguments)?;
-    let mut servers = vec![servers::bring(Program::Etcd)?];
+    let mut servers = vec![servers::find_or_build(Program::Etcd)?];
     if parts.iter().any(Part::needs_kubernetes) {
-        servers.push(servers::bring(Program::KubeApiserver)?);
+        servers.push(servers::find_or_build(Program::KubeApiserver)?);
     }
     let protoc = protoc::variables()?;
     let build = |title: &str, package: &str| {

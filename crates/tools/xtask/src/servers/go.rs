@@ -22,7 +22,7 @@ pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Fa
         _ => ("servers", &["go.mod", "go.sum"]),
     };
     let module = root.join("tests").join(folder);
-    let output = program.brought(root);
+    let output = program.installed_path(root);
     let sources: Vec<_> = sources.iter().map(|file| changed(&module.join(file))).collect();
     if is_current(&output, &sources) {
         return Ok(None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_is_told_its_version() {
+    fn linker_flags_set_the_version() {
         let flags = linker_flags(Program::KubeApiserver, GO_MOD).expect("a version");
         let package = "k8s.io/component-base/version";
         assert_eq!(

@@ -31,7 +31,7 @@ pub(crate) struct Servers {
 /// failure.
 pub(crate) fn prepare() -> Result<Servers, Failure> {
     let root = workspace::root();
-    bring_tools(&root)?;
+    install_tools(&root)?;
     let mut servers = Servers { found: Vec::new(), builds: Vec::new() };
     for program in BUILT {
         if let Some(path) = installed(program)? {
@@ -39,7 +39,7 @@ pub(crate) fn prepare() -> Result<Servers, Failure> {
         } else if let Some(build) = go::build(program, &root)? {
             servers.builds.push((program, build));
         } else {
-            servers.found.push((program, program.brought(&root)));
+            servers.found.push((program, program.installed_path(&root)));
         }
     }
     Ok(servers)
@@ -51,7 +51,7 @@ impl Servers {
         let mut found = self.found;
         for (program, mut build) in self.builds {
             go::run(program, &mut build)?;
-            found.push((program, program.brought(&workspace::root())));
+            found.push((program, program.installed_path(&workspace::root())));
         }
         for (program, path) in &found {
             step::announce(&format!("{program}: {}", path.display()));
@@ -61,17 +61,17 @@ impl Servers {
 }
 
 /// Finds or unpacks the arm64 emulator, and returns its path.
-pub(crate) fn bring_qemu() -> Result<PathBuf, Failure> {
+pub(crate) fn unpack_qemu() -> Result<PathBuf, Failure> {
     if let Some(path) = installed(Program::Qemu)? {
         return Ok(path);
     }
     let root = workspace::root();
     package::unpack(Program::Qemu, "qemu-user-static", "qemu", &root)?;
-    Ok(Program::Qemu.brought(&root))
+    Ok(Program::Qemu.installed_path(&root))
 }
 
 /// Finds or builds one program from a Go module. Returns the variable that names it to tests, and its path.
-pub(crate) fn bring(program: Program) -> Result<(&'static str, PathBuf), Failure> {
+pub(crate) fn find_or_build(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     let root = workspace::root();
     if let Some(path) = installed(program)? {
         return Ok((program.variable(), path));
@@ -79,7 +79,7 @@ pub(crate) fn bring(program: Program) -> Result<(&'static str, PathBuf), Failure
     if let Some(mut build) = go::build(program, &root)? {
         go::run(program, &mut build)?;
     }
-    Ok((program.variable(), program.brought(&root)))
+    Ok((program.variable(), program.installed_path(&root)))
 }
 
 /// Finds a program on this machine. Fails if its variable is set but names no program.
@@ -96,7 +96,7 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
 
 /// Installs the tools that the distribution packages. Unpacks etcd and promtool instead, since their packages also
 /// install services.
-fn bring_tools(root: &Path) -> Result<(), Failure> {
+fn install_tools(root: &Path) -> Result<(), Failure> {
     let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
     let mut to_install = Vec::new();
     for tool in missing() {
@@ -118,8 +118,8 @@ fn bring_tools(root: &Path) -> Result<(), Failure> {
     }
     if tool::is_ci() && !missing.is_empty() {
         let packages: Vec<_> = missing.iter().map(|tool| tool.package()).collect();
-        return Err(Failure::new("with CI=true no test is left out, and what some of them need is missing")
-            .hint(format!("`apt-get install -y {}` brings it", packages.join(" "))));
+        return Err(Failure::new("with CI=true no test may be left out, but tools are missing")
+            .hint(format!("`apt-get install -y {}` installs it", packages.join(" "))));
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ use crate::{step, tools};
 
 /// Downloads and unpacks the package of a program into a folder of `target/servers`, unless it is there.
 pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
-    let brought = program.brought(root);
-    if brought.is_file() {
+    let installed = program.installed_path(root);
+    if installed.is_file() {
         return Ok(());
     }
     let manual = format!("install {program} yourself and set {} to its path", program.variable());
@@ -26,7 +26,7 @@ pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path)
     let deb = download(package, &work)?;
     let (unpacked, target) = (work.join("unpacked"), servers.join(folder));
     step::run_silently(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
-    let file = unpacked.join(brought.strip_prefix(&target).expect("the program lies in its folder"));
+    let file = unpacked.join(installed.strip_prefix(&target).expect("the program lies in its folder"));
     if !locate::is_wanted(program, &file) {
         return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
     }

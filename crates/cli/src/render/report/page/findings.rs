@@ -40,7 +40,7 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
 /// Creates a row. Its command is for the cluster of the example, since other clusters have other nodes and blocks.
 fn row_of_kind(kind: &[Found<'_>]) -> Markup {
     let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
-    let news = kind.iter().filter(|of| of.is_news()).count();
+    let news = kind.iter().filter(|of| of.is_new_or_worse()).count();
     let clusters = kind.iter().map(|of| of.place).collect::<BTreeSet<_>>().len();
     let here = kind.iter().filter(|of| of.place == place);
     let remedies = remedy::merged(here.filter_map(|of| of.finding.remedy()), false);
@@ -207,7 +207,7 @@ fn row(of: Found<'_>, detailed: bool) -> Markup {
             td { (code(finding)) }
             td class=[long(&subject)] { (escape(&subject)) }
             td {
-                @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
+                @if let Some(change) = of.change.filter(|change| change.is_new_or_worse()) { strong { (change) } " " }
                 @if detailed { details { summary { (escape(&message)) } (details(finding, cluster)) } } @else { (escape(&message)) }
             }
         }

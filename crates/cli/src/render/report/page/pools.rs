@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_ends_with_the_last_number_that_is_something() {
+    fn trailing_zeros_of_a_cell_are_left_out() {
         let full = MapCell { index: 7, blocks: 1, total: Count(64), in_use: Count(64), ..MapCell::default() };
         assert_eq!(cell(&full), json!([7, 1, 64]));
         let worst = Some(calipam_check::Severity::Error);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_ends_the_data() {
+    fn names_cannot_end_the_script_element() {
         let cidr: calipam_model::IpNet = "10.0.0.0/30".parse().unwrap();
         let owners = vec![(0, "</script><script>alert(1)".to_owned())];
         let block =

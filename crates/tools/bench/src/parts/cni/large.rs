@@ -26,14 +26,14 @@ pub(in crate::parts) const LARGE: &str = "10.16.0.0/12";
 /// Pools with room for 10,240 blocks.
 const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
 /// The error of an ADD without a free address.
-const EXHAUSTED_SAYS: &str = "failed to request IPv4 addresses";
+const EXHAUSTED_ERROR: &str = "failed to request IPv4 addresses";
 /// The smallest cluster for which pools are exhausted.
 const MANY: usize = 10_000;
 /// Addresses per block, and the number that is taken in most blocks.
 const SIZE: usize = 64;
 const TAKEN: usize = 50;
 /// Time after which a plugin searches again for free addresses.
-const FORGOTTEN: Duration = Duration::from_millis(5_200);
+const SEARCH_AGAIN_AFTER: Duration = Duration::from_millis(5_200);
 
 const TITLES: [&str; 2] = [
     "blocks | <call | wall | read | peak memory",
@@ -112,14 +112,14 @@ fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Fai
     calls.row(format!("{blocks} | claim, 10,000 of 10,240 places taken | {claims}"));
     large.cluster.put_blocks(places.iter().copied(), TAKEN)?;
     // The API server takes some time to see so many writes, and serves no lists meanwhile.
-    thread::sleep(FORGOTTEN);
+    thread::sleep(SEARCH_AGAIN_AFTER);
     calls.row(format!("{blocks} | borrow from 10,240 blocks | {}", large.claims("n")?));
 
     large.cluster.put_blocks(places, SIZE)?;
-    thread::sleep(FORGOTTEN);
+    thread::sleep(SEARCH_AGAIN_AFTER);
     for (when, pause) in [
         ("10,240 full blocks, first", Duration::ZERO),
-        ("again at once", FORGOTTEN),
+        ("again at once", SEARCH_AGAIN_AFTER),
         ("again after some seconds", Duration::ZERO),
     ] {
         let call = large.add("n0", true, true, false)?;
@@ -221,7 +221,7 @@ impl Large {
         let peak_mib = if is_watched { child::watch(&mut child, Duration::ZERO)? } else { 0.0 };
         let (is_done, said) = plugin::ended(child)?;
         let (seconds, bytes) = (start.elapsed().as_secs_f64(), self.relay.take_bytes() as u64);
-        if is_done == succeeds && (succeeds || said.contains(EXHAUSTED_SAYS)) {
+        if is_done == succeeds && (succeeds || said.contains(EXHAUSTED_ERROR)) {
             return Ok(Measured { seconds, bytes, peak_mib, ..Measured::default() });
         }
         Err(format!("an ADD on {node}: {said}").into())

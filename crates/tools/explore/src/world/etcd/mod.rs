@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use calipam_datastore::settings::Timeouts;
-use calipam_datastore::{Carrier, Datastore, EtcdClient, NotCarried};
+use calipam_datastore::{Datastore, EtcdClient, Transport, TransportError};
 use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
@@ -45,10 +45,10 @@ async fn open_place(place: Place) -> Option<Datastore> {
     let etcd = Arc::new(Etcd { place, seen: Mutex::default() });
     let answer = tower::service_fn(move |request: Request<Body>| {
         let etcd = Arc::clone(&etcd);
-        async move { etcd.answer(request).await.map_err(NotCarried) }
+        async move { etcd.answer(request).await.map_err(TransportError) }
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
-    let client = EtcdClient::over(Carrier::new(answer), timeouts).await.ok()?;
+    let client = EtcdClient::over(Transport::new(answer), timeouts).await.ok()?;
     Some(Datastore::of_etcd(client))
 }
 
@@ -121,7 +121,7 @@ impl Etcd {
         let what: Vec<String> = ranges.iter().map(Range::to_string).collect();
         let verdict = world.turn(*actor, format!("read {}", what.join(", ")), footprint).await;
         if verdict == Verdict::Fail {
-            world.tell(*actor, verdict);
+            world.record_answer(*actor, verdict);
             return Err(no_answer());
         }
         let values = world.memory.values(ALL);
@@ -129,7 +129,7 @@ impl Etcd {
         for (path, value, revision) in ranges.iter().flat_map(|range| range.find(&values).kvs) {
             (path, super::timeless(&value), revision).hash(&mut hasher);
         }
-        world.tell(*actor, hasher.finish());
+        world.record_answer(*actor, hasher.finish());
         Ok(())
     }
 
@@ -143,11 +143,11 @@ impl Etcd {
         let turn = world.turn(*actor, transaction.to_string(), transaction.footprint()).writing(write);
         let verdict = turn.intends(transaction.writes()).await;
         if verdict == Verdict::Fail {
-            world.tell(*actor, verdict);
+            world.record_answer(*actor, verdict);
             return Err(no_answer());
         }
         let answer = transaction.apply(&world.memory);
-        world.tell(*actor, (answer.has_succeeded, answer.revision));
+        world.record_answer(*actor, (answer.has_succeeded, answer.revision));
         Ok(answer)
     }
 }

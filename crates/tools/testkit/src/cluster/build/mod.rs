@@ -71,7 +71,7 @@ impl Cluster {
             truths: Default::default(),
             kubernetes_only: KubernetesOnly::default(),
             settings: IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() },
-            shown: IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() },
+            mirrored: IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() },
             nodes: Vec::new(),
             young: Vec::new(),
             host: None,
@@ -111,7 +111,7 @@ impl Cluster {
         self.put_raw(key::IPAM_CONFIG, wire::ipam_config(&self.settings));
         self.put_raw(
             key::resource("ipamconfigurations", "default"),
-            wire::ipam_configuration(metadata, &self.shown),
+            wire::ipam_configuration(metadata, &self.mirrored),
         );
     }
 

@@ -86,7 +86,7 @@ pub(super) fn count_both(cluster: &mut Cluster) {
 /// The bytes that an upgrade from host-local leaves after the ID (facts 3.13).
 const JUNK: &str = "\r\neth0";
 
-fn soil_records(cluster: &mut Cluster, pod: &Pod) -> String {
+fn add_junk_to_records(cluster: &mut Cluster, pod: &Pod) -> String {
     let id = format!("{}{JUNK}", pod.handle);
     for (address, block) in &pod.addresses {
         cluster.record_mut(*address, *block).handle = Some(id.clone());
@@ -97,14 +97,14 @@ fn soil_records(cluster: &mut Cluster, pod: &Pod) -> String {
 
 pub(super) fn carriage_return(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    let id = soil_records(cluster, &pod);
+    let id = add_junk_to_records(cluster, &pod);
     let object = cluster.remove(&key::handle(&pod.handle));
     cluster.put(key::handle(&id), object);
 }
 
 pub(super) fn carriage_return_record(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    soil_records(cluster, &pod);
+    add_junk_to_records(cluster, &pod);
 }
 
 pub(super) fn carriage_return_key(cluster: &mut Cluster) {

@@ -12,14 +12,14 @@ pub(super) fn locked(cluster: &mut Cluster) {
 
 pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
     cluster.settings.auto_allocate_blocks = false;
-    cluster.shown.auto_allocate_blocks = false;
+    cluster.mirrored.auto_allocate_blocks = false;
     cluster.put_settings();
     cluster.expect("auto-allocation-off", "default");
 }
 
 /// Empties the allocator's configuration. A field that is absent from an existing value is false in etcd (facts 1.6).
 pub(super) fn empty(cluster: &mut Cluster) {
-    cluster.shown =
+    cluster.mirrored =
         IpamSettings { auto_allocate_blocks: false, cooldown_seconds: 0, ..IpamSettings::default() };
     cluster.put_settings();
     cluster.put_raw(key::IPAM_CONFIG, "{}");
@@ -27,7 +27,7 @@ pub(super) fn empty(cluster: &mut Cluster) {
 }
 
 pub(super) fn mismatch(cluster: &mut Cluster) {
-    cluster.shown.cooldown_seconds += 30;
+    cluster.mirrored.cooldown_seconds += 30;
     cluster.put_settings();
     // In Kubernetes, the two settings are one object.
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
@@ -36,7 +36,7 @@ pub(super) fn mismatch(cluster: &mut Cluster) {
 /// Turns on strict affinity. Expects a finding for every address that is used on another node than the block's owner.
 pub(super) fn strict(cluster: &mut Cluster) {
     cluster.settings.strict_affinity = true;
-    cluster.shown.strict_affinity = true;
+    cluster.mirrored.strict_affinity = true;
     cluster.put_settings();
     let borrowed: Vec<IpAddr> = cluster.blocks().flat_map(borrowed).collect();
     for address in borrowed {

@@ -6,28 +6,28 @@ use crate::cluster::Cluster;
 use crate::cluster::wire::key;
 
 /// Stores a value under a key. A check must report the key as undecodable.
-pub(super) fn spoil(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
+pub(super) fn make_undecodable(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
     cluster.put_raw(key.as_str(), value);
     cluster.expect("undecodable-object", key);
 }
 
 /// Changes the text of a block that has a pod.
-fn spoil_block(cluster: &mut Cluster, harm: impl FnOnce(String, IpNet) -> String) {
+fn garble_block(cluster: &mut Cluster, harm: impl FnOnce(String, IpNet) -> String) {
     let (_, net, _) = cluster.victim_block();
     let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
-    spoil(cluster, key::block(net), harm(value, net));
+    make_undecodable(cluster, key::block(net), harm(value, net));
 }
 
 pub(super) fn block(cluster: &mut Cluster) {
-    spoil_block(cluster, |value, _| value[..value.len() / 2].to_owned());
+    garble_block(cluster, |value, _| value[..value.len() / 2].to_owned());
 }
 
 pub(super) fn block_type(cluster: &mut Cluster) {
-    spoil_block(cluster, |value, _| value.replace(r#""unallocated":[1,"#, r#""unallocated":["one","#));
+    garble_block(cluster, |value, _| value.replace(r#""unallocated":[1,"#, r#""unallocated":["one","#));
 }
 
 pub(super) fn block_cidr(cluster: &mut Cluster) {
-    spoil_block(cluster, |value, net| {
+    garble_block(cluster, |value, net| {
         value.replace(&format!(r#""cidr":"{net}""#), r#""cidr":"10.244.300.0/26""#)
     });
 }
@@ -35,7 +35,7 @@ pub(super) fn block_cidr(cluster: &mut Cluster) {
 pub(super) fn block_key(cluster: &mut Cluster) {
     let net = cluster.spare_block();
     let key = key::block(net).replace("-26", "-66");
-    spoil(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
+    make_undecodable(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
 }
 
 /// A key with another address of the block instead of its first one.
@@ -50,7 +50,7 @@ fn unmask(key: &str, block: IpNet) -> String {
 pub(super) fn unmasked_block(cluster: &mut Cluster) {
     let (_, net, _) = cluster.victim_block();
     let stored = cluster.remove(&key::block(net));
-    spoil(cluster, unmask(&key::block(net), net), stored.value());
+    make_undecodable(cluster, unmask(&key::block(net), net), stored.value());
 }
 
 /// Stores a block under a key with capital letters. Only IPv6 addresses have letters.
@@ -65,51 +65,51 @@ pub(super) fn uppercase_block(cluster: &mut Cluster) {
     cluster.add_pod(&info.name, &[net]);
     let (canonical, address) = (key::block(net), net.addr().to_string());
     let stored = cluster.remove(&canonical);
-    spoil(cluster, canonical.replace(&address, &address.to_uppercase()), stored.value());
+    make_undecodable(cluster, canonical.replace(&address, &address.to_uppercase()), stored.value());
 }
 
 pub(super) fn unmasked_affinity(cluster: &mut Cluster) {
     let (node, net, _) = cluster.victim_block();
     let stored = cluster.remove(&key::affinity("host", &node, net));
-    spoil(cluster, unmask(&key::affinity("host", &node, net), net), stored.value());
+    make_undecodable(cluster, unmask(&key::affinity("host", &node, net), net), stored.value());
 }
 
 pub(super) fn family(cluster: &mut Cluster) {
     let net = cluster.spare_block();
     let key = key::block(net).replace("ipv4", "ipv6");
-    spoil(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
+    make_undecodable(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
 }
 
 pub(super) fn affinity(cluster: &mut Cluster) {
     let (node, net, _) = cluster.victim_block();
-    spoil(cluster, key::affinity("host", &node, net), "confirmed");
+    make_undecodable(cluster, key::affinity("host", &node, net), "confirmed");
 }
 
 pub(super) fn affinity_type(cluster: &mut Cluster) {
     let (node, net, _) = cluster.victim_block();
-    spoil(cluster, key::affinity("rack", &node, net), r#"{"state":"confirmed","deleted":false}"#);
+    make_undecodable(cluster, key::affinity("rack", &node, net), r#"{"state":"confirmed","deleted":false}"#);
 }
 
 pub(super) fn handle(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    spoil(cluster, key::handle(&pod.handle), r#"{"block":["10.244.1.0/26"],"deleted":false}"#);
+    make_undecodable(cluster, key::handle(&pod.handle), r#"{"block":["10.244.1.0/26"],"deleted":false}"#);
 }
 
 pub(super) fn handle_block(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    spoil(cluster, key::handle(&pod.handle), r#"{"block":{"10.244.1.0-26":1},"deleted":false}"#);
+    make_undecodable(cluster, key::handle(&pod.handle), r#"{"block":{"10.244.1.0-26":1},"deleted":false}"#);
 }
 
 pub(super) fn handle_key(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let key = format!("{}/eth0", key::handle(&pod.handle));
-    spoil(cluster, key, r#"{"block":{},"deleted":false}"#);
+    make_undecodable(cluster, key, r#"{"block":{},"deleted":false}"#);
 }
 
 pub(super) fn unknown_key(cluster: &mut Cluster) {
     let number = cluster.next_pod;
     cluster.next_pod += 1;
-    spoil(cluster, format!("/calico/ipam/v2/lease/{number}"), "{}");
+    make_undecodable(cluster, format!("/calico/ipam/v2/lease/{number}"), "{}");
 }
 
 pub(super) fn bytes(cluster: &mut Cluster) {

@@ -1,13 +1,13 @@
 //! Nodes, endpoints, pools and configuration that do not decode, completely or in one field.
 
-use super::undecodable::spoil;
+use super::undecodable::make_undecodable;
 use crate::cluster::wire::{self, Tunnel, go_json, key};
 use crate::cluster::{Cluster, Object};
 
 /// Truncates a node. The node is not reported as missing, and its tunnel addresses are not reported as leaked.
 pub(super) fn node(cluster: &mut Cluster) {
     let name = cluster.victim_node(1).0.name;
-    spoil(cluster, key::node(&name), r#"{"kind":"Node","spec":"#);
+    make_undecodable(cluster, key::node(&name), r#"{"kind":"Node","spec":"#);
 }
 
 pub(super) fn node_field(cluster: &mut Cluster) {
@@ -21,7 +21,7 @@ pub(super) fn endpoint(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let mut value = cluster.remove(&pod.endpoint).value();
     value.truncate(value.len() / 2);
-    spoil(cluster, pod.endpoint, value);
+    make_undecodable(cluster, pod.endpoint, value);
 }
 
 pub(super) fn endpoint_field(cluster: &mut Cluster) {
@@ -39,11 +39,11 @@ pub(super) fn grace(cluster: &mut Cluster) {
 }
 
 pub(super) fn controllers(cluster: &mut Cluster) {
-    spoil(cluster, key::resource("kubecontrollersconfigurations", "default"), r#"{"spec":7}"#);
+    make_undecodable(cluster, key::resource("kubecontrollersconfigurations", "default"), r#"{"spec":7}"#);
 }
 
 pub(super) fn information(cluster: &mut Cluster) {
-    spoil(cluster, key::resource("clusterinformations", "default"), "not json");
+    make_undecodable(cluster, key::resource("clusterinformations", "default"), "not json");
 }
 
 /// Adds an undecodable pool. While there is one, no address is reported as outside all pools.
@@ -51,11 +51,11 @@ pub(super) fn pool(cluster: &mut Cluster) {
     let block = cluster.foreign_block();
     cluster.victim_in(block);
     let value = r#"{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"broken"},"spec":{"cidr":"198.18.0.0"#;
-    spoil(cluster, key::pool("broken"), format!("{value}/444\"}}}}"));
+    make_undecodable(cluster, key::pool("broken"), format!("{value}/444\"}}}}"));
 }
 
 pub(super) fn reservation(cluster: &mut Cluster) {
-    spoil(cluster, key::resource("ipreservations", "infra"), "[]");
+    make_undecodable(cluster, key::resource("ipreservations", "infra"), "[]");
 }
 
 pub(super) fn reservation_field(cluster: &mut Cluster) {
@@ -68,12 +68,12 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
 /// Breaks the allocator's configuration. The rules about settings are skipped: neither strict affinity nor a difference
 /// from the resource is reported.
 pub(super) fn config(cluster: &mut Cluster) {
-    cluster.shown.strict_affinity = true;
+    cluster.mirrored.strict_affinity = true;
     cluster.put_settings();
-    spoil(cluster, key::IPAM_CONFIG.to_owned(), r#"{"strict_affinity":"yes"}"#);
+    make_undecodable(cluster, key::IPAM_CONFIG.to_owned(), r#"{"strict_affinity":"yes"}"#);
 }
 
 pub(super) fn configuration(cluster: &mut Cluster) {
     let value = Object::Raw(go_json(&"IPAMConfiguration")).value();
-    spoil(cluster, key::resource("ipamconfigurations", "default"), value);
+    make_undecodable(cluster, key::resource("ipamconfigurations", "default"), value);
 }

@@ -28,7 +28,7 @@ impl Cluster {
             let path = object.path();
             FOREIGN.contains(&object.plural)
                 && !foreign.contains(&path)
-                && !self.kubernetes_only.is_not_beside_etcd(&path)
+                && !self.kubernetes_only.is_only_in_kubernetes_datastore(&path)
         });
         for pod in made.objects.iter_mut().filter(|object| object.plural == "pods") {
             if let Some(annotations) = pod.json["metadata"]["annotations"].as_object_mut() {

@@ -42,7 +42,7 @@ impl<'k> Place<'k> {
             [kind @ ("host" | "virtual"), holder, family, "block", dashed] => {
                 Ok(Self::Affinity { kind, holder, net: net(family, dashed)? })
             }
-            [_, _, _, "block", _] => Err("the type of an affinity is no part of its name".into()),
+            [_, _, _, "block", _] => Err("the type of an affinity is not part of its name".into()),
             _ => Err("no kind of object stands for it".into()),
         }
     }
@@ -51,9 +51,9 @@ impl<'k> Place<'k> {
 /// The CIDR at the end of a key.
 fn net(family: &str, dashed: &str) -> Result<IpNet, String> {
     let text = dashed.replacen('-', "/", 1);
-    let net: IpNet = text.parse().map_err(|_| format!("{text} is no CIDR, and so no name"))?;
+    let net: IpNet = text.parse().map_err(|_| format!("{text} is not a CIDR, so it gives no name"))?;
     let own = if net.addr().is_ipv4() { "ipv4" } else { "ipv6" };
-    if family == own { Ok(net) } else { Err("names do not say a family that could be wrong".into()) }
+    if family == own { Ok(net) } else { Err("object names contain no family that could be wrong".into()) }
 }
 
 /// True for a valid name of a Kubernetes object: small letters, digits, dashes and dots.

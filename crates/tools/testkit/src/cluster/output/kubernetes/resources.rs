@@ -38,7 +38,7 @@ pub(super) fn resource<'v>(
     let kind = value["kind"].as_str().ok_or("it does not say what it is")?;
     let mut spec = value["spec"].clone();
     if !spec.is_object() {
-        return Err("the schema wants an object for spec".to_owned());
+        return Err("the schema requires an object for spec".to_owned());
     }
     if flavour == Flavour::Native {
         let one = (plural == "ippools").then(|| &spec["cidr"]);
@@ -59,7 +59,7 @@ pub(super) fn ipam_config(flavour: Flavour, value: &Value) -> Result<Value, Stri
     for (from, to) in [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]
     {
         let set = value.get(from).map_or(Some(false), Value::as_bool);
-        spec[to] = set.ok_or_else(|| format!("the schema wants true or false for {to}"))?.into();
+        spec[to] = set.ok_or_else(|| format!("the schema requires true or false for {to}"))?.into();
     }
     for field in ["maxBlocksPerHost", "kubeVirtVMAddressPersistence", "ipCooldownSeconds"] {
         if let Some(set) = value.get(field) {

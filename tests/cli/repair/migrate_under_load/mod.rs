@@ -59,7 +59,7 @@ struct Amount {
     nodes: usize,
     pods: usize,
     /// The number of kills and undo runs of each phase.
-    times: usize,
+    rounds: usize,
     /// The minimum number of phases that must be killed, and below it of those that must be undone.
     killed: usize,
     undone: usize,
@@ -81,7 +81,7 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
     };
 
     let endpoint = scene.endpoint();
-    let mut disturbed = Disturbed::new(scene, amount.times);
+    let mut disturbed = Disturbed::new(scene, amount.rounds);
     let began = Instant::now();
     let log = thread::scope(|scope| {
         let working = scope.spawn(|| churn.run_on(scene.target(&endpoint), &spec, names).unwrap());
@@ -93,7 +93,7 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
             thread::sleep(Duration::from_millis(200));
         }
         for way in ways {
-            disturbed.go(way, began);
+            disturbed.execute(way, began);
             let Disturbed { killed, undone, refused, .. } = &disturbed;
             let (cidr, size, took) = (way.cidr, way.block_size, began.elapsed());
             println!(
@@ -115,11 +115,11 @@ fn is_soak() -> bool {
 }
 
 #[test]
-fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
+fn completes_despite_kills_and_undos_under_load() {
     let amount = if is_soak() {
-        Amount { nodes: 199, pods: 25, times: 3, killed: 50, undone: 40 }
+        Amount { nodes: 199, pods: 25, rounds: 3, killed: 50, undone: 40 }
     } else {
-        Amount { nodes: 8, pods: 3, times: 1, killed: 5, undone: 3 }
+        Amount { nodes: 8, pods: 3, rounds: 1, killed: 5, undone: 3 }
     };
     let mut cluster = Cluster::plain(spec(), amount.nodes as u32, 0);
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
@@ -134,9 +134,9 @@ fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
 
 fn on_kubernetes(flavour: Flavour) {
     let amount = if is_soak() {
-        Amount { nodes: 20, pods: 10, times: 3, killed: 12, undone: 6 }
+        Amount { nodes: 20, pods: 10, rounds: 3, killed: 12, undone: 6 }
     } else {
-        Amount { nodes: 4, pods: 2, times: 1, killed: 2, undone: 1 }
+        Amount { nodes: 4, pods: 2, rounds: 1, killed: 2, undone: 1 }
     };
     let (site, names) = KubeSite::seeded(flavour, &spec(), amount.nodes);
     moves(&Scene::Kubernetes(&site, flavour), spec(), &names, &[to_range(26)], &amount);

@@ -59,7 +59,7 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, hangs: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_watch_that_lies_still_on_etcd_is_given_up() {
+fn a_hanging_watch_is_restarted() {
     let etcd = Etcd::start().unwrap();
     let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
     let handle = key::handle(&cluster.add_pod_on(0).handle);

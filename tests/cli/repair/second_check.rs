@@ -223,7 +223,7 @@ fn a_dry_run_does_not_wait() {
 }
 
 #[test]
-fn what_a_node_held_that_is_gone_goes_at_once() {
+fn addresses_of_a_deleted_node_need_no_wait() {
     let mut cluster: Cluster = healthy();
     cluster.inject(Fault::NodeGone, 1);
     let site = Site::of(&cluster);

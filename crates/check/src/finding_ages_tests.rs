@@ -4,7 +4,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use jiff::SignedDuration;
 
-use crate::{Options, Standing, check};
+use crate::{FindingAges, Options, check};
 
 /// A cluster, and its snapshot without a pod's handle.
 fn without_a_handle() -> (Cluster, Snapshot) {
@@ -16,16 +16,16 @@ fn without_a_handle() -> (Cluster, Snapshot) {
 }
 
 #[test]
-fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
+fn a_finding_with_dependencies_counts_after_the_settle_time() {
     let (cluster, snapshot) = without_a_handle();
     let begin = snapshot.taken_at;
-    let mut standing = Standing::new(SignedDuration::from_secs(5));
+    let mut ages = FindingAges::new(SignedDuration::from_secs(5));
     let mut found_at = |seconds: i64, snapshot: &Snapshot| {
         let mut report = check(snapshot, &Options::default());
         let now = begin + SignedDuration::from_secs(seconds);
-        let held = standing.hold_back(&mut report, now, now);
+        let held = ages.hold_back(&mut report, now, now);
         assert!(report.rechecked);
-        (report.findings.len(), held.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
+        (report.findings.len(), held.len(), ages.next().map(|at| at.duration_since(begin).as_secs()))
     };
     assert_eq!(found_at(0, &snapshot), (0, 1, Some(5)));
     assert_eq!(found_at(4, &snapshot), (0, 1, Some(5)));
@@ -37,39 +37,39 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
 }
 
 #[test]
-fn a_clock_that_jumps_neither_keeps_a_finding_back_nor_hurries_it() {
+fn a_clock_jump_neither_delays_nor_advances_a_finding() {
     let (_, snapshot) = without_a_handle();
     let begin = snapshot.taken_at;
-    let mut standing = Standing::new(SignedDuration::from_secs(5));
-    let mut stands_at = |seconds: i64| {
+    let mut ages = FindingAges::new(SignedDuration::from_secs(5));
+    let mut counts_at = |seconds: i64| {
         let mut report = check(&snapshot, &Options::default());
         let now = begin + SignedDuration::from_secs(seconds);
-        standing.hold_back(&mut report, now, now);
-        (report.findings.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
+        ages.hold_back(&mut report, now, now);
+        (report.findings.len(), ages.next().map(|at| at.duration_since(begin).as_secs()))
     };
-    assert_eq!(stands_at(0), (0, Some(5)));
-    assert_eq!(stands_at(-3_600), (0, Some(-3_595)), "an hour back: it stands five seconds from then");
-    assert_eq!(stands_at(-3_596), (0, Some(-3_595)));
-    assert_eq!(stands_at(-3_595), (1, None));
-    assert_eq!(stands_at(-7_200), (1, None), "what stands goes on standing");
+    assert_eq!(counts_at(0), (0, Some(5)));
+    assert_eq!(counts_at(-3_600), (0, Some(-3_595)), "an hour back: it counts five seconds from then");
+    assert_eq!(counts_at(-3_596), (0, Some(-3_595)));
+    assert_eq!(counts_at(-3_595), (1, None));
+    assert_eq!(counts_at(-7_200), (1, None), "a finding that counts keeps counting");
 }
 
 /// Some objects' data can be older than that of others.
 #[test]
-fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
+fn with_separate_watches_every_finding_waits_until_all_changes_have_arrived() {
     let cluster = Cluster::all_faults(ClusterSpec::new(5), 1).snapshot();
     let begin = cluster.taken_at;
-    let mut standing = Standing::new(SignedDuration::from_secs(5)).apart(true);
+    let mut ages = FindingAges::new(SignedDuration::from_secs(5)).with_independent_kinds(true);
     let mut found_at = |now: i64, known: i64| {
         let mut report = check(&cluster, &Options::default());
         let all = report.findings.len();
         let [now, known] = [now, known].map(|seconds| begin + SignedDuration::from_secs(seconds));
-        let held = standing.hold_back(&mut report, now, known);
+        let held = ages.hold_back(&mut report, now, known);
         assert_eq!(held.len() + report.findings.len(), all);
         (report.findings.is_empty(), held.is_empty())
     };
     assert_eq!(found_at(0, -60), (true, false));
-    assert_eq!(found_at(9, 4), (true, false), "it is not known whether it has stood for so long");
+    assert_eq!(found_at(9, 4), (true, false), "it is not known whether it has lasted for so long");
     assert_eq!(found_at(10, 5), (false, true));
     assert_eq!(found_at(11, 5), (false, true));
 }
@@ -78,17 +78,17 @@ fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
 fn a_finding_whose_objects_were_read_again_counts_before_all_is_known() {
     let (_, snapshot) = without_a_handle();
     let at = |seconds: i64| snapshot.taken_at + SignedDuration::from_secs(seconds);
-    let mut standing = Standing::new(SignedDuration::from_secs(5)).apart(true);
+    let mut ages = FindingAges::new(SignedDuration::from_secs(5)).with_independent_kinds(true);
     let key = check(&snapshot, &Options::default()).findings[0].key();
     let mut counts = |now: i64, read_again: Option<i64>| {
-        let is_due = standing.is_due(&key, at(now));
-        read_again.into_iter().for_each(|seconds| standing.confirm(&key, at(seconds)));
+        let is_due = ages.is_due(&key, at(now));
+        read_again.into_iter().for_each(|seconds| ages.confirm(&key, at(seconds)));
         let mut report = check(&snapshot, &Options::default());
-        standing.hold_back(&mut report, at(now), at(0));
+        ages.hold_back(&mut report, at(now), at(0));
         (is_due, report.findings.len())
     };
     assert_eq!(counts(0, None), (false, 0));
-    assert_eq!(counts(4, Some(4)), (false, 0), "it has not stood for long enough");
+    assert_eq!(counts(4, Some(4)), (false, 0), "it has not lasted for long enough");
     assert_eq!(counts(6, None), (true, 0));
     assert_eq!(counts(7, Some(7)), (true, 1));
     assert_eq!(counts(8, None), (false, 1));

@@ -25,7 +25,7 @@ pub(super) struct Disturbed<'s> {
     requests: u64,
     pub killed: usize,
     /// The number of kills, and of undo runs, for each phase.
-    times: usize,
+    rounds: usize,
     /// The journal of the last run, if that run has written and was not killed.
     ended: Option<PathBuf>,
     /// The number of phases that were undone, and below it the number of refused undo runs.
@@ -35,14 +35,14 @@ pub(super) struct Disturbed<'s> {
 
 impl<'s> Disturbed<'s> {
     /// Creates the state at the start, before anything was tried.
-    pub(super) fn new(scene: &'s Scene<'s>, times: usize) -> Self {
+    pub(super) fn new(scene: &'s Scene<'s>, rounds: usize) -> Self {
         Self {
             scene,
             torn: scene.tearing(),
             rng: Rng::new(33),
             requests: 40,
             killed: 0,
-            times,
+            rounds,
             ended: None,
             undone: 0,
             refused: 0,
@@ -51,10 +51,10 @@ impl<'s> Disturbed<'s> {
 
     /// Executes the migration, phase by phase. Kills each phase several times at random requests and, once it is
     /// complete, undoes it as often.
-    pub(super) fn go(&mut self, way: &Way, began: Instant) {
+    pub(super) fn execute(&mut self, way: &Way, began: Instant) {
         let arguments = [&["migrate"], &AT_ONCE[..], way.arguments, &["--apply", "--yes"]].concat();
         let [mut kills, mut undos]: [BTreeMap<(String, String), usize>; 2] = Default::default();
-        while !self.has_come(way) {
+        while !self.is_complete(way) {
             let status = self.migrate(&[way.arguments, &["-o", "json"]].concat()).json();
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let at = (text(&status["from"]["name"]), text(&status["phase"]));
@@ -63,7 +63,7 @@ impl<'s> Disturbed<'s> {
                 [&mut kills, &mut undos].map(|counts| counts.entry(at.clone()).or_default());
             if at.1 == "move" {
                 // Some pods have moved already when the undo enables the old pool again.
-                if *undone < self.times && self.ended.is_some() {
+                if *undone < self.rounds && self.ended.is_some() {
                     *undone += 1;
                     self.undo_last();
                 }
@@ -71,10 +71,10 @@ impl<'s> Disturbed<'s> {
                 continue;
             }
 
-            let at_request = if *killed < self.times { 1 + self.rng.below(self.requests) } else { u64::MAX };
+            let at_request = if *killed < self.rounds { 1 + self.rng.below(self.requests) } else { u64::MAX };
             if self.run(&arguments, at_request) {
                 *killed += 1;
-            } else if at.1 != "disable" && *undone < self.times {
+            } else if at.1 != "disable" && *undone < self.rounds {
                 *undone += 1;
                 self.undo_last();
             }
@@ -116,7 +116,7 @@ impl<'s> Disturbed<'s> {
     }
 
     /// True if the pools are those at the end of the migration.
-    fn has_come(&self, way: &Way) -> bool {
+    fn is_complete(&self, way: &Way) -> bool {
         let pools = self.scene.pools();
         let [pool] = pools.as_slice() else { return false };
         (&pool["cidr"], &pool["blockSize"]) == (&way.cidr.into(), &way.block_size.into())

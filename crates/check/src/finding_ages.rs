@@ -10,9 +10,9 @@ use crate::report::Report;
 
 /// The ages of findings that depend on several objects. Calico changes such objects one after the other.
 #[derive(Debug)]
-pub struct Standing {
+pub struct FindingAges {
     settle: SignedDuration,
-    is_apart: bool,
+    kinds_are_independent: bool,
     seen: HashMap<FindingKey, Seen>,
 }
 
@@ -26,17 +26,17 @@ struct Seen {
     read_again: Option<Timestamp>,
 }
 
-impl Standing {
+impl FindingAges {
     /// Creates a value without findings. A finding must stay unchanged for the time `settle` before it counts.
     pub fn new(settle: SignedDuration) -> Self {
-        Self { settle, is_apart: false, seen: HashMap::new() }
+        Self { settle, kinds_are_independent: false, seen: HashMap::new() }
     }
 
     /// Sets whether findings about one object must also last for the time `settle`. They must if changes to some
     /// objects can arrive before earlier changes to other objects.
     #[must_use]
-    pub fn apart(self, is_apart: bool) -> Self {
-        Self { is_apart, ..self }
+    pub fn with_independent_kinds(self, kinds_are_independent: bool) -> Self {
+        Self { kinds_are_independent, ..self }
     }
 
     /// Removes findings that are not old enough from the cluster's next report, and returns them. `now` is the report's
@@ -49,7 +49,7 @@ impl Standing {
         let held_back = report.take_unless(|finding| {
             // A finding about one object stays the same finding, even if its numbers change.
             let is_of_one = finding.depends_on.is_empty();
-            if is_of_one && !self.is_apart {
+            if is_of_one && !self.kinds_are_independent {
                 return true;
             }
             let key = finding.key();
@@ -59,12 +59,12 @@ impl Standing {
             let same = before.remove(&key).filter(is_same);
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
             let read_again = same.as_ref().and_then(|seen| seen.read_again);
-            let was_standing = same.is_some_and(|seen| seen.evidence.is_none());
+            let counted_before = same.is_some_and(|seen| seen.evidence.is_none());
             let known = read_again.map_or(known, |at| known.max(at.min(now)));
-            let stands = was_standing || known.duration_since(since) >= self.settle;
-            let evidence = (!stands).then(|| finding.evidence.clone());
+            let counts = counted_before || known.duration_since(since) >= self.settle;
+            let evidence = (!counts).then(|| finding.evidence.clone());
             self.seen.insert(key, Seen { since, evidence, read_again: None });
-            stands
+            counts
         });
         report.rechecked = true;
         held_back

@@ -27,7 +27,7 @@ pub(super) fn configuration(
     let found = contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone());
     let context = found.ok_or_else(|| {
         let known: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
-        let reason = format!("context {context:?} does not exist; it has {}", known.join(", "));
+        let reason = format!("context {context:?} does not exist; available contexts: {}", known.join(", "));
         Error::Kubeconfig { what: name.into(), reason }
     })?;
 

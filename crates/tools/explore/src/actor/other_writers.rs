@@ -12,14 +12,14 @@ pub type Edit = fn(Option<&str>) -> Option<String>;
 
 /// Creates an actor that reads a key and writes it at the version that it has read, like `calicoctl apply` and
 /// `delete`.
-pub fn edits(name: &'static str, path: &'static str, edit: Edit) -> Actor {
+pub fn edit(name: &'static str, path: &'static str, edit: Edit) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
         let read = Footprint::default().read(path);
         if world.turn(actor, format!("read {path}"), read).await == Verdict::Fail {
             return;
         }
         let found = world.data().value_at(path);
-        world.tell(actor, &found);
+        world.record_answer(actor, &found);
         let after = edit(found.as_ref().and_then(|(raw, _)| std::str::from_utf8(raw).ok()));
         let expected = found.map_or(0, |(_, revision)| revision);
         let change = (path.to_string(), after.map(String::into_bytes));

@@ -2,7 +2,7 @@
 
 /// The reason that everything must be read: the changes are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WhyWhole {
+pub enum WholeReadReason {
     /// There was no earlier read.
     #[error("nothing has been read yet")]
     New,
@@ -23,7 +23,7 @@ pub enum WhyWhole {
     NotForThisDatastore,
 }
 
-impl WhyWhole {
+impl WholeReadReason {
     /// True if this is expected and needs no warning.
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::New | Self::Compacted | Self::Interrupted)
