@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -146,7 +146,7 @@ pub(crate) fn settings(global: &Global) -> Result<Settings, Failure> {
 
 /// Opens the datastore that settings name.
 pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Datastore, Failure> {
-    let mut opening = Datastore::open(settings);
+    let mut opening = pin!(Datastore::open(settings));
     let datastore = match tokio::time::timeout(NAMED_AFTER, &mut opening).await {
         Ok(opened) => opened?,
         Err(_) => {

@@ -26,19 +26,13 @@ pub use self::states::{ArchivedState, state_at, states_around};
 use crate::failure::{Failure, Kind};
 use crate::history::{History, Reach, Span, about, written};
 use crate::object::{KnownNames, Object, whole_id};
-use crate::operator::{Activity, Operator, Pending};
+use crate::operator::{Activity, Operator};
 use crate::read::{progress, watched};
 use crate::scope::known_nodes;
 
 /// Writes everything that a check reads to a file, and returns the number of objects.
-pub fn export<'a>(
-    datastore: &'a Datastore,
-    path: &'a Path,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<u64, Failure>> {
-    Box::pin(watched(Activity::Exporting, operator, async move |progress| {
-        datastore.export(path, progress).await
-    }))
+pub async fn export(datastore: &Datastore, path: &Path, operator: &dyn Operator) -> Result<u64, Failure> {
+    watched(Activity::Exporting, operator, async move |progress| datastore.export(path, progress).await).await
 }
 
 /// The result of adding an export to an archive.
@@ -55,38 +49,36 @@ pub struct Archiving {
 ///
 /// # Errors
 /// If the datastore cannot be read, the folder cannot be written, or the archive is of another cluster.
-pub fn archive<'a>(
-    datastore: &'a Datastore,
-    folder: &'a Path,
-    keep: Option<&'a Keep>,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Archiving, Failure>> {
-    Box::pin(async move {
-        let added = watched(Activity::Exporting, operator, async |progress| {
-            datastore.add_to_archive(folder, progress).await
-        })
-        .await?;
-        if added.export.guid.is_empty() {
-            warn_of_unknown(operator);
-        }
-
-        let (archive, damaged) = Archive::open_undamaged(folder)?;
-        for error in damaged {
-            operator.warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
-        }
-        let removed = match keep {
-            Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
-            None => Vec::new(),
-        };
-        let exports = archive.exports().len() - removed.len();
-        if let Some(later) = added.later {
-            operator.warn(format!(
-                "the archive has an export from {later}, later than this one from {}: a clock was set back",
-                added.export.taken_at
-            ));
-        }
-        Ok(Archiving { added, removed, exports })
+pub async fn archive(
+    datastore: &Datastore,
+    folder: &Path,
+    keep: Option<&Keep>,
+    operator: &dyn Operator,
+) -> Result<Archiving, Failure> {
+    let added = watched(Activity::Exporting, operator, async |progress| {
+        datastore.add_to_archive(folder, progress).await
     })
+    .await?;
+    if added.export.guid.is_empty() {
+        warn_of_unknown(operator);
+    }
+
+    let (archive, damaged) = Archive::open_undamaged(folder)?;
+    for error in damaged {
+        operator.warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
+    }
+    let removed = match keep {
+        Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
+        None => Vec::new(),
+    };
+    let exports = archive.exports().len() - removed.len();
+    if let Some(later) = added.later {
+        operator.warn(format!(
+            "the archive has an export from {later}, later than this one from {}: a clock was set back",
+            added.export.taken_at
+        ));
+    }
+    Ok(Archiving { added, removed, exports })
 }
 
 /// Warns that a new export has no GUID, so the next export may be from another cluster.

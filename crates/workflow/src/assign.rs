@@ -7,7 +7,7 @@ use calipam_plan::Plan;
 use calipam_plan::assign;
 
 use crate::failure::Failure;
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope;
@@ -28,29 +28,27 @@ pub struct AssignRequest {
 ///
 /// # Errors
 /// If something cannot be read or written, the node or a pool is not found, or the operator does not agree.
-pub fn assign<'a>(
-    datastore: &'a Datastore,
-    request: &'a AssignRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Failure>> {
-    Box::pin(async move {
-        let run = Run::new(datastore, &request.intent, operator);
-        let seen = read_and_check(datastore, &request.criteria, operator).await?;
-        let plan = plan(&seen, request)?;
-        let plan = seen.try_plan(plan, &request.criteria)?;
-        let planned = plan.clone();
-        let holds = async |was_asked: bool| {
-            if !was_asked {
-                return Ok(Vec::new());
-            }
-            let now = read_and_check(datastore, &request.criteria, operator).await?;
-            match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
-                Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
-                None => Ok(Vec::new()),
-            }
-        };
-        run.write_if(plan, None, holds).await
-    })
+pub async fn assign(
+    datastore: &Datastore,
+    request: &AssignRequest,
+    operator: &dyn Operator,
+) -> Result<Repaired, Failure> {
+    let run = Run::new(datastore, &request.intent, operator);
+    let seen = read_and_check(datastore, &request.criteria, operator).await?;
+    let plan = plan(&seen, request)?;
+    let plan = seen.try_plan(plan, &request.criteria)?;
+    let planned = plan.clone();
+    let holds = async |was_asked: bool| {
+        if !was_asked {
+            return Ok(Vec::new());
+        }
+        let now = read_and_check(datastore, &request.criteria, operator).await?;
+        match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
+            Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
+            None => Ok(Vec::new()),
+        }
+    };
+    run.write_if(plan, None, holds).await
 }
 
 fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Failure> {

@@ -11,7 +11,7 @@ use calipam_model::writable::Object;
 use calipam_plan::configure::{self, ConfigureRefusal};
 
 use crate::failure::Failure;
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 use crate::read::read;
 use crate::run::{Intent, Run};
 use crate::write::Repaired;
@@ -29,67 +29,62 @@ pub struct ConfigureRequest {
 ///
 /// # Errors
 /// If something cannot be read or written, Calico does not accept the settings, or the operator does not agree.
-pub fn configure<'a>(
-    datastore: &'a Datastore,
-    request: &'a ConfigureRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Failure>> {
-    Box::pin(async move {
-        let what = ["change the settings of the allocator", "to configure it"];
-        let run = Run::on_live(datastore, &request.intent, operator, what)?;
-        let keys = [
-            Key::ClusterInformation("default".into()),
-            Key::IpamConfiguration("default".into()),
-            Key::IpamConfig,
-        ];
-        let mut stored = datastore.stored(&keys).await?;
-        let config = stored.pop().flatten();
-        let resource = stored.pop().flatten();
-        let cluster = stored.pop().flatten();
+pub async fn configure(
+    datastore: &Datastore,
+    request: &ConfigureRequest,
+    operator: &dyn Operator,
+) -> Result<Repaired, Failure> {
+    let what = ["change the settings of the allocator", "to configure it"];
+    let run = Run::on_live(datastore, &request.intent, operator, what)?;
+    let keys = [
+        Key::ClusterInformation("default".into()),
+        Key::IpamConfiguration("default".into()),
+        Key::IpamConfig,
+    ];
+    let mut stored = datastore.stored(&keys).await?;
+    let config = stored.pop().flatten();
+    let resource = stored.pop().flatten();
+    let cluster = stored.pop().flatten();
 
-        let whole = match request.predicts_effects {
-            true => Some(read(datastore, operator).await),
-            false => None,
-        };
-        let few = || Snapshot {
-            datastore: datastore.kind(),
-            location: datastore.location(),
-            taken_at: clock::now(),
-            cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
-            ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
-            ..Snapshot::default()
-        };
-        let (snapshot, unknown) = match whole {
-            Some(Ok(snapshot)) => (snapshot, None),
-            // A user who may write the configuration may lack permission to read everything.
-            Some(Err(error)) => {
-                (few(), Some(format!("the effect on nodes and addresses is unknown: {error}")))
+    let whole = match request.predicts_effects {
+        true => Some(read(datastore, operator).await),
+        false => None,
+    };
+    let few = || Snapshot {
+        datastore: datastore.kind(),
+        location: datastore.location(),
+        taken_at: clock::now(),
+        cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
+        ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
+        ..Snapshot::default()
+    };
+    let (snapshot, unknown) = match whole {
+        Some(Ok(snapshot)) => (snapshot, None),
+        // A user who may write the configuration may lack permission to read everything.
+        Some(Err(error)) => (few(), Some(format!("the effect on nodes and addresses is unknown: {error}"))),
+        None => (few(), None),
+    };
+    let config = match &config {
+        None => None,
+        Some(stored) => match &stored.object {
+            Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
+            _ => {
+                let reason = Document::parse(&stored.raw).err();
+                let reason = reason.unwrap_or_else(|| DecodeError::Json("it is not a configuration".into()));
+                return Err(ConfigureRefusal::Undecodable(reason).into());
             }
-            None => (few(), None),
-        };
-        let config = match &config {
-            None => None,
-            Some(stored) => match &stored.object {
-                Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
-                _ => {
-                    let reason = Document::parse(&stored.raw).err();
-                    let reason =
-                        reason.unwrap_or_else(|| DecodeError::Json("it is not a configuration".into()));
-                    return Err(ConfigureRefusal::Undecodable(reason).into());
-                }
-            },
-        };
+        },
+    };
 
-        let mut plan = configure::plan(snapshot, config, &request.settings)?;
-        if !plan.is_empty() {
-            plan.warnings.extend(unknown.map(Hint::from));
-        }
-        let repaired = run.write(plan, None).await?;
-        if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
-            check_kept(datastore, &request.settings).await?;
-        }
-        Ok(repaired)
-    })
+    let mut plan = configure::plan(snapshot, config, &request.settings)?;
+    if !plan.is_empty() {
+        plan.warnings.extend(unknown.map(Hint::from));
+    }
+    let repaired = run.write(plan, None).await?;
+    if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
+        check_kept(datastore, &request.settings).await?;
+    }
+    Ok(repaired)
 }
 
 /// Checks that the settings are stored: older schemas in Kubernetes silently drop fields that they do not know.

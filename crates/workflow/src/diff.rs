@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::failure::Failure;
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 use crate::read::{read_at, read_two};
 use crate::scope::{
     Names, is_known_block, is_known_network, nothing_in_common, texts, unknown_block, unknown_network,
@@ -47,18 +47,16 @@ pub struct Pair {
 }
 
 /// Reads two states. Refuses states of different clusters, unless `force` is set.
-pub fn read_pair<'a>(
-    old: &'a Side,
-    new: &'a Side,
+pub async fn read_pair(
+    old: &Side,
+    new: &Side,
     force: bool,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Pair, Failure>> {
-    Box::pin(async move {
-        let (mut before, mut after) = read_both(old, new, operator).await?;
-        compare_clusters(&before, &after, force, operator)?;
-        align(&mut before, &mut after);
-        Ok(Pair { old: before, new: after })
-    })
+    operator: &dyn Operator,
+) -> Result<Pair, Failure> {
+    let (mut before, mut after) = read_both(old, new, operator).await?;
+    compare_clusters(&before, &after, force, operator)?;
+    align(&mut before, &mut after);
+    Ok(Pair { old: before, new: after })
 }
 
 /// Checks and compares states that were read from two sides. If a live state has findings that the other state lacks,

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::object::{KnownNames, Object, whole_id};
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 use crate::read::tell_requests;
 
 /// The history of an object, and the times that it covers.
@@ -65,42 +65,40 @@ pub struct Span {
 
 /// Reads the history of an object from etcd. The history includes calipam's writes to this cluster, from the journals
 /// in a folder.
-pub fn history<'a>(
-    datastore: &'a Datastore,
+pub async fn history(
+    datastore: &Datastore,
     object: Object,
-    journals: Option<&'a Path>,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<History, Failure>> {
-    Box::pin(async move {
-        datastore.require_past_revisions()?;
-        let about = subject(datastore, object).await?;
-        let of = match &about {
-            HistorySubject::Address(address) => PastSubject::Address(*address),
-            HistorySubject::Handle(id) => PastSubject::Handle(id.clone()),
-            HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
-            HistorySubject::Node(node) => PastSubject::Node(node.clone()),
-            HistorySubject::Pod(pod) => {
-                let (namespace, name) = pod.split_once('/').unwrap_or_default();
-                PastSubject::Pod((namespace.to_owned(), name.to_owned()))
-            }
-        };
-        let before = datastore.request_count();
-        let past = datastore.past(&of).await?;
-        let requests = datastore.request_count() - before;
-        tell_requests(past.newest, requests, operator);
+    journals: Option<&Path>,
+    operator: &dyn Operator,
+) -> Result<History, Failure> {
+    datastore.require_past_revisions()?;
+    let about = subject(datastore, object).await?;
+    let of = match &about {
+        HistorySubject::Address(address) => PastSubject::Address(*address),
+        HistorySubject::Handle(id) => PastSubject::Handle(id.clone()),
+        HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
+        HistorySubject::Node(node) => PastSubject::Node(node.clone()),
+        HistorySubject::Pod(pod) => {
+            let (namespace, name) = pod.split_once('/').unwrap_or_default();
+            PastSubject::Pod((namespace.to_owned(), name.to_owned()))
+        }
+    };
+    let before = datastore.request_count();
+    let past = datastore.past(&of).await?;
+    let requests = datastore.request_count() - before;
+    tell_requests(past.newest, requests, operator);
 
-        let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
-        let written = journals.map(read).unwrap_or_default();
-        let (guid, location) = (past.guid.clone(), past.location.clone());
-        let kept = kept(past);
-        let events = timeline(&kept, &written, &about);
-        let reach = Reach::Etcd {
-            oldest_revision: kept.oldest.to_string(),
-            newest_revision: kept.newest.to_string(),
-            read_at: kept.read_at,
-        };
-        Ok(History { guid, location, about, reach, events })
-    })
+    let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
+    let written = journals.map(read).unwrap_or_default();
+    let (guid, location) = (past.guid.clone(), past.location.clone());
+    let kept = kept(past);
+    let events = timeline(&kept, &written, &about);
+    let reach = Reach::Etcd {
+        oldest_revision: kept.oldest.to_string(),
+        newest_revision: kept.newest.to_string(),
+        read_at: kept.read_at,
+    };
+    Ok(History { guid, location, about, reach, events })
 }
 
 /// The timeout of [`last_events`].
@@ -108,20 +106,18 @@ const LAST_EVENTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Returns the last events of an address, from the last versions of its blocks. `snapshot` has the objects around the
 /// address. Journals are not read.
-pub fn last_events<'a>(
-    datastore: &'a Datastore,
-    snapshot: &'a Snapshot,
+pub async fn last_events(
+    datastore: &Datastore,
+    snapshot: &Snapshot,
     address: IpAddr,
     most: usize,
-) -> Pending<'a, Vec<Event>> {
-    Box::pin(async move {
-        // The state of the address does not depend on its history. An unreadable history is returned as empty.
-        let recent = tokio::time::timeout(LAST_EVENTS_TIMEOUT, datastore.recent(snapshot, address)).await;
-        let Ok(Ok(Some(past))) = recent else { return Vec::new() };
-        let mut events = timeline(&kept(past), &[], &HistorySubject::Address(address));
-        events.retain(|event| event.what != EventKind::Known);
-        events.split_off(events.len().saturating_sub(most))
-    })
+) -> Vec<Event> {
+    // The state of the address does not depend on its history. An unreadable history is returned as empty.
+    let recent = tokio::time::timeout(LAST_EVENTS_TIMEOUT, datastore.recent(snapshot, address)).await;
+    let Ok(Ok(Some(past))) = recent else { return Vec::new() };
+    let mut events = timeline(&kept(past), &[], &HistorySubject::Address(address));
+    events.retain(|event| event.what != EventKind::Known);
+    events.split_off(events.len().saturating_sub(most))
 }
 
 /// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.

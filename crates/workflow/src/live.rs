@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::operator::{Activity, Operator, Pending};
+use crate::operator::{Activity, Operator};
 use crate::read::{Criteria, name_unread, wait, watched};
 
 /// The time after which everything is read again.
@@ -80,41 +80,39 @@ pub enum Step {
 impl Live {
     /// Reads and checks everything. Findings that a half-done Calico operation could explain have to last for a while.
     /// Returns a reason if the datastore cannot be followed.
-    pub fn begin<'a>(
-        datastore: &'a Datastore,
-        criteria: &'a Criteria,
-        operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<OrWholeRead<Self>, Failure>> {
-        Box::pin(async move {
-            let (snapshot, followed) = match follow(datastore, operator).await? {
-                Ok(read) => read,
-                Err(why) => return Ok(Err(why)),
-            };
-            let mut trends = Trends::default();
-            trends.add_changes(&Snapshot::default(), &Snapshot::default(), &snapshot);
-            let mut ages = FindingAges::new(criteria.recheck_after)
-                .with_independent_kinds(followed.kinds_are_independent());
-            let report = check(&snapshot, &criteria.options);
-            let found = Found::new(report, &mut ages, &snapshot, &followed);
-            let mut live = Self {
-                ages,
-                found,
-                followed,
-                snapshot: Arc::new(RwLock::new(snapshot)),
-                needs_proof: false,
-                criteria: criteria.clone(),
-                read: Instant::now(),
-                has_new_machines: false,
-                for_machines: None,
-                counts: LiveCounts { changes: 0, checks: 1, reads: 1 },
-                trends,
-            };
-            if live.ages.next().is_some() {
-                wait(criteria.recheck_after, Activity::Rechecking, operator).await;
-                live.step(datastore, operator).await?;
-            }
-            Ok(Ok(live))
-        })
+    pub async fn begin(
+        datastore: &Datastore,
+        criteria: &Criteria,
+        operator: &dyn Operator,
+    ) -> Result<OrWholeRead<Self>, Failure> {
+        let (snapshot, followed) = match follow(datastore, operator).await? {
+            Ok(read) => read,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut trends = Trends::default();
+        trends.add_changes(&Snapshot::default(), &Snapshot::default(), &snapshot);
+        let mut ages =
+            FindingAges::new(criteria.recheck_after).with_independent_kinds(followed.kinds_are_independent());
+        let report = check(&snapshot, &criteria.options);
+        let found = Found::new(report, &mut ages, &snapshot, &followed);
+        let mut live = Self {
+            ages,
+            found,
+            followed,
+            snapshot: Arc::new(RwLock::new(snapshot)),
+            needs_proof: false,
+            criteria: criteria.clone(),
+            read: Instant::now(),
+            has_new_machines: false,
+            for_machines: None,
+            counts: LiveCounts { changes: 0, checks: 1, reads: 1 },
+            trends,
+        };
+        if live.ages.next().is_some() {
+            wait(criteria.recheck_after, Activity::Rechecking, operator).await;
+            live.step(datastore, operator).await?;
+        }
+        Ok(Ok(live))
     }
 
     pub fn snapshot(&self) -> SharedSnapshot {
@@ -152,31 +150,25 @@ impl Live {
     ///
     /// # Errors
     /// If the datastore cannot be read. The state stays as it was.
-    pub fn step<'a>(
-        &'a mut self,
-        datastore: &'a Datastore,
-        operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<Step, Failure>> {
-        Box::pin(async move {
-            if self.is_due() {
-                return self.read(datastore, operator).await;
+    pub async fn step(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
+        if self.is_due() {
+            return self.read(datastore, operator).await;
+        }
+        datastore.resume(&mut self.followed);
+        let is_due = self.until_due().is_zero();
+        let again = if is_due { self.read_again(datastore).await? } else { None };
+        if is_due && again.is_none() {
+            self.followed.confirm_current().await?;
+            self.needs_proof = false;
+        }
+        match self.followed.news().await? {
+            Ok(changes) => {
+                self.apply(changes);
+                self.check(again);
+                Ok(Step::Changes(changes))
             }
-            datastore.resume(&mut self.followed);
-            let is_due = self.until_due().is_zero();
-            let again = if is_due { self.read_again(datastore).await? } else { None };
-            if is_due && again.is_none() {
-                self.followed.confirm_current().await?;
-                self.needs_proof = false;
-            }
-            match self.followed.news().await? {
-                Ok(changes) => {
-                    self.apply(changes);
-                    self.check(again);
-                    Ok(Step::Changes(changes))
-                }
-                Err(why) => self.read_for(datastore, operator, Some(why)).await,
-            }
-        })
+            Err(why) => self.read_for(datastore, operator, Some(why)).await,
+        }
     }
 
     /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched

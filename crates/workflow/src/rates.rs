@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use crate::archive::{note_damage, open, open_unless_empty};
 use crate::failure::Failure;
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 
 /// The rate at which pods got addresses, and how long they kept them, from the exports and changes of an archive.
 ///
@@ -34,32 +34,30 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
 ///
 /// # Errors
 /// If the datastore is not etcd v3, or has no history.
-pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure>> {
-    Box::pin(async move {
-        let past = datastore.past(&PastSubject::Blocks).await?;
-        let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
-        for entry in &past.base {
-            let block = of_entry(&entry.as_entry());
-            at = at.max(newest_allocation(&block));
-            reader.add(&entry.key, &block);
-        }
+pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates, Failure> {
+    let past = datastore.past(&PastSubject::Blocks).await?;
+    let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
+    for entry in &past.base {
+        let block = of_entry(&entry.as_entry());
+        at = at.max(newest_allocation(&block));
+        reader.add(&entry.key, &block);
+    }
 
-        let (begin, mut has_begun) = (at, false);
-        for change in &past.changes {
-            let key = change.key.as_slice();
-            let entry = |value| of_entry(&RawEntry { key, value, ..RawEntry::default() });
-            let block = change.value.as_deref().map(entry);
-            at = at.max(block.as_ref().and_then(newest_allocation));
-            let Some(at) = at.map(|at| at.min(past.read_at)) else { continue };
-            if !has_begun {
-                reader.begin(begin.unwrap_or(at).min(at), Follows::Nothing);
-                has_begun = true;
-            }
-            reader.change(at, key, block.as_ref());
+    let (begin, mut has_begun) = (at, false);
+    for change in &past.changes {
+        let key = change.key.as_slice();
+        let entry = |value| of_entry(&RawEntry { key, value, ..RawEntry::default() });
+        let block = change.value.as_deref().map(entry);
+        at = at.max(block.as_ref().and_then(newest_allocation));
+        let Some(at) = at.map(|at| at.min(past.read_at)) else { continue };
+        if !has_begun {
+            reader.begin(begin.unwrap_or(at).min(at), Follows::Nothing);
+            has_begun = true;
         }
-        reader.reach(past.read_at);
-        observed(reader.finish(), Path::new(&past.location))
-    })
+        reader.change(at, key, block.as_ref());
+    }
+    reader.reach(past.read_at);
+    observed(reader.finish(), Path::new(&past.location))
 }
 
 /// Returns the rates; fails if they cover no time.

@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::operator::{Activity, Event, Meter, Operator, Pending};
+use crate::operator::{Activity, Event, Meter, Operator};
 use crate::scope::only_handle;
 use crate::second_read::settle;
 
@@ -58,40 +58,33 @@ pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 
 
 /// Reads and checks. Objects whose findings a half-done Calico operation could explain are read again, and findings
 /// whose objects have changed are dropped.
-pub(crate) fn read_and_check<'a>(
-    datastore: &'a Datastore,
-    criteria: &'a Criteria,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<CheckResult, Failure>> {
-    Box::pin(async move {
-        let snapshot = read(datastore, operator).await?;
-        settle::check_twice(datastore, snapshot, criteria, operator).await
-    })
+pub(crate) async fn read_and_check(
+    datastore: &Datastore,
+    criteria: &Criteria,
+    operator: &dyn Operator,
+) -> Result<CheckResult, Failure> {
+    let snapshot = read(datastore, operator).await?;
+    settle::check_twice(datastore, snapshot, criteria, operator).await
 }
 
 /// Reads everything that a check needs.
-pub fn read<'a>(
-    datastore: &'a Datastore,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Snapshot, Failure>> {
-    Box::pin(read_at(datastore, None, operator))
+pub async fn read(datastore: &Datastore, operator: &dyn Operator) -> Result<Snapshot, Failure> {
+    read_at(datastore, None, operator).await
 }
 
 /// Reads some sources only.
-pub fn read_sources<'a>(
-    datastore: &'a Datastore,
-    sources: &'a [Source],
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Snapshot, Failure>> {
-    Box::pin(async move {
-        let extent = Extent::Sources(sources.iter().copied().collect());
-        let snapshot = watched(Activity::Reading, operator, async |progress| {
-            datastore.observe_extent(&extent, progress).await
-        })
-        .await?;
-        tell_read(&snapshot, operator);
-        Ok(snapshot)
+pub async fn read_sources(
+    datastore: &Datastore,
+    sources: &[Source],
+    operator: &dyn Operator,
+) -> Result<Snapshot, Failure> {
+    let extent = Extent::Sources(sources.iter().copied().collect());
+    let snapshot = watched(Activity::Reading, operator, async |progress| {
+        datastore.observe_extent(&extent, progress).await
     })
+    .await?;
+    tell_read(&snapshot, operator);
+    Ok(snapshot)
 }
 
 /// Reads the current state, or the state at a past etcd revision.
@@ -167,45 +160,41 @@ pub(crate) async fn read_two(
 }
 
 /// Reads the few objects around one address or handle.
-pub fn read_around<'a>(
-    datastore: &'a Datastore,
-    lookup: &'a Lookup,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Snapshot, Failure>> {
-    Box::pin(async move {
-        let before = datastore.request_count();
-        let mut snapshot = datastore.lookup(lookup).await?;
-        let requests = datastore.request_count() - before;
-        tell_requests(&snapshot.revision, requests, operator);
-        name_unread(&mut snapshot);
-        Ok(snapshot)
-    })
+pub async fn read_around(
+    datastore: &Datastore,
+    lookup: &Lookup,
+    operator: &dyn Operator,
+) -> Result<Snapshot, Failure> {
+    let before = datastore.request_count();
+    let mut snapshot = datastore.lookup(lookup).await?;
+    let requests = datastore.request_count() - before;
+    tell_requests(&snapshot.revision, requests, operator);
+    name_unread(&mut snapshot);
+    Ok(snapshot)
 }
 
 /// Reads the objects around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or
 /// `begin` itself if no ID has this prefix.
-pub fn read_around_handle<'a>(
-    datastore: &'a Datastore,
-    begin: &'a str,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<(Snapshot, String), Failure>> {
-    Box::pin(async move {
-        let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
-        let known = handle_ids(&snapshot, begin);
-        if begin.is_empty() || known.contains(clean_id(begin)) {
-            return Ok((snapshot, begin.to_owned()));
-        }
+pub async fn read_around_handle(
+    datastore: &Datastore,
+    begin: &str,
+    operator: &dyn Operator,
+) -> Result<(Snapshot, String), Failure> {
+    let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
+    let known = handle_ids(&snapshot, begin);
+    if begin.is_empty() || known.contains(clean_id(begin)) {
+        return Ok((snapshot, begin.to_owned()));
+    }
 
-        // A file was read completely, so the known IDs include those that only blocks record.
-        let is_whole = snapshot.has_read(Source::Blocks);
-        let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
-        let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
-        if is_whole {
-            return Ok((snapshot, id));
-        }
-        let snapshot = read_around(datastore, &Lookup::Handle(id.clone()), operator).await?;
-        Ok((snapshot, id))
-    })
+    // A file was read completely, so the known IDs include those that only blocks record.
+    let is_whole = snapshot.has_read(Source::Blocks);
+    let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
+    let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
+    if is_whole {
+        return Ok((snapshot, id));
+    }
+    let snapshot = read_around(datastore, &Lookup::Handle(id.clone()), operator).await?;
+    Ok((snapshot, id))
 }
 
 /// Marks sources that were not read for lack of a kubeconfig as skipped, so that a report names them.

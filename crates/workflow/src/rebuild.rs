@@ -20,7 +20,7 @@ use calipam_plan::{Basis, FailedTrial, Plan};
 use calipam_repair::RepairError;
 
 use crate::failure::Failure;
-use crate::operator::{Event, Operator, Pending};
+use crate::operator::{Event, Operator};
 use crate::read::{CheckResult, Criteria, cooldown, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_known_block, unknown_block};
@@ -40,74 +40,71 @@ pub struct RebuildRequest {
 }
 
 /// Reads the cluster, plans, shows the plan, asks the operator, and writes the records.
-pub fn rebuild<'a>(
-    datastore: &'a Datastore,
-    request: &'a RebuildRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Failure>> {
-    Box::pin(async move {
-        let criteria = &request.criteria;
-        let mut run = Run::new(datastore, &request.intent, operator);
-        if let Some(directory) = &request.output_dir {
-            refuse_link(directory)?;
-        }
-        let mut seen = read_and_check(datastore, criteria, operator).await?;
-        // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
-        if run.writing().is_some()
-            && !request.wanted.endpoints_only
-            && rebuild::needs_endpoints_only(&seen.snapshot)
-        {
-            return Err(pods_not_read());
-        }
-        run.refuse_doubtful(&seen.snapshot)?;
+pub async fn rebuild(
+    datastore: &Datastore,
+    request: &RebuildRequest,
+    operator: &dyn Operator,
+) -> Result<Repaired, Failure> {
+    let criteria = &request.criteria;
+    let mut run = Run::new(datastore, &request.intent, operator);
+    if let Some(directory) = &request.output_dir {
+        refuse_link(directory)?;
+    }
+    let mut seen = read_and_check(datastore, criteria, operator).await?;
+    // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
+    if run.writing().is_some()
+        && !request.wanted.endpoints_only
+        && rebuild::needs_endpoints_only(&seen.snapshot)
+    {
+        return Err(pods_not_read());
+    }
+    run.refuse_doubtful(&seen.snapshot)?;
 
-        let scope = wanted(request, &seen.snapshot)?;
-        warn_of_short_grace(&seen.snapshot, criteria, operator);
-        let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
-            rebuild::plan(basis, &scope, observations, cooldown)
-        };
-        let mut written = None;
-        if run.writing().is_some() {
-            let first = plan(&seen.basis(criteria), &[], cooldown(datastore, &seen.snapshot).await);
-            let waiting = seen_once(&first);
-            if waiting > 0 && !first.actions.is_empty() {
-                // Changes that need no second read do not wait for the others.
-                let after = calipam_check::grace(&seen.snapshot, &criteria.options);
-                run.check_limit(first.changes().count() + waiting)?;
-                operator.info(format!(
+    let scope = wanted(request, &seen.snapshot)?;
+    warn_of_short_grace(&seen.snapshot, criteria, operator);
+    let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
+        rebuild::plan(basis, &scope, observations, cooldown)
+    };
+    let mut written = None;
+    if run.writing().is_some() {
+        let first = plan(&seen.basis(criteria), &[], cooldown(datastore, &seen.snapshot).await);
+        let waiting = seen_once(&first);
+        if waiting > 0 && !first.actions.is_empty() {
+            // Changes that need no second read do not wait for the others.
+            let after = calipam_check::grace(&seen.snapshot, &criteria.options);
+            run.check_limit(first.changes().count() + waiting)?;
+            operator.info(format!(
                     "{} found unused once and will be checked again in {after:#}: the other changes are written first",
                     count(waiting, "address or handle was", "addresses or handles were")
                 ));
-                let first = tried(request, &scope, seen, first, request.output_dir.clone(), operator)?;
-                let (repaired, rest) = run.write_first(first).await?;
-                match rest {
-                    Some(rest) => (run, written) = (rest, Some(repaired)),
-                    None if repaired.run.is_some() => return Ok(repaired),
-                    None => {}
-                }
-                seen = read_and_check(datastore, criteria, operator).await?;
+            let first = tried(request, &scope, seen, first, request.output_dir.clone(), operator)?;
+            let (repaired, rest) = run.write_first(first).await?;
+            match rest {
+                Some(rest) => (run, written) = (rest, Some(repaired)),
+                None if repaired.run.is_some() => return Ok(repaired),
+                None => {}
             }
+            seen = read_and_check(datastore, criteria, operator).await?;
         }
+    }
 
-        let after_grace = async {
-            let Planned { seen, plan, passed } =
-                plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
-            // The files of the first part stay as they are.
-            let below = if written.is_some() { SECOND } else { "" };
-            let directory = request.output_dir.as_ref().map(|directory| directory.join(below));
-            run.write(tried(request, &scope, seen, plan, directory, operator)?, passed).await
-        };
-        let repaired = after_grace.await;
-        if let Some(begun) = &run.begun
-            && !matches!(&repaired, Ok(Repaired { run: Some(_), .. }))
-        {
-            begun.end().await.map_err(RepairError::from)?;
-        }
-        let repaired = repaired?;
-        Ok(match written {
-            Some(first) => repaired.after(first),
-            None => repaired,
-        })
+    let after_grace = async {
+        let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
+        // The files of the first part stay as they are.
+        let below = if written.is_some() { SECOND } else { "" };
+        let directory = request.output_dir.as_ref().map(|directory| directory.join(below));
+        run.write(tried(request, &scope, seen, plan, directory, operator)?, passed).await
+    };
+    let repaired = after_grace.await;
+    if let Some(begun) = &run.begun
+        && !matches!(&repaired, Ok(Repaired { run: Some(_), .. }))
+    {
+        begun.end().await.map_err(RepairError::from)?;
+    }
+    let repaired = repaired?;
+    Ok(match written {
+        Some(first) => repaired.after(first),
+        None => repaired,
     })
 }
 

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::archive::{thin_out, warn_of_unknown};
 use crate::failure::Failure;
-use crate::operator::{Activity, Operator, Pending};
+use crate::operator::{Activity, Operator};
 use crate::read::watched;
 use crate::scope::guid;
 
@@ -30,45 +30,43 @@ const MAX_LENGTH: u64 = 64 << 20;
 ///
 /// # Errors
 /// If the datastore cannot be read, or the folder cannot be written, is in use, or has data of another cluster.
-pub fn record<'a>(
-    datastore: &'a Datastore,
-    folder: &'a Path,
-    keep: Option<&'a Keep>,
-    has_begun: &'a Cell<bool>,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Infallible, Failure>> {
-    Box::pin(async move {
-        if !datastore.is_live() {
-            return Err(Failure::not_live("a recording"));
+pub async fn record(
+    datastore: &Datastore,
+    folder: &Path,
+    keep: Option<&Keep>,
+    has_begun: &Cell<bool>,
+    operator: &dyn Operator,
+) -> Result<Infallible, Failure> {
+    if !datastore.is_live() {
+        return Err(Failure::not_live("a recording"));
+    }
+    // A datastore that cannot be followed is refused before anything is written.
+    datastore.changes_after(Positions::new()).await?;
+    let recording = Recording { datastore, recorder: Recorder::open(folder)?, keep, operator };
+    let guid = guid(datastore).await?;
+    let mut journal = match recording.recorder.resume(&guid)? {
+        Some(journal) => {
+            let path = quoted(&journal.export().path);
+            operator.info(format!("recording continues after {}, {path}", journal.last()));
+            journal
         }
-        // A datastore that cannot be followed is refused before anything is written.
-        datastore.changes_after(Positions::new()).await?;
-        let recording = Recording { datastore, recorder: Recorder::open(folder)?, keep, operator };
-        let guid = guid(datastore).await?;
-        let mut journal = match recording.recorder.resume(&guid)? {
-            Some(journal) => {
-                let path = quoted(&journal.export().path);
-                operator.info(format!("recording continues after {}, {path}", journal.last()));
-                journal
-            }
-            None => recording.begin(None).await?,
-        };
+        None => recording.begin(None).await?,
+    };
 
-        has_begun.set(true);
-        loop {
-            let mut later = datastore.changes_after(journal.positions().clone()).await?;
-            let lost = loop {
-                match later.reported().await {
-                    Ok(reported) => journal = recording.append(journal, reported)?,
-                    Err(Broken::Lost(why)) => break why,
-                    Err(Broken::Failed(error)) => return Err(error.into()),
-                }
-            };
-            if lost != WholeReadReason::Interrupted {
-                journal = recording.begin(Some((&lost, journal.last()))).await?;
+    has_begun.set(true);
+    loop {
+        let mut later = datastore.changes_after(journal.positions().clone()).await?;
+        let lost = loop {
+            match later.reported().await {
+                Ok(reported) => journal = recording.append(journal, reported)?,
+                Err(Broken::Lost(why)) => break why,
+                Err(Broken::Failed(error)) => return Err(error.into()),
             }
+        };
+        if lost != WholeReadReason::Interrupted {
+            journal = recording.begin(Some((&lost, journal.last()))).await?;
         }
-    })
+    }
 }
 
 struct Recording<'a> {

@@ -11,7 +11,7 @@ use calipam_plan::Basis;
 use calipam_plan::release::{self, Observations, Request};
 
 use crate::failure::Failure;
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 use crate::read::{Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
@@ -34,29 +34,26 @@ pub struct ReleaseRequest {
 }
 
 /// Reads the cluster, plans, shows the plan, asks the operator, and releases.
-pub fn release<'a>(
-    datastore: &'a Datastore,
-    request: &'a ReleaseRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Failure>> {
-    Box::pin(async move {
-        let criteria = &request.criteria;
-        let run = Run::new(datastore, &request.intent, operator);
-        let seen = read_and_check(datastore, criteria, operator).await?;
-        run.refuse_doubtful(&seen.snapshot)?;
-        if request.targets.leaked || request.targets.orphan_handles {
-            warn_of_short_grace(&seen.snapshot, criteria, operator);
-        }
-        let targets = targets(request, &seen.snapshot)?;
-        let observations = reports::read(request, &seen.snapshot, operator)?;
-        let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
-            release::plan(basis, &targets, observations, cooldown)
-        };
-        let Planned { seen, plan, passed } =
-            plan_after_grace(&run, criteria, seen, observations, plan).await?;
-        let plan = seen.try_plan(plan, criteria)?;
-        run.write(plan, passed).await
-    })
+pub async fn release(
+    datastore: &Datastore,
+    request: &ReleaseRequest,
+    operator: &dyn Operator,
+) -> Result<Repaired, Failure> {
+    let criteria = &request.criteria;
+    let run = Run::new(datastore, &request.intent, operator);
+    let seen = read_and_check(datastore, criteria, operator).await?;
+    run.refuse_doubtful(&seen.snapshot)?;
+    if request.targets.leaked || request.targets.orphan_handles {
+        warn_of_short_grace(&seen.snapshot, criteria, operator);
+    }
+    let targets = targets(request, &seen.snapshot)?;
+    let observations = reports::read(request, &seen.snapshot, operator)?;
+    let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
+        release::plan(basis, &targets, observations, cooldown)
+    };
+    let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, observations, plan).await?;
+    let plan = seen.try_plan(plan, criteria)?;
+    run.write(plan, passed).await
 }
 
 /// Returns the targets of a request in this cluster.

@@ -18,7 +18,6 @@ use calipam_model::text::TextRef;
 use wildmatch::WildMatch;
 
 use crate::failure::{Failure, Kind};
-use crate::operator::Pending;
 
 /// The part of a cluster that a command line names; the whole cluster if nothing is named.
 #[derive(Clone, Debug, Default)]
@@ -101,20 +100,14 @@ impl<T> Found<Vec<T>> {
 }
 
 /// The GUID of the cluster in a datastore; empty if it has none.
-pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Failure>> {
-    Box::pin(async move {
-        Ok(cluster_information(datastore).await?.map(|information| information.guid).unwrap_or_default())
-    })
+pub async fn guid(datastore: &Datastore) -> Result<String, Failure> {
+    Ok(cluster_information(datastore).await?.map(|information| information.guid).unwrap_or_default())
 }
 
 /// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
-pub fn cluster_information(
-    datastore: &Datastore,
-) -> Pending<'_, Result<Option<ClusterInformation>, Failure>> {
-    Box::pin(async move {
-        let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
-        Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
-    })
+pub async fn cluster_information(datastore: &Datastore) -> Result<Option<ClusterInformation>, Failure> {
+    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+    Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
 }
 
 /// Returns the known name that was probably meant: the first one that contains the text, otherwise the one with the

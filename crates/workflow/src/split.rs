@@ -10,7 +10,7 @@ use calipam_model::writable::Object;
 use calipam_plan::split::{self, Split, SplitRefusal};
 
 use crate::failure::Failure;
-use crate::operator::{Operator, Pending};
+use crate::operator::Operator;
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
 use crate::scope::unknown_pool;
@@ -40,33 +40,31 @@ pub struct SplitRequest {
 ///
 /// # Errors
 /// If something cannot be read or written, the pool cannot be split, or the operator does not agree.
-pub fn split<'a>(
-    datastore: &'a Datastore,
-    request: &'a SplitRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Failure>> {
-    Box::pin(async move {
-        let run = Run::on_live(datastore, &request.intent, operator, ["split a pool", "a split"])?;
-        let snapshot = read(datastore, operator).await?;
-        let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
-        if request.needs_lock && !is_locked {
-            return Err(SplitRefusal::NotLocked.into());
-        }
+pub async fn split(
+    datastore: &Datastore,
+    request: &SplitRequest,
+    operator: &dyn Operator,
+) -> Result<Repaired, Failure> {
+    let run = Run::on_live(datastore, &request.intent, operator, ["split a pool", "a split"])?;
+    let snapshot = read(datastore, operator).await?;
+    let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
+    if request.needs_lock && !is_locked {
+        return Err(SplitRefusal::NotLocked.into());
+    }
 
-        let pool = pool(&snapshot, &request.pool)?;
-        let key = Key::Pool(pool.name.clone());
-        let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
-        let Some(Object::Pool(document)) = stored else {
-            return Err(unknown_pool(&[&snapshot], &pool.name));
-        };
-        let how = Split { parts: request.parts, disables_first: request.disables_first };
-        let plan = split::plan(&snapshot, pool, &document, how)?;
-        // Kubernetes has no transactions: no pod may start or stop while the pools are written. If the datastore is
-        // locked already, as calicoctl requires, it is not locked again.
-        let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
-        let intent = Intent { writing, max_changes: request.intent.max_changes };
-        Run { intent: &intent, ..run }.write(plan, None).await
-    })
+    let pool = pool(&snapshot, &request.pool)?;
+    let key = Key::Pool(pool.name.clone());
+    let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
+    let Some(Object::Pool(document)) = stored else {
+        return Err(unknown_pool(&[&snapshot], &pool.name));
+    };
+    let how = Split { parts: request.parts, disables_first: request.disables_first };
+    let plan = split::plan(&snapshot, pool, &document, how)?;
+    // Kubernetes has no transactions: no pod may start or stop while the pools are written. If the datastore is
+    // locked already, as calicoctl requires, it is not locked again.
+    let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
+    let intent = Intent { writing, max_changes: request.intent.max_changes };
+    Run { intent: &intent, ..run }.write(plan, None).await
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Failure> {

@@ -16,7 +16,7 @@ use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
 
 use crate::failure::Failure;
-use crate::operator::{Event, Operator, Pending, Proposal};
+use crate::operator::{Event, Operator, Proposal};
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
 use crate::write::Executed;
@@ -133,82 +133,71 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
 
 /// Plans the inverse of a run, shows the plan, asks the operator, and restores the earlier objects. Finally, removes
 /// the lock that the run left. `journals` is the folder of all journals, if the environment names one.
-pub fn undo<'a>(
-    datastore: &'a Datastore,
-    journal: &'a Path,
+pub async fn undo(
+    datastore: &Datastore,
+    journal: &Path,
     recorded: Recorded,
     journals: Option<PathBuf>,
-    intent: &'a Intent,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Undone, Failure>> {
-    Box::pin(async move {
-        if !datastore.is_live() {
-            return Err(Failure::not_live("an undo"));
-        }
-        let run = Run::new(datastore, intent, operator);
-        let (header, ended) = (recorded.header.clone(), recorded.ended);
-        if !ended {
-            operator.warn(
+    intent: &Intent,
+    operator: &dyn Operator,
+) -> Result<Undone, Failure> {
+    if !datastore.is_live() {
+        return Err(Failure::not_live("an undo"));
+    }
+    let run = Run::new(datastore, intent, operator);
+    let (header, ended) = (recorded.header.clone(), recorded.ended);
+    if !ended {
+        operator.warn(
                 "the run of this journal did not finish: anything it did after the last line of the journal is not undone".into(),
             );
-        }
-        let recorded = resolve(recorded, datastore).await?.0;
-        let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
-        if !plan.skipped().is_empty() {
-            // Later runs may have changed the objects, and later undos may have restored them.
-            let own = regular::folder_of(journal).to_owned();
-            let mut folders: Vec<PathBuf> = journals.iter().cloned().chain([own]).collect();
-            folders.dedup();
-            plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
-        }
-        let plan = check_pools(datastore, plan, operator).await?;
-        let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
-        let lock = lock_of_run(&run, journal, plan.cluster()).await?;
-        let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-            // A run that was killed before its first change leaves a lock, too.
-            let stays_locked = match (lock, run.writing()) {
-                (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
-                (Some(lock), Some(_)) => {
-                    let consent = run.operator.ask(run.question_of_lock(plan.cluster())).await?;
-                    run.restore(&lock, consent).await?
-                }
-                (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
-                (_, None) => false,
-            };
-            return Ok(Undone {
-                header,
-                plan,
-                ended,
-                exceeds: run.exceeds(changes),
-                run: None,
-                stays_locked,
-            });
-        };
-
-        operator.show(Proposal::Undo(&header, &plan))?;
-        let mut locked = false;
-        let (cluster, sources) = (plan.cluster(), sources(&plan));
-        match &lock {
-            // No other lock can be left: a datastore has only one.
-            Some(_) => {
-                run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?
+    }
+    let recorded = resolve(recorded, datastore).await?.0;
+    let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
+    if !plan.skipped().is_empty() {
+        // Later runs may have changed the objects, and later undos may have restored them.
+        let own = regular::folder_of(journal).to_owned();
+        let mut folders: Vec<PathBuf> = journals.iter().cloned().chain([own]).collect();
+        folders.dedup();
+        plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
+    }
+    let plan = check_pools(datastore, plan, operator).await?;
+    let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
+    let lock = lock_of_run(&run, journal, plan.cluster()).await?;
+    let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
+        // A run that was killed before its first change leaves a lock, too.
+        let stays_locked = match (lock, run.writing()) {
+            (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
+            (Some(lock), Some(_)) => {
+                let consent = run.operator.ask(run.question_of_lock(plan.cluster())).await?;
+                run.restore(&lock, consent).await?
             }
-            None => locked = run.preflight(writing, cluster, &sources, changes).await?.stays_locked,
-        }
-        let mut question = plan.question(&datastore.location());
-        question.others += usize::from(lock.is_some());
-        let consent = run.operator.ask(question).await?;
+            (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
+            (_, None) => false,
+        };
+        return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None, stays_locked });
+    };
 
-        let agreed = consent.clone();
-        let work = async |options| execute(datastore, &plan, consent, &options).await;
-        // The datastore is already locked if the run left it locked.
-        let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
-        let executed = run.execute(&writing, cluster, work).await?;
-        match lock {
-            Some(lock) if leaves_pools(&plan, Some(&executed)) => locked = stays_locked(&run, &lock),
-            Some(lock) => locked = run.restore(&lock, agreed).await?,
-            None => {}
-        }
-        Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), stays_locked: locked })
-    })
+    operator.show(Proposal::Undo(&header, &plan))?;
+    let mut locked = false;
+    let (cluster, sources) = (plan.cluster(), sources(&plan));
+    match &lock {
+        // No other lock can be left: a datastore has only one.
+        Some(_) => run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?,
+        None => locked = run.preflight(writing, cluster, &sources, changes).await?.stays_locked,
+    }
+    let mut question = plan.question(&datastore.location());
+    question.others += usize::from(lock.is_some());
+    let consent = run.operator.ask(question).await?;
+
+    let agreed = consent.clone();
+    let work = async |options| execute(datastore, &plan, consent, &options).await;
+    // The datastore is already locked if the run left it locked.
+    let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
+    let executed = run.execute(&writing, cluster, work).await?;
+    match lock {
+        Some(lock) if leaves_pools(&plan, Some(&executed)) => locked = stays_locked(&run, &lock),
+        Some(lock) => locked = run.restore(&lock, agreed).await?,
+        None => {}
+    }
+    Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), stays_locked: locked })
 }

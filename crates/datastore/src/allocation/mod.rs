@@ -20,7 +20,6 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::kubernetes::client::KubeClient;
-use crate::tasks::Pending;
 use crate::write::Consent;
 
 /// The way to find a node's affinities on Kubernetes.
@@ -88,14 +87,12 @@ impl AllocatorStore {
 
     /// True if the addresses of virtual machines outlive their pods, according to the resource IPAMConfiguration, which
     /// on etcd is not the allocator's configuration. Also true if there is no such resource.
-    pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, Result<bool, StoreError>> {
-        Box::pin(async move {
-            let key = self.records.machine_configuration();
-            let found = self.read(&[Query::Get(key)]).await?;
-            let mut configs =
-                found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));
-            Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
-        })
+    pub async fn keeps_machine_addresses(&self) -> Result<bool, StoreError> {
+        let key = self.records.machine_configuration();
+        let found = self.read(&[Query::Get(key)]).await?;
+        let mut configs =
+            found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));
+        Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
     }
 
     /// Adds to a node's affinities the labels by which Calico 3.31 and later finds them (facts 2.5). Does nothing on

@@ -19,7 +19,6 @@ use jiff::Timestamp;
 pub use self::whole_read_reason::WholeReadReason;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
-use crate::tasks::Pending;
 
 /// Changes within this time after a change are reported together with it.
 pub(crate) const GROUPING_INTERVAL: Duration = Duration::from_secs(1);
@@ -135,12 +134,13 @@ impl Followed {
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub fn wait(&mut self) -> Pending<'_, Result<()>> {
+    pub async fn wait(&mut self) -> Result<()> {
         let mut waits: Vec<_> = self.feeds.iter_mut().map(|feed| feed.wait()).collect();
-        Box::pin(poll_fn(move |context| {
+        poll_fn(move |context| {
             let mut ended = waits.iter_mut().map(|wait| wait.as_mut().poll(context));
             ended.find(Poll::is_ready).unwrap_or(Poll::Pending)
-        }))
+        })
+        .await
     }
 
     /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. It always
@@ -148,14 +148,12 @@ impl Followed {
     ///
     /// # Errors
     /// If the server does not confirm that.
-    pub fn confirm_current(&mut self) -> Pending<'_, Result<()>> {
-        Box::pin(async move {
-            let now = self.now();
-            for feed in &mut self.feeds {
-                feed.confirm_current(now).await?;
-            }
-            Ok(())
-        })
+    pub async fn confirm_current(&mut self) -> Result<()> {
+        let now = self.now();
+        for feed in &mut self.feeds {
+            feed.confirm_current(now).await?;
+        }
+        Ok(())
     }
 
     /// Collects the changes that were not [applied](Self::apply), and returns the number of changed objects. Returns
@@ -164,17 +162,15 @@ impl Followed {
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub fn news(&mut self) -> Pending<'_, Result<OrWholeRead<usize>>> {
-        Box::pin(async move {
-            let mut changed = 0;
-            for feed in &mut self.feeds {
-                match feed.news().await? {
-                    Ok(own) => changed += own,
-                    Err(why) => return Ok(Err(why)),
-                }
+    pub async fn news(&mut self) -> Result<OrWholeRead<usize>> {
+        let mut changed = 0;
+        for feed in &mut self.feeds {
+            match feed.news().await? {
+                Ok(own) => changed += own,
+                Err(why) => return Ok(Err(why)),
             }
-            Ok(Ok(changed))
-        })
+        }
+        Ok(Ok(changed))
     }
 
     /// Updates the followed snapshot with the changes that [`Self::news`] has collected.

@@ -15,7 +15,7 @@ use crate::etcdv2::client::EtcdV2Client;
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::workloads::Workloads;
 use crate::settings::{Settings, Target};
-use crate::tasks::{Pending, blocking};
+use crate::tasks::blocking;
 
 /// A datastore, and the API server of the cluster that uses it.
 #[derive(Clone, Debug)]
@@ -27,26 +27,24 @@ pub struct Datastore {
 
 impl Datastore {
     /// Opens the datastore of the settings.
-    pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
-        Box::pin(async move {
-            let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
-            let backend: Arc<dyn Backend> = match &settings.target {
-                Target::Etcd(etcd) => Arc::new(Arc::new(EtcdClient::connect(etcd).await?)),
-                Target::EtcdV2(etcd) => Arc::new(Arc::new(EtcdV2Client::connect(etcd).await?)),
-                Target::Kubernetes => {
-                    Arc::new(KubeClient::connect(settings.kubernetes.require_calico_ipam()?).await?)
-                }
-                Target::File(path) => Arc::new(DataFile::open(path)?),
-                Target::StandardInput => {
-                    Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
-                }
-            };
-            let beside = match is_etcd && settings.kubernetes.is_named() {
-                true => Some(KubeClient::connect(&settings.kubernetes).await?),
-                false => None,
-            };
-            Ok(Self { backend, beside })
-        })
+    pub async fn open(settings: &Settings) -> Result<Self> {
+        let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
+        let backend: Arc<dyn Backend> = match &settings.target {
+            Target::Etcd(etcd) => Arc::new(Arc::new(EtcdClient::connect(etcd).await?)),
+            Target::EtcdV2(etcd) => Arc::new(Arc::new(EtcdV2Client::connect(etcd).await?)),
+            Target::Kubernetes => {
+                Arc::new(KubeClient::connect(settings.kubernetes.require_calico_ipam()?).await?)
+            }
+            Target::File(path) => Arc::new(DataFile::open(path)?),
+            Target::StandardInput => {
+                Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
+            }
+        };
+        let beside = match is_etcd && settings.kubernetes.is_named() {
+            true => Some(KubeClient::connect(&settings.kubernetes).await?),
+            false => None,
+        };
+        Ok(Self { backend, beside })
     }
 
     /// The datastore behind an etcd client, without an API server.

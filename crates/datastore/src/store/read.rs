@@ -15,7 +15,6 @@ use crate::error::Result;
 use crate::etcd::{self, past};
 use crate::feed::{Changes, Followed, OrWholeRead};
 use crate::read::{Lookup, NameKind, Past, PastSubject};
-use crate::tasks::Pending;
 use crate::{both, kubernetes};
 
 impl Datastore {
@@ -25,23 +24,17 @@ impl Datastore {
     }
 
     /// Reads the given extent. The tree of etcd v2 and files of Kubernetes objects are read as a whole.
-    pub fn observe_extent<'a>(
-        &'a self,
-        extent: &'a Extent,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<Snapshot>> {
-        Box::pin(async move {
-            let mut snapshot = self.backend.observe(extent, progress).await?;
-            if let Some(kubernetes) = &self.beside
-                && extent.has_any(&[Source::Pods, Source::Services, Source::Machines])
-            {
-                both::add(kubernetes, &mut snapshot, progress).await?;
-            }
-            if *extent == Extent::Whole {
-                self.add_namespaces(&mut snapshot, false).await;
-            }
-            Ok(snapshot)
-        })
+    pub async fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
+        let mut snapshot = self.backend.observe(extent, progress).await?;
+        if let Some(kubernetes) = &self.beside
+            && extent.has_any(&[Source::Pods, Source::Services, Source::Machines])
+        {
+            both::add(kubernetes, &mut snapshot, progress).await?;
+        }
+        if *extent == Extent::Whole {
+            self.add_namespaces(&mut snapshot, false).await;
+        }
+        Ok(snapshot)
     }
 
     /// Adds the namespaces if they are needed and the user may list them. `is_followed` is true if pods that come later
@@ -58,41 +51,31 @@ impl Datastore {
     ///
     /// # Errors
     /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not etcd v3.
-    pub fn observe_at<'a>(
-        &'a self,
-        revision: i64,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<Snapshot>> {
-        Box::pin(async move {
-            let client = self.require_revisions()?;
-            etcd::observe_at(client, Some(revision), &Extent::Whole, progress).await
-        })
+    pub async fn observe_at(&self, revision: i64, progress: &ProgressFn) -> Result<Snapshot> {
+        let client = self.require_revisions()?;
+        etcd::observe_at(client, Some(revision), &Extent::Whole, progress).await
     }
 
     /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 and Kubernetes
     /// about one request for each key, and a file as a whole.
-    pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
-        Box::pin(async move {
-            let mut snapshot = self.backend.lookup(lookup).await?;
-            if let Some(kubernetes) = &self.beside {
-                both::add_around(kubernetes, &mut snapshot, lookup).await?;
-            }
-            Ok(snapshot)
-        })
+    pub async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
+        let mut snapshot = self.backend.lookup(lookup).await?;
+        if let Some(kubernetes) = &self.beside {
+            both::add_around(kubernetes, &mut snapshot, lookup).await?;
+        }
+        Ok(snapshot)
     }
 
     /// Reads some keys again, in etcd at one new revision. `None` if the datastore cannot change.
-    pub fn reread<'a>(&'a self, keys: &'a BTreeSet<Key>) -> Pending<'a, Result<Option<Snapshot>>> {
-        Box::pin(async move {
-            let Some(kubernetes) = &self.beside else { return self.backend.reread(keys).await };
-            let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
-                keys.iter().cloned().partition(both::is_in_kubernetes);
-            let mut snapshot = self.backend.reread(&in_etcd).await?;
-            if let Some(snapshot) = &mut snapshot {
-                both::reread(kubernetes, snapshot, &in_kubernetes).await?;
-            }
-            Ok(snapshot)
-        })
+    pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
+        let Some(kubernetes) = &self.beside else { return self.backend.reread(keys).await };
+        let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
+            keys.iter().cloned().partition(both::is_in_kubernetes);
+        let mut snapshot = self.backend.reread(&in_etcd).await?;
+        if let Some(snapshot) = &mut snapshot {
+            both::reread(kubernetes, snapshot, &in_kubernetes).await?;
+        }
+        Ok(snapshot)
     }
 
     /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common prefix of the answer is
@@ -103,21 +86,15 @@ impl Datastore {
 
     /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
     /// revisions names, not the whole cluster. For [`PastSubject::Blocks`], reads only the last revisions.
-    pub fn past<'a>(&'a self, of: &'a PastSubject) -> Pending<'a, Result<Past>> {
-        Box::pin(async move { past::past(self.require_revisions()?, of).await })
+    pub async fn past(&self, of: &PastSubject) -> Result<Past> {
+        past::past(self.require_revisions()?, of).await
     }
 
     /// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch
     /// of past revisions, and reads only these keys in etcd. `None` if the datastore keeps no history.
-    pub fn recent<'a>(
-        &'a self,
-        snapshot: &'a Snapshot,
-        address: IpAddr,
-    ) -> Pending<'a, Result<Option<Past>>> {
-        Box::pin(async move {
-            let Some(client) = self.backend.revisions() else { return Ok(None) };
-            past::recent(client, snapshot, address).await.map(Some)
-        })
+    pub async fn recent(&self, snapshot: &Snapshot, address: IpAddr) -> Result<Option<Past>> {
+        let Some(client) = self.backend.revisions() else { return Ok(None) };
+        past::recent(client, snapshot, address).await.map(Some)
     }
 
     /// Writes the data of a check to a file, compressed if its name ends with `.zst`. The file appears when it is
@@ -158,23 +135,18 @@ impl Datastore {
     ///
     /// # Errors
     /// The same as for [`Self::observe`].
-    pub fn follow<'a>(
-        &'a self,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<OrWholeRead<(Snapshot, Followed)>>> {
-        Box::pin(async move {
-            let mut started = match &self.beside {
-                Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,
-                None => {
-                    let started = self.backend.follow(progress).await?;
-                    started.map(|(snapshot, feed)| (snapshot, Followed::new(vec![feed])))
-                }
-            };
-            if let Ok((snapshot, _)) = &mut started {
-                self.add_namespaces(snapshot, true).await;
+    pub async fn follow(&self, progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Followed)>> {
+        let mut started = match &self.beside {
+            Some(kubernetes) => both::follow(&*self.backend, kubernetes, progress).await?,
+            None => {
+                let started = self.backend.follow(progress).await?;
+                started.map(|(snapshot, feed)| (snapshot, Followed::new(vec![feed])))
             }
-            Ok(started)
-        })
+        };
+        if let Ok((snapshot, _)) = &mut started {
+            self.add_namespaces(snapshot, true).await;
+        }
+        Ok(started)
     }
 
     /// Goes on following over this connection to the same datastore. Kubernetes is followed by the watches of the first

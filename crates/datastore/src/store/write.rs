@@ -15,7 +15,6 @@ use crate::kubernetes::KubeStore;
 use crate::kubernetes::client::KubeClient;
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
-use crate::tasks::Pending;
 use crate::write::{Consent, Objects, Stored, Writer};
 
 /// The action that is not supported on Calico 2.x data, for errors.
@@ -37,13 +36,13 @@ impl Datastore {
 
     /// Checks that the user may create, update and delete objects of these kinds, and may take the lock if `lock` is
     /// true. This keeps a run from failing halfway. etcd has no such check.
-    pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
-        Box::pin(async move { self.objects()?.may_write(sources, lock).await })
+    pub async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
+        self.objects()?.may_write(sources, lock).await
     }
 
     /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
-    pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
-        Box::pin(async move { self.objects()?.read(keys).await })
+    pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        self.objects()?.read(keys).await
     }
 
     /// Opens this datastore for an allocator, with the operator's consent. Affinities are listed without a selector.
@@ -56,37 +55,30 @@ impl Datastore {
 impl AllocatorStore {
     /// Connects without discovery: only the first read shows if a single etcd endpoint or the API server answers, and
     /// which API group the cluster has. `selecting` is the way to find affinities on Kubernetes.
-    pub fn connect<'a>(
-        settings: &'a Settings,
-        selecting: Selecting,
-        consent: Consent,
-    ) -> Pending<'a, Result<Self>> {
-        Box::pin(async move {
-            let records: Box<dyn Records> = match &settings.target {
-                Target::Etcd(etcd) => {
-                    // The first request shows if a single endpoint answers.
-                    let probe = etcd.endpoints.len() > 1;
-                    Box::new(EtcdStore::new(EtcdClient::connect_first(etcd, probe).await?.into()))
-                }
-                Target::EtcdV2(etcd) => {
-                    let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
-                    return Err(Error::NotForCalico2 { location, what: ASSIGN });
-                }
-                Target::Kubernetes => {
-                    let client =
-                        KubeClient::connect_without_discovery(settings.kubernetes.require_calico_ipam()?)
-                            .await?;
-                    let is_assumed = settings.kubernetes.api_group.is_empty();
-                    Box::new(KubeStore::new(client, is_assumed, selecting))
-                }
-                Target::File(path) => {
-                    return Err(Error::NotWritable { location: path.display().to_string() });
-                }
-                Target::StandardInput => {
-                    return Err(Error::NotWritable { location: "standard input".into() });
-                }
-            };
-            Ok(Self::new(records, consent))
-        })
+    pub async fn connect(settings: &Settings, selecting: Selecting, consent: Consent) -> Result<Self> {
+        let records: Box<dyn Records> = match &settings.target {
+            Target::Etcd(etcd) => {
+                // The first request shows if a single endpoint answers.
+                let probe = etcd.endpoints.len() > 1;
+                Box::new(EtcdStore::new(EtcdClient::connect_first(etcd, probe).await?.into()))
+            }
+            Target::EtcdV2(etcd) => {
+                let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
+                return Err(Error::NotForCalico2 { location, what: ASSIGN });
+            }
+            Target::Kubernetes => {
+                let client =
+                    KubeClient::connect_without_discovery(settings.kubernetes.require_calico_ipam()?).await?;
+                let is_assumed = settings.kubernetes.api_group.is_empty();
+                Box::new(KubeStore::new(client, is_assumed, selecting))
+            }
+            Target::File(path) => {
+                return Err(Error::NotWritable { location: path.display().to_string() });
+            }
+            Target::StandardInput => {
+                return Err(Error::NotWritable { location: "standard input".into() });
+            }
+        };
+        Ok(Self::new(records, consent))
     }
 }

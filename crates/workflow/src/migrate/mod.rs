@@ -23,7 +23,7 @@ pub use self::evict::Eviction;
 use self::evict::Moves;
 pub use self::moving::{Group, Moving, Pin};
 use crate::failure::Failure;
-use crate::operator::{Activity, Operator, Pending, Proposal};
+use crate::operator::{Activity, Operator, Proposal};
 use crate::preflight::Passed;
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 use crate::run::{Intent, Run};
@@ -67,59 +67,57 @@ pub struct Migrated {
 ///
 /// # Errors
 /// If something cannot be read or written, the migration is refused, or the operator does not agree.
-pub fn migrate<'a>(
-    datastore: &'a Datastore,
-    request: &'a MigrateRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Migrated, Failure>> {
-    Box::pin(async move {
-        let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
-        let criteria = &request.criteria;
-        let (mut seen, mut surveyed, stored) = survey_all(datastore, request, operator).await?;
-        if surveyed.survey.phase == Phase::Move
-            && let (Some(eviction), true) = (&request.eviction, run.writing().is_some())
-        {
-            evict(&run, &surveyed, eviction).await?;
-            (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
-            // The next phase needs another run: its plan was not shown.
-            let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
-            return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
-        }
+pub async fn migrate(
+    datastore: &Datastore,
+    request: &MigrateRequest,
+    operator: &dyn Operator,
+) -> Result<Migrated, Failure> {
+    let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
+    let criteria = &request.criteria;
+    let (mut seen, mut surveyed, stored) = survey_all(datastore, request, operator).await?;
+    if surveyed.survey.phase == Phase::Move
+        && let (Some(eviction), true) = (&request.eviction, run.writing().is_some())
+    {
+        evict(&run, &surveyed, eviction).await?;
+        (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
+        // The next phase needs another run: its plan was not shown.
+        let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
+        return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
+    }
 
-        let survey = &surveyed.survey;
-        // The list of journals shows the phase.
-        let mut intent = request.intent.clone();
-        if let Some(writing) = &mut intent.writing {
-            writing.command = format!("{}: {} {}", writing.command, survey.phase, survey.migration.old.name);
+    let survey = &surveyed.survey;
+    // The list of journals shows the phase.
+    let mut intent = request.intent.clone();
+    if let Some(writing) = &mut intent.writing {
+        writing.command = format!("{}: {} {}", writing.command, survey.phase, survey.migration.old.name);
+    }
+    let run = Run { intent: &intent, ..run };
+    if run.writing().is_some() && survey.phase != Phase::Move {
+        operator.show(Proposal::Migration(&surveyed))?;
+        if !request.force {
+            survey.has_room()?;
         }
-        let run = Run { intent: &intent, ..run };
-        if run.writing().is_some() && survey.phase != Phase::Move {
-            operator.show(Proposal::Migration(&surveyed))?;
-            if !request.force {
-                survey.has_room()?;
-            }
+    }
+    let holds = async |_: bool| look_again(&run, request, survey).await;
+    let repaired = match survey.phase {
+        Phase::CleanUp => {
+            warn_of_short_grace(&seen.snapshot, criteria, operator);
+            let plan = |basis: &Basis<'_>, observations: &[_], cooldown| {
+                migrate::clean_up(basis, &survey.migration, observations, cooldown)
+            };
+            let Planned { seen, plan, passed } =
+                plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
+            let plan = seen.try_plan(plan, criteria)?;
+            run.write(plan, passed).await?
         }
-        let holds = async |_: bool| look_again(&run, request, survey).await;
-        let repaired = match survey.phase {
-            Phase::CleanUp => {
-                warn_of_short_grace(&seen.snapshot, criteria, operator);
-                let plan = |basis: &Basis<'_>, observations: &[_], cooldown| {
-                    migrate::clean_up(basis, &survey.migration, observations, cooldown)
-                };
-                let Planned { seen, plan, passed } =
-                    plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
-                let plan = seen.try_plan(plan, criteria)?;
-                run.write(plan, passed).await?
-            }
-            Phase::Delete => {
-                let plan = pools_or_skipped(&run, &seen, survey, &stored)?;
-                let passed = wait_for_grace(&run, request, &seen, &plan).await?;
-                run.write_if(plan, passed, holds).await?
-            }
-            _ => run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds).await?,
-        };
-        Ok(Migrated { surveyed, repaired })
-    })
+        Phase::Delete => {
+            let plan = pools_or_skipped(&run, &seen, survey, &stored)?;
+            let passed = wait_for_grace(&run, request, &seen, &plan).await?;
+            run.write_if(plan, passed, holds).await?
+        }
+        _ => run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds).await?,
+    };
+    Ok(Migrated { surveyed, repaired })
 }
 
 /// Plans a phase that writes a pool. If the run only plans, a refusal becomes part of the plan, so that the survey is

@@ -4,31 +4,29 @@ use calipam_datastore::Datastore;
 use jiff::SignedDuration;
 
 use crate::failure::Failure;
-use crate::operator::{Activity, Operator, Pending};
+use crate::operator::{Activity, Operator};
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 
 /// Reads and checks. With `confirm`, checks again after this pause, and keeps only findings of both checks.
-pub fn check_and_confirm<'a>(
-    datastore: &'a Datastore,
-    criteria: &'a Criteria,
+pub async fn check_and_confirm(
+    datastore: &Datastore,
+    criteria: &Criteria,
     confirm: Option<SignedDuration>,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<CheckResult, Failure>> {
-    Box::pin(async move {
-        let first = read_and_check(datastore, criteria, operator).await?;
-        let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
-        if !datastore.is_live() {
-            operator.warn("`--confirm` has no effect: a file does not change".into());
-            return Ok(first);
-        }
+    operator: &dyn Operator,
+) -> Result<CheckResult, Failure> {
+    let first = read_and_check(datastore, criteria, operator).await?;
+    let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
+    if !datastore.is_live() {
+        operator.warn("`--confirm` has no effect: a file does not change".into());
+        return Ok(first);
+    }
 
-        // If the first snapshot were not dropped here, both would be in memory at once.
-        let CheckResult { report: found, snapshot, .. } = first;
-        drop(snapshot);
-        wait(pause, Activity::Confirming, operator).await;
+    // If the first snapshot were not dropped here, both would be in memory at once.
+    let CheckResult { report: found, snapshot, .. } = first;
+    drop(snapshot);
+    wait(pause, Activity::Confirming, operator).await;
 
-        let mut second = read_and_check(datastore, criteria, operator).await?;
-        second.report.confirm(&found);
-        Ok(second)
-    })
+    let mut second = read_and_check(datastore, criteria, operator).await?;
+    second.report.confirm(&found);
+    Ok(second)
 }
