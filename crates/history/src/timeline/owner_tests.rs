@@ -3,15 +3,14 @@
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
 
-use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
+use super::tests::{PATH, address, cidr, fresh, kept, of_pod_a, pod, time, version, words};
 use super::{
     About, Event, ExportReader, JournaledWrite, RECORDS, Run, Uncertainty, Version, What, When, timeline,
 };
 
 #[test]
 fn a_block_that_is_deleted_takes_its_addresses_along() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let block = of_pod_a();
     let kept = kept(Vec::new(), vec![version(21, Some(&block)), version(22, None)]);
     let of = |about: About| timeline(&kept, &[], &about);
     let by_handle = of(About::Handle("net.a".into()));
@@ -23,8 +22,7 @@ fn a_block_that_is_deleted_takes_its_addresses_along() {
 
 #[test]
 fn one_write_from_owner_to_owner_is_told_of_both() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let first = version(21, Some(&block));
     block.update(|update| update.release(&[3]));
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
@@ -37,8 +35,7 @@ fn one_write_from_owner_to_owner_is_told_of_both() {
 
 #[test]
 fn what_else_was_written_to_the_block_bounds_times() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let mut versions = vec![version(20, Some(&block))];
     block.update(|update| update.assign(4, &pod("b", "2026-05-01 10:20:00 +0000 UTC"))).unwrap();
     versions.push(version(21, Some(&block)));
@@ -54,8 +51,7 @@ fn what_else_was_written_to_the_block_bounds_times() {
 
 #[test]
 fn what_overlapping_blocks_hold_at_once_is_not_reused() {
-    let mut outer = fresh();
-    outer.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let outer = of_pod_a();
     let mut inner = Block::new("10.0.0.0/30".parse().unwrap(), None, time("2026-05-01T10:06:00Z")).unwrap();
     let claimed = serde_json::to_vec(&inner).unwrap();
     inner.update(|update| update.assign(3, &pod("b", "2026-05-01 10:07:00 +0000 UTC"))).unwrap();
@@ -74,8 +70,7 @@ fn what_overlapping_blocks_hold_at_once_is_not_reused() {
 
 #[test]
 fn a_block_that_cannot_be_decoded_is_told_of_its_handles_and_node() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let block = of_pod_a();
     let broken = |revision: i64| Version { path: PATH.into(), revision, value: Some(b"{".to_vec()) };
     let after = kept(Vec::new(), vec![version(20, Some(&block)), broken(21)]);
     let first = kept(vec![broken(8)], Vec::new());
@@ -96,8 +91,7 @@ fn export(at: &str, block: &Block) -> Snapshot {
 
 #[test]
 fn from_export_to_export_each_owner_is_told() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let first = export("2026-05-01T11:00:00Z", &block);
     block.update(|update| update.release(&[3]));
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 11:20:00 +0000 UTC"))).unwrap();
@@ -113,10 +107,8 @@ fn from_export_to_export_each_owner_is_told() {
     assert_eq!(whats(&found), [What::Known, What::Released, What::Reused]);
     // It was free before the next owner got it.
     let released = &found[1].time;
-    assert_eq!(
-        (released.after, released.before),
-        (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")))
-    );
+    let expected = (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")));
+    assert_eq!((released.after, released.before), expected);
     assert_eq!(whats(&of(About::Handle("net.a".into()))), [What::Known, What::Released]);
     // Between two exports, recorded times order events.
     let of_block = of(About::Block(cidr()));

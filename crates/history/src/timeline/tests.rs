@@ -28,6 +28,13 @@ pub(super) fn fresh() -> Block {
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
+/// A block in which the pod `a` has got its address.
+pub(super) fn of_pod_a() -> Block {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    block
+}
+
 pub(super) fn pod(name: &str, at: &str) -> Attribute {
     let handle = format!("net.{name}");
     let owner = [("namespace", "ns"), ("node", "node-1"), ("pod", name), ("timestamp", at)];
@@ -90,10 +97,8 @@ fn the_story_of_an_address() {
     assert_eq!(found[6].time.before, Some(time("2026-05-01T12:00:00Z")));
     assert_eq!(found[3].detail, "previously pod ns/a");
     let elsewhere = About::Address("10.0.0.4".parse().unwrap());
-    assert_eq!(
-        words(&timeline(&story(), &[], &elsewhere)),
-        [(20, What::BlockClaimed), (26, What::BlockReleased)]
-    );
+    let wanted = [(20, What::BlockClaimed), (26, What::BlockReleased)];
+    assert_eq!(words(&timeline(&story(), &[], &elsewhere)), wanted);
     assert!(timeline(&story(), &[], &About::Address("10.0.1.3".parse().unwrap())).is_empty());
 }
 
@@ -108,8 +113,7 @@ fn the_same_by_handle_node_and_block() {
 
 #[test]
 fn what_is_kept_begins_with_what_is_known() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let base = version(8, Some(&block));
     block.update(|update| update.release(&[3]));
     let kept = kept(vec![base], vec![version(30, Some(&block))]);
@@ -121,8 +125,7 @@ fn what_is_kept_begins_with_what_is_known() {
 
 #[test]
 fn what_cannot_be_decoded_leaves_a_gap() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let block = of_pod_a();
     let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
     let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
     let found = timeline(&kept(Vec::new(), versions), &[], &address());
@@ -178,10 +181,8 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
     let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..story.clone() };
     let found = timeline(&later, &[deletion], &address());
-    assert_eq!(
-        found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(),
-        [(What::BlockReleased, None)]
-    );
+    let expected = [(What::BlockReleased, None)];
+    assert_eq!(found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(), expected);
 }
 
 #[test]

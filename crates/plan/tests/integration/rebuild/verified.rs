@@ -64,8 +64,7 @@ fn what_a_corrupt_block_has_hidden_is_not_new_after_its_repair() {
 
 #[test]
 fn a_pool_may_turn_out_to_be_as_full_as_it_was() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3);
-    cluster.inject(Fault::PoolNearlyFull, 1);
+    let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3).with(Fault::PoolNearlyFull, 1);
     // One of its pods has no record, so the pool looks less full than it is.
     let report = check(&cluster.snapshot(), &Options::default());
     let Some(Subject::Pool(pool)) = report.findings.first().map(|f| f.subject.clone()) else {
