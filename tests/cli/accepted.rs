@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, on_example};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, on_example, scratch};
 
 fn file(text: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("accepted");
+    let (folder, path) = scratch("accepted");
     fs::write(&path, text).unwrap();
     (folder, path)
 }
@@ -30,13 +29,11 @@ fn accepted_findings_are_left_out() {
     assert!(run.stdout.contains("No findings"), "{run:?}");
 
     let (run, path) = check("pool-nearly-ful 172.16.5.0/28\n", &[]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains(&format!("error: {path}:1: unknown rule \"pool-nearly-ful\"")));
-    assert!(run.stderr.contains("`until 2027-01-31`"), "{run:?}");
+    let says = format!("error: {path}:1: unknown rule \"pool-nearly-ful\"");
+    run.failed(2, &says).says("`until 2027-01-31`");
 
-    let missing = on_example(&["check", "--ignore", "/nonexistent/accepted"]);
-    assert_eq!(missing.code, 3, "{missing:?}");
-    assert!(missing.stderr.contains("error: cannot read /nonexistent/accepted: No such file"), "{missing:?}");
+    on_example(&["check", "--ignore", "/nonexistent/accepted"])
+        .failed(3, "error: cannot read /nonexistent/accepted: No such file");
 }
 
 #[test]
@@ -59,8 +56,7 @@ fn an_acceptance_can_end() {
         assert_eq!(run.stderr.contains(&told), !left_out, "{until}: {run:?}");
     }
     let (run, path) = check("pool-nearly-full 172.16.5.0/28 until tomorrow\n", &[]);
-    assert_eq!(run.code, 2, "{run:?}");
-    assert!(run.stderr.contains(&format!("{path}:1: until \"tomorrow\": expected a date")), "{run:?}");
+    run.failed(2, &format!("{path}:1: until \"tomorrow\": expected a date"));
 }
 
 /// The lines of `-o ignore` accept every finding, with any subject.
@@ -82,8 +78,7 @@ fn the_lines_of_a_check_accept_what_it_found() {
     let one = on_example(&[&["check", "-o", "ignore"], &FULL[..]].concat());
     assert_eq!(one.stdout, "pool-nearly-full 172.16.5.0/28\n");
     for other in [&["show"][..], &["explain"], &["release", "--leaked"]] {
-        let run = on_example(&[other, &["-o", "ignore"]].concat());
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
-        assert!(run.stderr.contains(" has no format `ignore`; it has table, wide, "), "{run:?}");
+        on_example(&[other, &["-o", "ignore"]].concat())
+            .refused(2, " has no format `ignore`; it has table, wide, ");
     }
 }

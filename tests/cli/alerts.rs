@@ -42,8 +42,7 @@ fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
 fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
     let printed = on_example(&["check", "-o", "prometheus"]).stdout;
     // A server that follows an etcd has more metrics, one of them without a value in the first hour.
-    let etcd = Etcd::start().unwrap();
-    Cluster::plain(ClusterSpec::new(32), 1, 1).write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 1, 1)).unwrap();
     let server = Server::start(&["--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
     let served =
         server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;

@@ -10,13 +10,12 @@ use std::time::Duration;
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
+use super::program::{EXAMPLE, Run, calipam, command, on_example, root, scratch};
 
 /// A run must not wait on a pipe, which anyone with access to the folder can create.
 #[test]
 fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
+    let (_folder, archive) = scratch("archive");
     let archive = archive.to_str().unwrap();
     assert_eq!(on_example(&["export", "--archive", archive]).code, 0);
     let mut files = fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
@@ -27,16 +26,12 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     let pipe = export.to_str().unwrap();
     let in_archive = ["history", "--archive", archive, "--ip", "10.244.1.7"];
     for arguments in [&in_archive[..], &["check", "--datastore", pipe]] {
-        let run = calipam(arguments);
-        assert_eq!(run.code, 3, "{run:?}");
-        assert!(run.stderr.contains("it is not a regular file"), "{run:?}");
+        calipam(arguments).failed(3, "it is not a regular file");
     }
     for arguments in [["check", "--ignore", pipe], ["check", "--compare-with", pipe]] {
-        let run = on_example(&arguments);
-        assert!(run.code == 3 && run.stderr.contains("it is not a regular file"), "{run:?}");
+        on_example(&arguments).failed(3, "it is not a regular file");
     }
-    let noted = on_example(&["check", "--archive", archive]);
-    assert!(noted.stderr.contains("it is not a regular file"), "{noted:?}");
+    on_example(&["check", "--archive", archive]).says("it is not a regular file");
 }
 
 /// A list that contains only the first page is incomplete, which is an error.
@@ -48,23 +43,19 @@ fn a_list_that_was_cut_off_is_an_error() {
         let file = folder.path().join(format!("{name}.json"));
         let list = format!(r#"{{"apiVersion":"v1","kind":"PodList","metadata":{metadata},"items":[]}}"#);
         fs::write(&file, list).unwrap();
-        let run = calipam(&["check", "--datastore", file.to_str().unwrap()]);
-        assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+        let run = calipam(&["check", "--datastore", file.to_str().unwrap()]).exits(3).prints_nothing();
         assert!(run.stderr.contains(file.to_str().unwrap()) && run.stderr.contains("PodList"), "{run:?}");
     }
 }
 
 #[test]
 fn an_archive_is_of_one_cluster_and_never_half() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
+    let (folder, archive) = scratch("archive");
     let text = archive.to_str().unwrap();
-    let run = on_example(&["export", "--archive", text]);
-    assert_eq!(run.code, 0, "{run:?}");
+    on_example(&["export", "--archive", text]).succeeded();
     let named = "calipam-20260601T080000Z.jsonl.zst".to_owned();
     assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone()]);
-    let again = on_example(&["export", "--archive", text]);
-    assert!(again.code == 0 && again.stderr.contains("nothing was added"), "{again:?}");
+    on_example(&["export", "--archive", text]).succeeded().says("nothing was added");
 
     // Leftovers of a killed run are removed, and other files are kept.
     fs::create_dir(archive.join(".calipam-writing")).unwrap();
@@ -76,8 +67,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     // Another run is writing.
     let lock = fs::File::open(archive.join(".calipam-lock")).unwrap();
     lock.lock().unwrap();
-    let busy = on_example(&["export", "--archive", text]);
-    assert!(busy.code == 3 && busy.stderr.contains("another run is writing to this archive"), "{busy:?}");
+    on_example(&["export", "--archive", text]).failed(3, "another run is writing to this archive");
     drop(lock);
 
     // The lock was replaced by another file.
@@ -88,8 +78,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
             "it is a link" => symlink(archive.join("notes.txt"), &lock).unwrap(),
             _ => mknodat(CWD, &lock, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
         }
-        let refused = on_example(&["export", "--archive", text]);
-        assert!(refused.code == 3 && refused.stderr.contains(odd), "{refused:?}");
+        on_example(&["export", "--archive", text]).failed(3, odd);
     }
     fs::remove_file(&lock).unwrap();
     assert_eq!(fs::read_to_string(archive.join("notes.txt")).unwrap(), "mine");
@@ -101,8 +90,8 @@ fn an_archive_is_of_one_cluster_and_never_half() {
         .replace("0f0e1d2c3b4a59687786951423324150", "ffffffffffffffffffffffffffffffff")
         .replace("2026-05-01T12:00:00Z\",\"guid", "2026-05-02T12:00:00Z\",\"guid");
     fs::write(&other, changed).unwrap();
-    let refused = calipam(&["export", "--archive", text, "--datastore", other.to_str().unwrap()]);
-    assert!(refused.code == 3 && refused.stderr.contains("an archive of cluster \"0f0e1d2c"), "{refused:?}");
+    calipam(&["export", "--archive", text, "--datastore", other.to_str().unwrap()])
+        .failed(3, "an archive of cluster \"0f0e1d2c");
     let checked = calipam(&["check", "--archive", text, "--datastore", other.to_str().unwrap()]);
     let said = "hint: name this cluster's archive\n";
     assert!(checked.code == 2 && checked.stderr.ends_with(said), "{checked:?}");
@@ -113,8 +102,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     fs::write(&unknown, example.replace("0f0e1d2c3b4a59687786951423324150", "")).unwrap();
     let elsewhere = folder.path().join("unknown");
     let elsewhere = ["--archive", elsewhere.to_str().unwrap(), "--datastore", unknown.to_str().unwrap()];
-    let added = calipam(&[&["export"], &elsewhere[..]].concat());
-    assert!(added.code == 0 && added.stderr.contains("the cluster has no GUID"), "{added:?}");
+    calipam(&[&["export"], &elsewhere[..]].concat()).succeeded().says("the cluster has no GUID");
 
     // Files with other names are not pruned.
     let own = archive.join("calipam-before-the-restore.jsonl.zst");
@@ -126,32 +114,28 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     )
     .unwrap();
     let later = ["--datastore", later.to_str().unwrap()];
-    let thinned = calipam(&[&["export", "--archive", text, "--keep", "1h:all"], &later[..]].concat());
-    assert!(thinned.code == 0 && thinned.stderr.contains("holds 1 export; 1 export removed"), "{thinned:?}");
+    let keep = ["export", "--archive", text, "--keep", "1h:all"];
+    calipam(&[&keep, &later[..]].concat()).succeeded().says("holds 1 export; 1 export removed");
     let newer = "calipam-20260603T080000Z.jsonl.zst".to_owned();
-    assert_eq!(
-        names(&archive),
-        [
-            ".calipam-lock",
-            "calipam-20260603T080000Z.jsonl.zst",
-            "calipam-before-the-restore.jsonl.zst",
-            "notes.txt"
-        ]
-    );
+    let expected = [
+        ".calipam-lock",
+        "calipam-20260603T080000Z.jsonl.zst",
+        "calipam-before-the-restore.jsonl.zst",
+        "notes.txt",
+    ];
+    assert_eq!(names(&archive), expected);
 
     // With a limit for files, like a full disk, no partial files remain, and no data is lost.
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec {} export --archive {text} --datastore {EXAMPLE}",
         crate::cli::PROGRAM
     );
-    let full = Run::of(command("/bin/sh").args(["-c", &script]).output().unwrap());
-    assert!(full.code == 3 && full.stderr.contains("File too large"), "{full:?}");
+    Run::of(command("/bin/sh").args(["-c", &script])).failed(3, "File too large");
     assert_eq!(names(&archive)[1], newer, "{:?}", names(&archive));
     assert_eq!(names(&archive).len(), 4);
 
     // The clock was set back: the new export is older, and every read of the archive warns of it.
-    let set_back = on_example(&["export", "--archive", text]);
-    assert!(set_back.code == 0 && set_back.stderr.contains("a clock was set back"), "{set_back:?}");
+    on_example(&["export", "--archive", text]).succeeded().says("a clock was set back");
     let history = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
     let warning =
         "the export from 2026-06-03T08:00:00Z has older data than the one from 2026-06-01T08:00:00Z";
@@ -159,15 +143,13 @@ fn an_archive_is_of_one_cluster_and_never_half() {
 
     // A damaged export is an error, and never an empty one.
     fs::write(archive.join(&named), "half").unwrap();
-    let damaged = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
-    assert_eq!((damaged.code, damaged.stdout.as_str()), (3, ""), "{damaged:?}");
-    assert!(damaged.stderr.contains("hint: move the file out of the archive"), "{damaged:?}");
+    calipam(&["history", "--archive", text, "--ip", "10.244.10.6"])
+        .refused(3, "hint: move the file out of the archive");
     // The damaged export is kept, and does not affect others.
     let newest = folder.path().join("newest.jsonl");
     fs::write(&newest, example.replace("2026-06-01T08:00:00Z", "2026-06-05T08:00:00Z")).unwrap();
     let newest = ["--datastore", newest.to_str().unwrap()];
-    let added = calipam(&[&["export", "--archive", text, "--keep", "1h:all"], &newest[..]].concat());
-    assert!(added.code == 0 && added.stderr.contains("this export in the archive is damaged"), "{added:?}");
+    calipam(&[&keep, &newest[..]].concat()).succeeded().says("this export in the archive is damaged");
     assert_eq!(fs::read_to_string(archive.join(&named)).unwrap(), "half");
     fs::remove_file(archive.join(&named)).unwrap();
     // A single changed bit is detected.
@@ -176,14 +158,13 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let flipped = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
-    assert_eq!((flipped.code, flipped.stdout.as_str()), (3, ""), "{flipped:?}");
+    calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]).exits(3).prints_nothing();
     fs::remove_file(&path).unwrap();
     for wrong in ["24h", "30d:daily,24h:all", "soon:all"] {
         assert_eq!(on_example(&["export", "--archive", text, "--keep", wrong]).code, 2, "{wrong}");
     }
-    let empty = calipam(&["history", "--archive", folder.path().to_str().unwrap(), "--ip", "10.244.10.6"]);
-    assert!(empty.code == 3 && empty.stderr.contains("holds no export\nhint: "), "{empty:?}");
+    calipam(&["history", "--archive", folder.path().to_str().unwrap(), "--ip", "10.244.10.6"])
+        .failed(3, "holds no export\nhint: ");
 }
 
 /// Returns the names of the files in a folder.
@@ -210,11 +191,9 @@ fn a_killed_export_leaves_nothing_that_counts() {
     killed.kill().unwrap();
     assert_eq!(killed.wait().unwrap().code(), None);
     assert_eq!(names(&archive), [".calipam-lock", ".calipam-writing"]);
-    let history = calipam(&[&["history", "--ip", "10.0.0.1"], &arguments[..]].concat());
-    assert!(history.code == 3 && history.stderr.contains("holds no export"), "{history:?}");
+    calipam(&[&["history", "--ip", "10.0.0.1"], &arguments[..]].concat()).failed(3, "holds no export");
 
-    let again = calipam(&export);
-    assert_eq!(again.code, 0, "{again:?}");
+    calipam(&export).succeeded();
     let left = names(&archive);
     assert!(left.len() == 2 && left[1].ends_with(".jsonl.zst"), "{left:?}");
 }

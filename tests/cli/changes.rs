@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{EXAMPLE, Run, calipam, expected, on_example};
+use super::program::{EXAMPLE, Run, calipam, expected, on_example, scratch};
 
 /// A folder with the report of the example, changed by hand.
 struct Earlier {
@@ -16,8 +16,7 @@ struct Earlier {
 
 impl Earlier {
     fn new(edit: impl FnOnce(&mut Value)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("earlier.json");
+        let (folder, path) = scratch("earlier.json");
         let mut report = on_example(&["check", "-o", "json"]).json();
         edit(&mut report);
         fs::write(&path, report.to_string()).unwrap();
@@ -61,14 +60,10 @@ fn what_is_new_gone_and_the_same_in_every_format() {
     let json = earlier.json(&[]);
     let changes = &json["changes"];
     assert_eq!((&changes["new"], &changes["worse"]), (&1.into(), &1.into()));
-    assert_eq!(
-        (&changes["stay"], &changes["gone"][0]["subject"]["name"]),
-        (&(number - 2).into(), &"10.244.99.1".into())
-    );
-    assert_eq!(
-        (&changes["notChecked"], &changes["since"]),
-        (&Value::Array(vec![]), &json["cluster"]["takenAt"])
-    );
+    let expected = (&(number - 2).into(), &"10.244.99.1".into());
+    assert_eq!((&changes["stay"], &changes["gone"][0]["subject"]["name"]), expected);
+    let expected = (&Value::Array(vec![]), &json["cluster"]["takenAt"]);
+    assert_eq!((&changes["notChecked"], &changes["since"]), expected);
     let new = json["findings"].as_array().unwrap().iter().filter(|finding| finding["change"] == "new");
     assert_eq!(new.map(|finding| finding["code"].as_str().unwrap()).collect::<Vec<_>>(), ["leaked-address"]);
 
@@ -81,9 +76,8 @@ fn what_is_new_gone_and_the_same_in_every_format() {
     let junit = earlier.check(&["-o", "junit"]).stdout;
     assert_eq!(junit.matches("<failure ").count(), 1, "only the leaked addresses have news");
     let page = earlier.check(&["-o", "html"]).stdout;
-    assert!(
-        page.contains("<span class=\"mono\">10.244.99.1</span>") && page.contains("<strong>new</strong>")
-    );
+    assert!(page.contains("<span class=\"mono\">10.244.99.1</span>"));
+    assert!(page.contains("<strong>new</strong>"));
 }
 
 #[test]
@@ -96,10 +90,8 @@ fn only_what_is_new_fails() {
     assert_eq!(some.check(&["--fail-on-new", "--fail-on", "critical"]).code, 0);
     // Filtered findings are neither new nor gone.
     let narrowed = some.json(&["--rule", "orphan-handle", "--fail-on-new"]);
-    assert_eq!(
-        (&narrowed["changes"]["new"], &narrowed["changes"]["gone"]),
-        (&0.into(), &Value::Array(vec![]))
-    );
+    let expected = (&0.into(), &Value::Array(vec![]));
+    assert_eq!((&narrowed["changes"]["new"], &narrowed["changes"]["gone"]), expected);
     assert_eq!(on_example(&["check", "--fail-on-new"]).code, 2, "there is nothing to compare with");
 }
 
@@ -114,18 +106,15 @@ fn findings_that_depend_on_pods_are_not_gone_if_pods_were_not_read() {
         report["findings"].as_array_mut().unwrap().extend([gone, orphan]);
     });
     let changes = &earlier.json(&[])["changes"];
-    assert_eq!(
-        (&changes["notReadNow"][0], &changes["notChecked"][0]["code"]),
-        (&"pods".into(), &"duplicate-address".into())
-    );
+    let expected = (&"pods".into(), &"duplicate-address".into());
+    assert_eq!((&changes["notReadNow"][0], &changes["notChecked"][0]["code"]), expected);
     assert_eq!((&changes["gone"][0]["code"], &changes["gone"][1]), (&"orphan-handle".into(), &Value::Null));
     assert!(earlier.check(&[]).stdout.contains("(pods were not read this time)"));
 }
 
 #[test]
 fn the_report_may_be_yaml_and_the_file_that_is_written_next() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("last.yaml");
+    let (_folder, path) = scratch("last.yaml");
     fs::write(&path, on_example(&["check", "-o", "yaml"]).stdout).unwrap();
     let file = format!("yaml={}", path.display());
     let words =
@@ -138,8 +127,7 @@ fn the_report_may_be_yaml_and_the_file_that_is_written_next() {
 
 #[test]
 fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("last.json");
+    let (_folder, path) = scratch("last.json");
     let (last, file) = (path.to_str().unwrap(), format!("json={}", path.display()));
     let line = ["check", "-q", "--compare-with", last, "--only-new", "--output-file", &file];
     let first = on_example(&line);
@@ -161,11 +149,8 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     assert_eq!((json["findings"].as_array().unwrap().len(), &json["changes"]["new"]), (1, &1.into()));
     assert_eq!(json["changes"]["stay"], number - 1);
     let written: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    assert_eq!(
-        written["findings"].as_array().unwrap().len(),
-        number,
-        "the next call compares with everything"
-    );
+    let found = written["findings"].as_array().unwrap().len();
+    assert_eq!(found, number, "the next call compares with everything");
     let nothing = on_example(&["check", "--compare-with", last, "--only-new"]);
     assert!(nothing.code == 0 && nothing.stdout.contains("No new findings"), "{nothing:?}");
 
@@ -173,8 +158,7 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     fs::remove_file(&path).unwrap();
     let other = format!("html={last}");
     for file in [&other, &format!("json={last}.new")] {
-        let run = on_example(&[&line[..5], &["--output-file", file]].concat());
-        assert!(run.code == 3 && run.stderr.contains("cannot read the report"), "{run:?}");
+        on_example(&[&line[..5], &["--output-file", file]].concat()).failed(3, "cannot read the report");
     }
     assert_eq!(on_example(&["check", "--only-new"]).code, 2, "there is nothing to compare with");
 }
@@ -195,8 +179,7 @@ fn a_source_that_was_not_read_for_once_makes_nothing_new() {
 /// A finding that was not printed is new again.
 #[test]
 fn a_closed_pipe_leaves_the_report_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("last.json");
+    let (_folder, path) = scratch("last.json");
     fs::write(&path, on_example(&["check", "-q", "-o", "json", "--rule", "orphan-handle"]).stdout).unwrap();
     let before = fs::read(&path).unwrap();
     let line = format!(
@@ -223,9 +206,7 @@ fn all_namespaces_are_accepted_after_kubectl() {
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let other = Earlier::new(|report| report["cluster"]["guid"] = "other".into());
-    let run = other.check(&[]);
-    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert!(run.stderr.contains("it is about cluster other, but this is cluster 0f0e1d2c"), "{run:?}");
+    other.check(&[]).refused(2, "it is about cluster other, but this is cluster 0f0e1d2c");
 
     let calicoctl = other.folder.path().join("calicoctl.json");
     fs::write(&calicoctl, r#"{"clusterGUID": "a"}"#).unwrap();

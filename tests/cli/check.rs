@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, expected, on_example, root};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, expected, on_example, root, scratch};
 
 #[test]
 fn every_format() {
@@ -76,13 +76,7 @@ fn formats_of_reports_are_refused_elsewhere() {
         (&["show", "--map", "-o", "html"], "html"),
         (&["explain", "-o", "name"], "name"),
     ] {
-        let run = on_example(arguments);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-        assert!(
-            run.stderr.contains(&format!(" has no format `{format}`; it has table, wide, ")),
-            "{}",
-            run.stderr
-        );
+        on_example(arguments).refused(2, &format!(" has no format `{format}`; it has table, wide, "));
     }
 }
 
@@ -109,11 +103,8 @@ fn rules_are_selected() {
 
 #[test]
 fn nodes_and_pools_are_selected() {
-    let run = on_example(&["check", "-o", "wide", "--node", "node-11"]);
-    assert!(
-        run.stdout.contains("block-of-missing-node") && !run.stdout.contains("duplicate-address"),
-        "{run:?}"
-    );
+    let run = on_example(&["check", "-o", "wide", "--node", "node-11"]).prints("block-of-missing-node");
+    assert!(!run.stdout.contains("duplicate-address"), "{run:?}");
     let run = on_example(&["check", "--pool", "extra-5"]);
     assert!(run.stdout.contains("pool-nearly-full") && !run.stdout.contains("duplicate-address"), "{run:?}");
     let by_cidr = on_example(&["check", "--pool", "172.16.5.0/28"]);
@@ -147,25 +138,22 @@ fn quiet_prints_data_only() {
 #[test]
 fn a_version_of_calico_that_came_later_is_named() {
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("later.jsonl");
+    let (_folder, file) = scratch("later.jsonl");
     fs::write(&file, example.replace("\"calicoVersion\":\"v3.32.1\"", "\"calicoVersion\":\"v3.99.0\""))
         .unwrap();
     let later = calipam(&["check", "--datastore", file.to_str().unwrap()]);
-    assert!(
-        later.stderr.contains("note: Calico v3.99.0 is newer than calipam supports (up to v3."),
-        "{later:?}"
-    );
+    let says = "note: Calico v3.99.0 is newer than calipam supports (up to v3.";
+    assert!(later.stderr.contains(says), "{later:?}");
     assert!(!on_example(&["check"]).stderr.contains("newer than"));
 }
 
 #[test]
 fn verbose_says_what_is_read() {
     let run = on_example(&["check", "-v", "-o", "json"]);
-    assert!(run.stderr.starts_with(&format!("reading {EXAMPLE}\n")), "{}", run.stderr);
+    assert!(run.stderr.starts_with(&format!("reading {EXAMPLE}\n")), "{run:?}");
     let cluster =
         "cluster 0f0e1d2c3b4a59687786951423324150, Calico v3.32.1, revision 48250, at 2026-06-01T08:00:00Z";
-    assert!(run.stderr.contains(cluster), "{}", run.stderr);
+    assert!(run.stderr.contains(cluster), "{run:?}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn options_and_environment_decide_on_colors() {
             program.args(options).envs(environment.iter().copied());
             program
         };
-        let output = Run::of(run().output().unwrap());
+        let output = Run::of(run());
         assert_eq!(colored(&output.stdout), piped, "{options:?} {environment:?}: {output:?}");
         assert_eq!(colored(&output.stderr), piped, "{options:?} {environment:?}: {output:?}");
         // Without progress, which moves the cursor.
@@ -84,10 +84,8 @@ fn errors_look_like_those_of_the_command_line() {
         let advice = text.contains("\u{1b}[32mtip:\u{1b}[0m ") || text.contains("\u{1b}[32mhint:\u{1b}[0m ");
         assert!(advice, "{arguments:?}: {text:?}");
     }
-    let wrong = Run::of(
-        command(crate::cli::PROGRAM).args(["check", "--fial-on", "--color=always"]).output().unwrap(),
-    );
+    let wrong = Run::of(command(crate::cli::PROGRAM).args(["check", "--fial-on", "--color=always"]));
     assert!(wrong.stderr.starts_with(error), "an error of the command line obeys its option: {wrong:?}");
-    let other = Run::of(command(crate::cli::PROGRAM).args(["check", "--color", "often"]).output().unwrap());
+    let other = Run::of(command(crate::cli::PROGRAM).args(["check", "--color", "often"]));
     assert_eq!((other.code, other.stderr.contains("always")), (2, true), "{other:?}");
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use calipam_testkit::kube::{Kinds, Lease, create, lease};
 use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use super::kubernetes;
@@ -47,23 +48,13 @@ fn kubernetes_name(node: &str) -> &str {
 
 /// Creates a block of eight addresses with its records.
 fn block(node: &str, first: u8) -> Value {
-    let here: Vec<(u8, &Workload)> = WORKLOADS
-        .iter()
-        .filter(|w| w.node == node)
-        .filter_map(|w| Some((w.in_block?.checked_sub(first)?, w)))
-        .collect();
-    let place = |ordinal: u8| here.iter().position(|(at, _)| *at == ordinal);
     let attribute = |w: &Workload| {
         json!({"handle_id": format!("k8s-pod-network.{}", w.name), "secondary": {"namespace": "shop", "node": node,
             "pod": w.name, "timestamp": "2026-05-01 10:12:00.123456789 +0000 UTC"}})
     };
-    json!({
-        "cidr": format!("10.0.0.{first}/29"), "affinity": format!("host:{node}"),
-        "allocations": (0..8).map(place).collect::<Vec<_>>(),
-        "unallocated": (0..8).filter(|ordinal| place(*ordinal).is_none()).collect::<Vec<u8>>(),
-        "attributes": here.iter().map(|(_, w)| attribute(w)).collect::<Vec<_>>(),
-        "deleted": false,
-    })
+    let here = WORKLOADS.iter().filter(|w| w.node == node);
+    let records = here.filter_map(|w| Some((w.in_block?.checked_sub(first)?.into(), attribute(w))));
+    values::block(&format!("10.0.0.{first}/29"), format!("host:{node}"), values::sparse(records))
 }
 
 /// Returns the keys of Calico in etcd.
@@ -93,15 +84,9 @@ fn keys() -> Vec<(String, Value)> {
 /// Starts an API server whose etcd also has Calico's keys.
 fn server() -> Lease {
     let server = lease(Kinds::Kubernetes).unwrap();
-    server
-        .etcd()
-        .with_client(async |mut client| {
-            for (key, value) in keys() {
-                client.put(key, value.to_string(), None).await?;
-            }
-            Ok(())
-        })
-        .unwrap();
+    for (key, value) in keys() {
+        server.etcd().put(&key, value.to_string()).unwrap();
+    }
     let object =
         |kind: &str, metadata: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
     create(&server, "/api/v1/namespaces", &[object("Namespace", json!({"name": "shop"}))]).unwrap();

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
-use etcd_client::CompactionOptions;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::program::{EXAMPLE, calipam, on_example, root};
+use super::program::{EXAMPLE, calipam, on_example, root, scratch};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.10.0-26";
 const ADDRESS: &str = "10.244.10.6";
@@ -22,12 +21,10 @@ fn addresses(document: &Value) -> Vec<String> {
 
 #[test]
 fn an_export_is_the_same_as_itself() {
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("copy.jsonl.zst");
+    let (_folder, copy) = scratch("copy.jsonl.zst");
     let copy = copy.to_str().unwrap();
     assert_eq!(on_example(&["export", copy]).code, 0);
-    let run = calipam(&["diff", EXAMPLE, copy]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = calipam(&["diff", EXAMPLE, copy]).succeeded();
     assert!(run.stdout.ends_with("\nNo difference\n"), "{run:?}");
     let quiet = calipam(&["diff", "-q", EXAMPLE, copy]);
     assert_eq!((quiet.code, quiet.transcript().as_str()), (0, "exit code: 0\n--- stdout\n--- stderr\n"));
@@ -59,31 +56,25 @@ fn release(etcd: &Etcd, ordinal: usize) -> i64 {
 #[test]
 fn changes_of_a_live_etcd() {
     let cluster = Cluster::example();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let backup = folder.path().join("backup.db");
+    let etcd = Etcd::of(&cluster).unwrap();
+    let (_folder, backup) = scratch("backup.db");
     etcd.save_snapshot(&backup).unwrap();
     let backup = backup.to_str().unwrap();
     let diff = |arguments: &[&str]| {
         let endpoint = etcd.endpoint();
         calipam(&[&["diff", "--settle", "0"], arguments, &["--etcd-endpoints", &endpoint]].concat())
     };
-    let same = diff(&[backup, "etcd"]);
-    assert_eq!(same.code, 0, "{same:?}");
+    diff(&[backup, "etcd"]).succeeded();
 
     let revision = release(&etcd, 6);
     let past = format!("etcd@{revision}");
     for old in [backup, &past] {
-        let run = diff(&[old, "etcd", "-o", "json"]);
-        assert_eq!(run.code, 1, "{run:?}");
+        let run = diff(&[old, "etcd", "-o", "json"]).exits(1);
         let document = run.json();
         assert_eq!(addresses(&document), [format!("released {ADDRESS}")]);
         let before = &document["addresses"][0]["before"];
-        assert_eq!(
-            (&before["allocatedTo"], &before["node"]),
-            (&"default/queue-49".into(), &"node-10".into())
-        );
+        let expected = (&"default/queue-49".into(), &"node-10".into());
+        assert_eq!((&before["allocatedTo"], &before["node"]), expected);
         let gone = document["findings"]["gone"].as_array().unwrap();
         assert!(
             gone.iter().any(|f| f["code"] == "leaked-address" && f["subject"]["name"] == ADDRESS),
@@ -98,24 +89,14 @@ fn changes_of_a_live_etcd() {
     assert!(
         text.stdout.lines().any(|l| l.starts_with(&line) && l.contains("pod default/queue-49 on node-10"))
     );
-    let elsewhere = diff(&[&past, "etcd", "--block", "10.244.1.0/26"]);
-    assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
+    diff(&[&past, "etcd", "--block", "10.244.1.0/26"]).succeeded();
     // Compares the states in reverse, as before a restore: the address was assigned after the backup.
-    let restore = diff(&[&past, backup, "--node", "node-10"]);
-    assert_eq!((restore.code, restore.stdout.contains("No difference")), (0, true), "{restore:?}");
-    let unknown = diff(&[&past, "etcd", "--node", "node-99"]);
-    assert!(unknown.code == 1 && unknown.stderr.contains("node \"node-99\" not found"), "{unknown:?}");
+    diff(&[&past, backup, "--node", "node-10"]).succeeded().prints("No difference");
+    diff(&[&past, "etcd", "--node", "node-99"]).failed(1, "node \"node-99\" not found");
 
-    let ahead = diff(&["etcd", "etcd@999999999"]);
-    assert_eq!(ahead.code, 3);
-    assert!(ahead.stderr.contains("has not reached revision 999999999\nhint: "), "{ahead:?}");
-    etcd.with_client(async |mut client| {
-        client.compact(revision + 1, Some(CompactionOptions::new().with_physical())).await.map(drop)
-    })
-    .unwrap();
-    let compacted = diff(&[&past, "etcd"]);
-    assert_eq!((compacted.code, compacted.stdout.as_str()), (3, ""));
-    assert!(compacted.stderr.contains(&format!("revision {revision} has been compacted")), "{compacted:?}");
+    diff(&["etcd", "etcd@999999999"]).failed(3, "has not reached revision 999999999\nhint: ");
+    etcd.compact(revision + 1).unwrap();
+    let compacted = diff(&[&past, "etcd"]).refused(3, &format!("revision {revision} has been compacted"));
     let hint = format!("hint: `etcd@{}` can be read", revision + 1);
     assert!(compacted.stderr.contains(&hint), "{compacted:?}");
 }
@@ -138,18 +119,10 @@ fn two_clusters_are_compared_only_by_force() {
         "0f0e1d2c3b4a59687786951423324150",
         "ffffffffffffffffffffffffffffffff",
     );
-    let run = calipam(&["diff", EXAMPLE, &other]);
-    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
-    assert!(
-        run.stderr.contains("from different clusters: 0f0e1d2c") && run.stderr.contains("--force"),
-        "{run:?}"
-    );
-    let forced = calipam(&["diff", EXAMPLE, &other, "--force"]);
-    assert_eq!(forced.code, 1);
-    assert!(forced.stdout.contains("clusterGUID"), "{forced:?}");
+    calipam(&["diff", EXAMPLE, &other]).refused(2, "from different clusters: 0f0e1d2c").says("--force");
+    calipam(&["diff", EXAMPLE, &other, "--force"]).exits(1).prints("clusterGUID");
     let unknown = edited(folder.path(), "unknown.jsonl", "0f0e1d2c3b4a59687786951423324150", "");
-    let run = calipam(&["diff", EXAMPLE, &unknown]);
-    assert!(run.code == 1 && run.stderr.contains("does not name its cluster"), "{run:?}");
+    calipam(&["diff", EXAMPLE, &unknown]).failed(1, "does not name its cluster");
 }
 
 #[test]
@@ -161,13 +134,10 @@ fn calls_that_cannot_be_meant() {
         (&["diff", EXAMPLE, EXAMPLE, "--datastore", "etcd"], "OLD and NEW"),
         (&["diff", EXAMPLE, EXAMPLE, "-o", "prometheus"], "`diff` has no format `prometheus`"),
     ] {
-        let run = calipam(arguments);
-        assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
+        calipam(arguments).failed(2, said);
     }
-    let missing = calipam(&["diff", EXAMPLE, "/no/such/file.db"]);
-    assert_eq!(missing.code, 3, "{missing:?}");
-    let kubernetes = calipam(&["diff", "etcd@5", EXAMPLE, "--etcd-endpoints", "http://127.0.0.1:1"]);
-    assert_eq!(kubernetes.code, 3, "{kubernetes:?}");
+    calipam(&["diff", EXAMPLE, "/no/such/file.db"]).exits(3);
+    calipam(&["diff", "etcd@5", EXAMPLE, "--etcd-endpoints", "http://127.0.0.1:1"]).exits(3);
 }
 
 /// Tests generated clusters with one fault each. The difference names the finding.
@@ -178,8 +148,7 @@ fn a_fault_is_a_new_finding() {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     Cluster::small(spec()).write_export(Path::new(&at("healthy.jsonl"))).unwrap();
     Cluster::all_faults(spec(), 1).write_export(Path::new(&at("faulty.jsonl"))).unwrap();
-    let run = calipam(&["diff", &at("healthy.jsonl"), &at("faulty.jsonl"), "-o", "json", "--force"]);
-    assert_eq!(run.code, 1, "{}", run.stderr);
+    let run = calipam(&["diff", &at("healthy.jsonl"), &at("faulty.jsonl"), "-o", "json", "--force"]).exits(1);
     let document = run.json();
     let new: Vec<&str> =
         document["findings"]["new"].as_array().unwrap().iter().map(|f| f["code"].as_str().unwrap()).collect();
@@ -192,9 +161,7 @@ fn a_fault_is_a_new_finding() {
 #[test]
 fn each_kind_of_name_narrows_the_comparison() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());
-    let apart = differ(&["--block", "10.244.1.0/26", "--pool", "172.16.5.0/28"]);
-    assert_eq!((apart.code, apart.stdout.as_str()), (1, ""), "{apart:?}");
-    assert!(apart.stderr.contains("10.244.1.0/26 and 172.16.5.0/28 have nothing in common"), "{apart:?}");
-    let within = differ(&["--block", "10.244.1.0/26", "--pool", "10.244.0.0/16", "--ip", "10.244.1.7"]);
-    assert_eq!(within.code, 0, "{within:?}");
+    differ(&["--block", "10.244.1.0/26", "--pool", "172.16.5.0/28"])
+        .refused(1, "10.244.1.0/26 and 172.16.5.0/28 have nothing in common");
+    differ(&["--block", "10.244.1.0/26", "--pool", "10.244.0.0/16", "--ip", "10.244.1.7"]).succeeded();
 }

@@ -90,11 +90,8 @@ fn every_column_is_described_once() {
         .collect();
     let described: BTreeSet<String> = rows.iter().map(|(name, _)| (*name).to_owned()).collect();
     let meanings: BTreeSet<&str> = rows.iter().map(|(_, meaning)| *meaning).collect();
-    assert_eq!(
-        (described.len(), meanings.len()),
-        (rows.len(), rows.len()),
-        "a name or a meaning is there twice"
-    );
+    let expected = (rows.len(), rows.len());
+    assert_eq!((described.len(), meanings.len()), expected, "a name or a meaning is there twice");
     let columns = columns();
     assert!(columns.len() > 50, "{columns:?}");
     assert_eq!(described, columns, "docs/output.md describes the columns that tables have");

@@ -4,7 +4,7 @@ use std::fs;
 
 use calipam_testkit::servers::Etcd;
 
-use super::program::{Run, calipam, command, expected};
+use super::program::{Run, calipam, command, expected, scratch};
 
 #[test]
 fn a_datastore_that_is_none() {
@@ -16,27 +16,22 @@ fn a_datastore_that_is_none() {
 
 #[test]
 fn an_export_that_is_cut() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cut.jsonl");
+    let (_folder, path) = scratch("cut.jsonl");
     let whole = fs::read_to_string(super::program::root().join(super::program::EXAMPLE)).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    let run = calipam(&["check", "--datastore", path.to_str().unwrap()]);
-    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
-    assert!(run.stderr.contains("error: ") && run.stderr.contains("\nhint: "), "{run:?}");
+    calipam(&["check", "--datastore", path.to_str().unwrap()]).refused(3, "error: ").says("\nhint: ");
 }
 
 #[test]
 fn a_misspelt_field_of_the_settings_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("calicoctl.cfg");
+    let (_folder, path) = scratch("calicoctl.cfg");
     fs::write(
         &path,
         "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n  etcdEndpoint: http://127.0.0.1:1\n",
     )
     .unwrap();
     let text = path.to_str().unwrap();
-    let run = calipam(&["check", "--config", text]);
-    assert_eq!(run.code, 2, "{run:?}");
+    let run = calipam(&["check", "--config", text]).exits(2);
     assert_eq!(
         run.stderr,
         format!("error: {text}: unknown field `etcdEndpoint`\nhint: did you mean `etcdEndpoints`?\n")
@@ -50,7 +45,7 @@ fn secrets_are_not_printed() {
     program.env("ETCD_ENDPOINTS", "http://root:hunter2@127.0.0.1:1");
     program.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", "hunter2");
     for level in ["-v", "-vv", "-vvv"] {
-        let run = Run::of(program.args(["check", level]).output().unwrap());
+        let run = Run::of(program.args(["check", level]));
         assert_ne!(run.code, 0);
         assert!(!run.transcript().contains("hunter2"), "{}", run.transcript());
         program = {
@@ -67,9 +62,7 @@ fn secrets_are_not_printed() {
 fn the_error_lists_all_ways_to_name_a_cluster() {
     let home = tempfile::tempdir().unwrap();
     let mut program = command(crate::cli::PROGRAM);
-    let run =
-        Run::of(program.arg("check").env("HOME", home.path()).env_remove("KUBECONFIG").output().unwrap());
-    assert_eq!(run.code, 3, "{run:?}");
+    let run = Run::of(program.arg("check").env("HOME", home.path()).env_remove("KUBECONFIG")).exits(3);
     for way in ["KUBECONFIG", "ETCD_ENDPOINTS", "--etcd-endpoints URL", "--datastore FILE"] {
         assert!(run.stderr.contains(way), "{way}: {}", run.stderr);
     }
@@ -82,7 +75,7 @@ fn vv_logs_requests_but_no_frames() {
     let said = |level: &str| {
         let mut program = command(crate::cli::PROGRAM);
         program.env("ETCD_ENDPOINTS", etcd.endpoint()).args(["check", level]);
-        Run::of(program.output().unwrap()).stderr
+        Run::of(program).stderr
     };
     let requests = said("-vv");
     assert!(requests.contains(&format!("{}: read ", etcd.endpoint())), "{requests}");
@@ -105,8 +98,7 @@ fn values_that_make_no_sense_are_usage_errors() {
         &["completion", "csh"],
         &["ipam", "ipam"],
     ] {
-        let run = calipam(arguments);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {run:?}");
+        let run = calipam(arguments).exits(2).prints_nothing();
         assert!(run.stderr.starts_with("error: "), "{arguments:?}: {run:?}");
     }
 }

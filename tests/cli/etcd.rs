@@ -9,7 +9,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::program::{Run, calipam, command};
+use super::program::{Run, calipam, command, findings};
 use super::pty::Terminal;
 
 /// Creates a cluster with every fault. Its time is the current time, since the machine's clock applies to a live etcd.
@@ -23,10 +23,7 @@ fn on_etcd(etcd: &Etcd, arguments: &[&str]) -> Run {
 
 /// Lists the findings as `code subject`, sorted.
 fn lines(run: &Run) -> Vec<String> {
-    let json = run.json();
-    let line =
-        |f: &Value| format!("{} {}", f["code"].as_str().unwrap(), f["subject"]["name"].as_str().unwrap());
-    let mut lines: Vec<String> = json["findings"].as_array().unwrap().iter().map(line).collect();
+    let mut lines: Vec<String> = findings(&run.json(), &["code", "name"]);
     lines.sort();
     lines
 }
@@ -44,13 +41,11 @@ fn comparable(run: &Run) -> Value {
 #[test]
 fn three_ways_to_the_same_report_which_is_the_truth() {
     let cluster = faulty();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let mut truth = cluster.truth().lines();
     truth.sort();
 
-    let live = on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"]);
-    assert_eq!(live.code, 1, "{}", live.stderr);
+    let live = on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"]).exits(1);
     assert_eq!(lines(&live), truth);
 
     let folder = tempfile::tempdir().unwrap();
@@ -67,8 +62,7 @@ fn three_ways_to_the_same_report_which_is_the_truth() {
 #[test]
 fn unchanged_findings_remain_after_the_second_look() {
     let cluster = Cluster::example();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let begun = Instant::now();
     let run = on_etcd(&etcd, &["check", "-o", "json", "--settle", "1s", "--confirm", "1s"]);
     assert!(begun.elapsed() >= Duration::from_secs(3), "two looks of a second each, and one between");
@@ -80,19 +74,14 @@ fn unchanged_findings_remain_after_the_second_look() {
 #[test]
 fn what_changes_between_two_looks_is_not_reported() {
     let cluster = Cluster::example();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let orphans = |run: &Run| lines(run).iter().filter(|l| l.starts_with("orphan-handle")).count();
     let before = orphans(&on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"]));
     assert!(before > 0);
     let watched = thread::scope(|scope| {
         let check = scope.spawn(|| on_etcd(&etcd, &["check", "-o", "json", "--settle", "3s"]));
         thread::sleep(Duration::from_millis(1500));
-        etcd.with_client(async |mut client| {
-            let all = etcd_client::DeleteOptions::new().with_prefix();
-            client.delete("/calico/ipam/v2/handle/", Some(all)).await.map(drop)
-        })
-        .unwrap();
+        etcd.delete_below("/calico/ipam/v2/handle/").unwrap();
         check.join().unwrap()
     });
     assert_eq!(orphans(&watched), 0, "{:?}", lines(&watched));
@@ -101,29 +90,24 @@ fn what_changes_between_two_looks_is_not_reported() {
 #[test]
 fn one_address_needs_few_requests() {
     let cluster = Cluster::example();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let run = on_etcd(&etcd, &["show", "--ip", "10.244.10.6", "--quick", "-v"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let etcd = Etcd::of(&cluster).unwrap();
+    let run = on_etcd(&etcd, &["show", "--ip", "10.244.10.6", "--quick", "-v"]).succeeded();
     assert!(run.stdout.contains("default/queue-49, which was not found"), "{run:?}");
     let requests = run.stderr.lines().find_map(|line| line.strip_suffix(" requests")).unwrap();
     let number: u32 = requests.rsplit(' ').next().unwrap().parse().unwrap();
-    assert!(number <= 4, "{}", run.stderr);
+    assert!(number <= 4, "{run:?}");
 }
 
 #[test]
 fn an_etcd_without_calico_is_named() {
     let etcd = Etcd::start().unwrap();
-    let run = on_etcd(&etcd, &["check"]);
-    assert_eq!((run.code, run.stdout.as_str()), (3, ""));
-    assert!(run.stderr.contains("holds no Calico data") && run.stderr.contains("\nhint: "), "{run:?}");
+    on_etcd(&etcd, &["check"]).refused(3, "holds no Calico data").says("\nhint: ");
 }
 
 #[test]
 fn waiting_is_shown_on_a_terminal_only() {
     let cluster = Cluster::example();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let check = || {
         let mut program = command(crate::cli::PROGRAM);
         program.args(["check", "--settle", "1s", "--etcd-endpoints", &etcd.endpoint()]).env("TERM", "xterm");
@@ -133,7 +117,7 @@ fn waiting_is_shown_on_a_terminal_only() {
     assert!(shown.text.contains("waiting to recheck: 1 s"), "{:?}", shown.text);
     let quiet = Terminal::new(150).run(check().arg("-q"));
     assert!(!quiet.text.contains("waiting"), "{:?}", quiet.text);
-    let piped = Run::of(check().output().unwrap());
+    let piped = Run::of(check());
     assert!(!piped.transcript().contains("waiting") && !piped.transcript().contains('\u{1b}'), "{piped:?}");
     assert_eq!((shown.code, quiet.code, piped.code), (Some(1), Some(1), 1));
 }
@@ -147,28 +131,20 @@ fn users_and_passwords() {
         if let Some((name, password)) = user {
             program.env("ETCD_USERNAME", name).env("ETCD_PASSWORD", password);
         }
-        Run::of(program.output().unwrap())
+        Run::of(program)
     };
-    let refused = check(None);
-    assert_eq!(refused.code, 3);
-    assert!(refused.stderr.contains("the server requires a user name and password\nhint: set ETCD_USERNAME"));
-    let wrong = check(Some(("guest", "wrong")));
-    assert_eq!(wrong.code, 3);
-    assert!(wrong.stderr.contains("the user name or password is wrong"), "{wrong:?}");
+    check(None).failed(3, "the server requires a user name and password\nhint: set ETCD_USERNAME");
+    let wrong = check(Some(("guest", "wrong"))).failed(3, "the user name or password is wrong");
     assert!(!wrong.transcript().contains("guest:wrong"), "{wrong:?}");
     // The user may read, but the cluster contains no data.
-    let empty = check(Some(("guest", "secret")));
-    assert!(empty.stderr.contains("holds no Calico data"), "{empty:?}");
+    check(Some(("guest", "secret"))).says("holds no Calico data");
 }
 
 #[test]
 fn certificates() {
     let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
     let plain = etcd.endpoint().replace("https://", "http://");
-    let run = calipam(&["check", "--etcd-endpoints", &plain]);
-    assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("the server requires TLS\nhint: write the endpoint as https://"), "{run:?}");
-    let run = on_etcd(&etcd, &["check"]);
-    assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("ETCD_CA_CERT_FILE"), "{run:?}");
+    calipam(&["check", "--etcd-endpoints", &plain])
+        .failed(3, "the server requires TLS\nhint: write the endpoint as https://");
+    on_etcd(&etcd, &["check"]).failed(3, "ETCD_CA_CERT_FILE");
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::program::{EXAMPLE, Run, calipam, command, on_example};
+use super::program::{EXAMPLE, Run, calipam, command, on_example, scratch};
 
 #[test]
 fn an_export_gives_the_same_report() {
@@ -20,8 +20,7 @@ fn an_export_gives_the_same_report() {
     for name in ["copy.jsonl", "copy.jsonl.zst"] {
         let path = folder.path().join(name);
         let path = path.to_str().unwrap();
-        let run = on_example(&["export", path]);
-        assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");
+        let run = on_example(&["export", path]).succeeded().prints_nothing();
         assert!(run.stderr.ends_with(&format!("hint: check it with `calipam check --datastore {path}`\n")));
         assert_eq!(report(path), report(super::program::EXAMPLE), "{name}");
     }
@@ -37,20 +36,17 @@ fn standard_output_and_input() {
         program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = program.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input).unwrap();
-        Run::of(child.wait_with_output().unwrap())
+        Run::ended(child.wait_with_output().unwrap())
     };
     let check = ["check", "-d", "-", "-o", "json"];
     let piped = with(exported.stdout.as_bytes(), &check);
     let findings = |run: &Run| serde_json::from_str::<Value>(&run.stdout).unwrap()["findings"].take();
     assert_eq!((piped.code, findings(&piped)), (1, findings(&on_example(&["check", "-o", "json"]))));
-    assert!(piped.stdout.contains("\"location\": \"standard input (exported from "), "{}", piped.stdout);
+    assert!(piped.stdout.contains("\"location\": \"standard input (exported from "), "{piped:?}");
 
-    let cut = with(&exported.stdout.as_bytes()[..5000], &check[..3]);
-    assert_eq!(cut.code, 3, "{cut:?}");
+    let cut = with(&exported.stdout.as_bytes()[..5000], &check[..3]).exits(3);
     assert!(cut.stderr.starts_with("error: standard input: "), "{cut:?}");
-    let both = with(b"", &["release", "--handle", "-", "-d", "-"]);
-    assert_eq!(both.code, 2, "{both:?}");
-    assert!(both.stderr.contains("stdin cannot be both"), "{both:?}");
+    with(b"", &["release", "--handle", "-", "-d", "-"]).failed(2, "stdin cannot be both");
 }
 
 #[test]
@@ -58,21 +54,18 @@ fn a_compression_that_is_not_written_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for ending in ["gz", "xz", "zip"] {
         let path = folder.path().join(format!("x.jsonl.{ending}"));
-        let run = on_example(&["export", path.to_str().unwrap()]);
-        assert_eq!(run.code, 2, "{run:?}");
-        assert!(run.stderr.contains(&format!("exports are not compressed as .{ending}\nhint: ")), "{run:?}");
+        on_example(&["export", path.to_str().unwrap()])
+            .failed(2, &format!("exports are not compressed as .{ending}\nhint: "));
         assert!(!path.exists());
     }
 }
 
 #[test]
 fn a_file_that_exists_is_kept_unless_it_is_to_be_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.jsonl");
+    let (_folder, path) = scratch("x.jsonl");
     fs::write(&path, "precious").unwrap();
     let text = path.to_str().unwrap();
-    let run = on_example(&["export", text]);
-    assert_eq!(run.code, 2, "{run:?}");
+    let run = on_example(&["export", text]).exits(2);
     assert_eq!(
         run.stderr,
         format!(
@@ -86,7 +79,5 @@ fn a_file_that_exists_is_kept_unless_it_is_to_be_replaced() {
 
 #[test]
 fn a_directory_that_is_missing_is_an_error_of_the_file() {
-    let run = on_example(&["export", "/nonexistent/x.jsonl"]);
-    assert_eq!(run.code, 3, "{run:?}");
-    assert!(run.stderr.contains("/nonexistent/x.jsonl"), "{run:?}");
+    on_example(&["export", "/nonexistent/x.jsonl"]).failed(3, "/nonexistent/x.jsonl");
 }

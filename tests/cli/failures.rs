@@ -8,7 +8,7 @@ use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 
 use super::program::{EXAMPLE, Run, calipam, command};
-use super::pty::Terminal;
+use super::pty::{Terminal, interrupt};
 
 /// Parses the single document of a failed run.
 fn error(run: &Run) -> Value {
@@ -44,8 +44,7 @@ fn every_failure_is_a_document() {
         (&["undo", "/nonexistent/journal"], 3, "cannot read the journal", "name the journal"),
     ];
     for (arguments, code, message, hint) in cases {
-        let run = calipam(&[&["-o", "json"], arguments].concat());
-        assert_eq!(run.code, code, "{run:?}");
+        let run = calipam(&[&["-o", "json"], arguments].concat()).exits(code);
         let document = error(&run);
         let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
         assert!(text("message").contains(message) && !text("message").contains("Usage"), "{run:?}");
@@ -53,8 +52,7 @@ fn every_failure_is_a_document() {
         // stderr has the same message.
         assert!(run.stderr.contains(text("message").split(": <").next().unwrap()), "{run:?}");
 
-        let yaml = calipam(&[arguments, &["--output=yaml"]].concat());
-        assert_eq!(yaml.code, code);
+        let yaml = calipam(&[arguments, &["--output=yaml"]].concat()).exits(code);
         let start = format!("apiVersion: calipam/v1\nkind: Error\nexitCode: {code}\nmessage: ");
         assert!(yaml.stdout.starts_with(&start), "{yaml:?}");
         assert_eq!(calipam(arguments).stdout, "", "a table is no place for an error");
@@ -63,11 +61,9 @@ fn every_failure_is_a_document() {
 
 #[test]
 fn a_run_that_fails_prints_one_document() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::example()).unwrap();
     let at = ["--etcd-endpoints", &etcd.endpoint(), "--grace", "0", "--settle", "0", "-o", "json"];
-    let no_terminal = calipam(&[&["release", "--leaked"], &at[..]].concat());
-    assert_eq!(no_terminal.code, 2);
+    let no_terminal = calipam(&[&["release", "--leaked"], &at[..]].concat()).exits(2);
     assert!(error(&no_terminal)["hint"].as_str().unwrap().contains("--yes"), "{no_terminal:?}");
     let too_many = calipam(&[&["release", "--leaked", "--yes", "--max-changes", "1"], &at[..]].concat());
     assert_eq!(too_many.code, 1);
@@ -82,8 +78,7 @@ fn a_run_that_fails_prints_one_document() {
 #[test]
 fn a_closed_stderr_does_not_abort() {
     for level in ["-v", "-vv", "-vvv"] {
-        let etcd = Etcd::start().unwrap();
-        Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+        let etcd = Etcd::of(&Cluster::example()).unwrap();
         let mut check = command(crate::cli::PROGRAM);
         check.args(["check", level, "--settle", "0", "-o", "json", "--etcd-endpoints", &etcd.endpoint()]);
         let (reader, writer) = std::io::pipe().unwrap();
@@ -98,16 +93,11 @@ fn a_closed_stderr_does_not_abort() {
 /// Ctrl-c during a read also prints a document.
 #[test]
 fn an_interrupted_run_is_a_document() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::example()).unwrap();
     let mut check = command(crate::cli::PROGRAM);
     check.args(["check", "--settle", "1h", "-o", "json", "--etcd-endpoints", &etcd.endpoint()]);
-    let shown =
-        Terminal::new(200).converse(check.env("TERM", "xterm"), "waiting to recheck", |_, program| {
-            let program = rustix::process::Pid::from_child(program);
-            rustix::process::kill_process(program, rustix::process::Signal::INT).unwrap();
-        });
-    assert_eq!(shown.code, Some(130), "{shown:?}");
+    let check = check.env("TERM", "xterm");
+    let shown = Terminal::new(200).converse(check, "waiting to recheck", |_, it| interrupt(it)).exits(130);
     let fields: BTreeSet<&str> =
         shown.text.lines().map(|line| line.trim_end_matches([',', '\r'])).map(str::trim).collect();
     for field in ["\"kind\": \"Error\"", "\"exitCode\": 130", "\"message\": \"interrupted\""] {

@@ -4,7 +4,7 @@ use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, scratch};
 
 const LONG_AGO: &str = "2026-05-01T11:00:00Z";
 
@@ -79,8 +79,7 @@ fn pods_that_finished_long_ago_are_released_after_one_check() {
     assert_eq!(told(&cluster.run(&check)), expected);
 
     // A check of an export reports the same.
-    let folder = tempfile::tempdir().unwrap();
-    let export = folder.path().join("export.jsonl");
+    let (_folder, export) = scratch("export.jsonl");
     let export = export.to_str().unwrap();
     assert_eq!(cluster.run(&["export", export]).code, 0);
     assert_eq!(told(&calipam(&[&check[..], &["--datastore", export]].concat())), expected);

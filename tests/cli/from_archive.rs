@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::history::{events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, Run, calipam, command, root};
+use super::program::{EXAMPLE, Run, calipam, command, root, scratch};
 
 #[test]
 fn kubernetes_has_an_archive() {
@@ -21,19 +21,19 @@ fn kubernetes_has_an_archive() {
     cluster.add_node("node-1", serde_json::json!({}));
     cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
     cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
+    let (folder, archive) = scratch("archive");
     let archive = archive.to_str().unwrap();
     // The home folder contains the journals.
     let in_home = |arguments: &[&str]| {
         let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]);
         program.arg(cluster.server.kubeconfig()).env("HOME", folder.path()).stdin(Stdio::null());
-        Run::of(program.output().unwrap())
+        Run::of(program)
     };
     let export = || {
-        let run = cluster.run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"]);
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = cluster
+            .run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"])
+            .succeeded();
         // The API server's timestamps have a resolution of one second.
         thread::sleep(Duration::from_millis(1100));
         run
@@ -45,23 +45,17 @@ fn kubernetes_has_an_archive() {
         cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
     assert_eq!(deleted.unwrap().status, 200);
     export();
-    let release = in_home(&["release", "--ip", "10.0.0.3", "--yes", "--grace", "0", "--settle", "0"]);
-    assert_eq!(release.code, 0, "{release:?}");
+    in_home(&["release", "--ip", "10.0.0.3", "--yes", "--grace", "0", "--settle", "0"]).succeeded();
     export();
 
-    let run = in_home(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = in_home(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]).succeeded();
     let told = run.json();
     assert_eq!(events(&told), ["known", "known", "known", "pod-gone", "released"], "{told}");
     let [affinity, pod] = [1, 2].map(|place| &told["events"][place]);
-    assert_eq!(
-        (&affinity["subject"]["kind"], &affinity["detail"]),
-        (&"affinity".into(), &"confirmed".into())
-    );
-    assert_eq!(
-        (&pod["subject"]["name"], &pod["detail"]),
-        (&"shop/web-0".into(), &"10.0.0.3 on node-1".into())
-    );
+    let expected = (&"affinity".into(), &"confirmed".into());
+    assert_eq!((&affinity["subject"]["kind"], &affinity["detail"]), expected);
+    let expected = (&"shop/web-0".into(), &"10.0.0.3 on node-1".into());
+    assert_eq!((&pod["subject"]["name"], &pod["detail"]), expected);
     assert_eq!(told["events"][4]["by"]["command"], "release --ip", "{told}");
     let without = calipam(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
     assert!(without.json()["events"][4]["by"].is_null(), "the journals are those of this user: {without:?}");
@@ -80,8 +74,7 @@ fn kubernetes_has_an_archive() {
     assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
 
     // Compares the two exports around a time, and then one of them with the live state.
-    let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
-    assert_eq!(diff.code, 1, "{diff:?}");
+    let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]).exits(1);
     assert_eq!(diff.json()["addresses"][0]["change"], "released");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
@@ -94,15 +87,10 @@ fn kubernetes_has_an_archive() {
     assert!(known("2999-01-01T00:00Z").contains(&last));
     assert!(!known(times[1]).contains("nothing is known"));
     assert!(text.contains("changes between two exports, and after the last one, are not known"), "{text}");
-    let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
-    assert!(
-        early.code == 2 && early.stderr.contains("has no export from 2020-01-01T00:00:00Z or before"),
-        "{early:?}"
-    );
-    let none = calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]);
-    assert!(none.code == 2 && none.stderr.contains("no export after"), "{none:?}");
-    let zoneless = calipam(&["diff", "--archive", archive, "--at", "2026-11-20T03:12"]);
-    assert!(zoneless.code == 2 && zoneless.stderr.contains("a time with its zone"), "{zoneless:?}");
+    calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"])
+        .failed(2, "has no export from 2020-01-01T00:00:00Z or before");
+    calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]).failed(2, "no export after");
+    calipam(&["diff", "--archive", archive, "--at", "2026-11-20T03:12"]).failed(2, "a time with its zone");
 }
 
 #[test]
@@ -146,8 +134,7 @@ fn a_leak_says_when_it_was_last_in_use() {
         "-o",
         "json",
     ];
-    let one = calipam(&load);
-    assert!(one.code == 2 && one.stderr.contains(" gives no rates: it has one state"), "{one:?}");
+    calipam(&load).failed(2, " gives no rates: it has one state");
     assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
     let two = calipam(&load);
     let least = " 0 pods started and 0 pods ended; the average number of pods was 1; pods that started and ended \
@@ -160,8 +147,7 @@ fn a_leak_says_when_it_was_last_in_use() {
 #[test]
 fn an_undecodable_endpoint_hides_the_end_of_use() {
     const ENDPOINT: &str = "workloadendpoints/batch/node--1-k8s-report--6799fc88d8--fjfvs-eth0";
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
+    let (folder, archive) = scratch("archive");
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     let line = example.lines().find(|line| line.contains(ENDPOINT)).unwrap();
     let entry: Value = serde_json::from_str(line).unwrap();
@@ -176,8 +162,7 @@ fn an_undecodable_endpoint_hides_the_end_of_use() {
     let broken = format!(r#"{{"key":{},"revision":"40200","value":{{"spec":5}}}}"#, entry["key"]);
     let gone = line.replace("workloadendpoints/batch", "others/batch");
     for export in [at(1, "first.jsonl", line), at(2, "second.jsonl", &broken)] {
-        let run = calipam(&["export", "--archive", archive.to_str().unwrap(), "--datastore", &export]);
-        assert_eq!(run.code, 0, "{run:?}");
+        calipam(&["export", "--archive", archive.to_str().unwrap(), "--datastore", &export]).succeeded();
     }
     let now = at(3, "now.jsonl", &gone);
     let arguments =
@@ -186,8 +171,6 @@ fn an_undecodable_endpoint_hides_the_end_of_use() {
     let findings = found["findings"].as_array().unwrap();
     let leak = findings.iter().find(|finding| finding["subject"]["name"] == address.as_str()).unwrap();
     let last = &leak["evidence"]["lastInUse"];
-    assert_eq!(
-        (&last["at"], &last["notAt"]),
-        (&"2026-06-01T08:00:00Z".into(), &"2026-06-03T08:00:00Z".into())
-    );
+    let expected = (&"2026-06-01T08:00:00Z".into(), &"2026-06-03T08:00:00Z".into());
+    assert_eq!((&last["at"], &last["notAt"]), expected);
 }

@@ -71,7 +71,7 @@ fn a_hanging_watch_is_restarted() {
 
     proxy.hang();
     let begin = Instant::now();
-    etcd.with_client(async |mut client| client.delete(handle.clone(), None).await.map(drop)).unwrap();
+    etcd.delete(&handle).unwrap();
     server.wait("/report.json", |answer| answer.body.contains("missing-handle"));
     // The client pings the connection every eight seconds, with a timeout of four.
     assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());

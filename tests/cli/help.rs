@@ -117,8 +117,7 @@ fn an_option_of_another_command_is_named_with_it() {
         (&["show", "--leaked"], "`calipam release --leaked` has this option"),
         (&["diff", "--rule", "x"], "`calipam check --rule` has this option; so does serve"),
     ] {
-        let run = calipam(words);
-        assert!(run.code == 2 && run.stderr.contains(&format!("\n  tip: {tip}\n")), "{run:?}");
+        let run = calipam(words).failed(2, &format!("\n  tip: {tip}\n"));
         assert!(!run.stderr.contains("similar") && !run.stderr.contains("Usage"), "{run:?}");
         let json = calipam(&[words, &["-o", "json"]].concat()).json();
         assert_eq!(json["hint"], tip, "{json}");
@@ -144,24 +143,21 @@ pub(super) fn called(name: &str, arguments: &[&str]) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join(name);
     symlink(crate::cli::PROGRAM, &link).unwrap();
-    Run::of(command(&link).args(arguments).output().unwrap())
+    Run::of(command(&link).args(arguments))
 }
 
 #[test]
 fn each_name_has_its_own_help() {
     let usage = |name: &str, arguments: &[&str]| {
-        let run = called(name, arguments);
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = called(name, arguments).succeeded();
         let line = run.stdout.lines().find(|line| line.starts_with("Usage:")).unwrap();
         line.to_owned()
     };
     assert_eq!(usage("ipam", &["-h"]), "Usage: ipam [OPTIONS] <COMMAND>");
     assert_eq!(usage("ipam", &["check", "-h"]), "Usage: ipam check [OPTIONS]");
     assert_eq!(usage("kubectl-ipam", &["show", "-h"]), "Usage: kubectl ipam show [OPTIONS] [OBJECT]");
-    assert_eq!(
-        usage("kubectl-calico", &["ipam", "show", "-h"]),
-        "Usage: kubectl calico ipam show [OPTIONS] [OBJECT]"
-    );
+    let expected = "Usage: kubectl calico ipam show [OPTIONS] [OBJECT]";
+    assert_eq!(usage("kubectl-calico", &["ipam", "show", "-h"]), expected);
     assert_eq!(usage("calicoctl", &["ipam", "check", "-h"]), "Usage: calicoctl ipam check [OPTIONS]");
     assert_eq!(usage("calipam-0.1", &["ipam", "check", "-h"]), "Usage: calipam ipam check [OPTIONS]");
 }
@@ -175,9 +171,7 @@ fn the_plugin_calico_shows_ipam_only() {
 #[test]
 fn usage_errors_name_the_program_as_it_was_called() {
     expected!("usage-error", calipam(&["check", "--fial-on", "never"]).transcript());
-    let run = called("kubectl-ipam", &["check", "--nonsense"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("Usage: kubectl ipam check"), "{}", run.stderr);
+    called("kubectl-ipam", &["check", "--nonsense"]).failed(2, "Usage: kubectl ipam check");
 }
 
 #[test]
@@ -196,7 +190,5 @@ fn hints_repeat_the_name_and_the_connection() {
 
 #[test]
 fn without_a_command_help_is_shown_as_an_error() {
-    let run = calipam(&[]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("Usage: calipam [OPTIONS] <COMMAND>"), "{}", run.stderr);
+    calipam(&[]).failed(2, "Usage: calipam [OPTIONS] <COMMAND>");
 }

@@ -8,7 +8,6 @@ use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_testkit::cluster::Cluster;
 use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdVersion};
-use etcd_client::{CompactionOptions, Error};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -48,11 +47,7 @@ impl Site {
 
     /// Stores the block, and returns the revision.
     fn put(&self) -> i64 {
-        let value = serde_json::to_vec(&self.block).unwrap();
-        let put = self.etcd.with_client(async |mut client| {
-            Ok::<_, Error>(client.put(KEY, value, None).await?.header().unwrap().revision())
-        });
-        put.unwrap()
+        self.etcd.put(KEY, serde_json::to_vec(&self.block).unwrap()).unwrap()
     }
 
     pub(super) fn assign(&mut self, name: &str) -> i64 {
@@ -87,22 +82,17 @@ impl Site {
 
     /// Stores another key.
     pub(super) fn put_other(&self) {
-        let key = "/calico/ipam/v2/handle/other";
-        self.etcd.with_client(async |mut client| client.put(key, "{}", None).await.map(drop)).unwrap();
+        self.etcd.put("/calico/ipam/v2/handle/other", "{}").unwrap();
     }
 
     pub(super) fn compact(&self, revision: i64) {
-        self.etcd
-            .with_client(async |mut client| {
-                client.compact(revision, Some(CompactionOptions::new().with_physical())).await.map(drop)
-            })
-            .unwrap();
+        self.etcd.compact(revision).unwrap();
     }
 
     fn run(&self, arguments: &[&str]) -> Run {
         let mut program = command(crate::cli::PROGRAM);
         program.args(arguments).args(["--etcd-endpoints", &self.etcd.endpoint()]);
-        Run::of(program.env("HOME", self.home.path()).stdin(Stdio::null()).output().unwrap())
+        Run::of(program.env("HOME", self.home.path()).stdin(Stdio::null()))
     }
 
     fn history(&self) -> Value {
@@ -124,9 +114,7 @@ fn every_user_of_the_address_is_shown() {
             "spec": {"orchestrator": "k8s", "node": "node-1", "pod": pod, "endpoint": "eth0",
                 "ipNetworks": [format!("{address}/32")]},
         });
-        site.etcd
-            .with_client(async |mut client| client.put(key, value.to_string(), None).await.map(drop))
-            .unwrap();
+        site.etcd.put(&key, value.to_string()).unwrap();
     }
 
     let users = |told: &Value| {
@@ -143,11 +131,8 @@ fn every_user_of_the_address_is_shown() {
     assert_eq!(shown["owners"].as_array().unwrap().len(), 2, "{shown}");
     assert_eq!(shown["findings"][0]["code"], "duplicate-address", "{shown}");
     let not_whole = ["blocks", "nodes"];
-    assert_eq!(
-        (&shown["partial"], &shown["partlyRead"]),
-        (&true.into(), &not_whole.as_slice().into()),
-        "{shown}"
-    );
+    let expected = (&true.into(), &not_whole.as_slice().into());
+    assert_eq!((&shown["partial"], &shown["partlyRead"]), expected, "{shown}");
     let text = site.run(&["show", "--quick", "10.244.99.9"]).stdout;
     let after_heading = text.lines().skip_while(|line| !line.starts_with("10.244.99.9")).nth(1).unwrap();
     assert!(after_heading.starts_with("Partial    not all blocks, nodes were read"), "{text}");
@@ -169,25 +154,19 @@ fn who_had_the_address() {
     assert_eq!(assigned["after"]["allocatedTo"], "shop/web-0");
     assert!(assigned["time"]["at"].is_string() && released["time"]["at"].is_null(), "{released}");
     assert!(released["time"]["after"].is_string() && released["time"]["before"].is_string(), "{released}");
-    assert_eq!(
-        (&again["after"]["allocatedTo"], &again["detail"]),
-        (&"shop/api-0".into(), &"previously pod shop/web-0".into())
-    );
+    let expected = (&"shop/api-0".into(), &"previously pod shop/web-0".into());
+    assert_eq!((&again["after"]["allocatedTo"], &again["detail"]), expected);
     assert_eq!(again["revision"], reused.to_string());
 
-    let text = site.run(&["history", "--ip", ADDRESS]);
-    assert!(text.stdout.contains("etcd has everything from the beginning"), "{text:?}");
+    let text = site.run(&["history", "--ip", ADDRESS]).prints("etcd has everything from the beginning");
     assert!(
         text.stdout.lines().any(|line| line.contains("released") && line.contains("between ")),
         "{text:?}"
     );
     // The history by handle, block and node.
     let handle = site.run(&["history", "--handle", "k8s-pod-network.web-0", "-o", "json"]).json();
-    assert_eq!(
-        events(&handle),
-        Vec::<&str>::new(),
-        "no object of that name was ever stored: its blocks are not known"
-    );
+    let expected = Vec::<&str>::new();
+    assert_eq!(events(&handle), expected, "no object of that name was ever stored: its blocks are not known");
     let block = site.run(&["history", "--block", CIDR, "-o", "json"]).json();
     assert_eq!(events(&block), ["block-claimed", "assigned", "released", "reused"]);
     for object in [ADDRESS, CIDR] {
@@ -196,23 +175,12 @@ fn who_had_the_address() {
     }
     // The block records a pod that has no endpoint.
     let pod = site.run(&["history", "shop/api-0", "-o", "json"]).json();
-    assert_eq!(
-        (events(&pod), &pod["about"], &pod["name"]),
-        (vec!["assigned"], &"pod".into(), &"shop/api-0".into())
-    );
+    let expected = (vec!["assigned"], &"pod".into(), &"shop/api-0".into());
+    assert_eq!((events(&pod), &pod["about"], &pod["name"]), expected);
     assert_eq!(site.run(&["history", "--pod", "shop/api-0", "-o", "json"]).json()["events"], pod["events"]);
-    let unknown = site.run(&["history", "api-0"]);
-    assert!(
-        unknown.code == 1 && unknown.stderr.contains("say what it was: `calipam history --node api-0 "),
-        "{unknown:?}"
-    );
-    let nothing = site.run(&["history", "--ip", "192.0.2.1"]);
-    assert_eq!(
-        (nothing.code, nothing.stdout.contains("Nothing is known about ip 192.0.2.1")),
-        (1, true),
-        "{nothing:?}"
-    );
-    assert!(nothing.stderr.contains("no revision of this etcd names ip 192.0.2.1"), "{nothing:?}");
+    site.run(&["history", "api-0"]).failed(1, "say what it was: `calipam history --node api-0 ");
+    let nothing = site.run(&["history", "--ip", "192.0.2.1"]).exits(1);
+    nothing.prints("Nothing is known about ip 192.0.2.1").says("no revision of this etcd names ip 192.0.2.1");
 
     for nothing in ["--handle", "--node"] {
         assert_eq!(site.run(&["history", nothing, ""]).code, 2, "{nothing}");
@@ -220,8 +188,7 @@ fn who_had_the_address() {
 
     // calipam puts the address into its cooldown, as its journal shows.
     is_told("calipam release --ip 10.244.99.7");
-    let release = site.run(&["release", "--ip", ADDRESS, "--yes", "--grace", "0", "--settle", "0"]);
-    assert_eq!(release.code, 0, "{release:?}");
+    site.run(&["release", "--ip", ADDRESS, "--yes", "--grace", "0", "--settle", "0"]).succeeded();
     let told = site.history();
     let by = &told["events"][4];
     assert_eq!((&by["what"], &by["by"]["command"]), (&"cooling".into(), &"release --ip".into()), "{told}");
@@ -251,8 +218,7 @@ fn who_had_the_address() {
     assert_eq!(last[0]["before"]["allocatedTo"], "shop/api-0");
     assert_eq!(told["events"][0]["after"]["allocatedTo"], "shop/api-0");
     assert_eq!(told["oldestRevision"], reused.to_string());
-    let text = site.run(&["history", "--ip", ADDRESS]);
-    assert!(text.stdout.contains(&format!("everything before {reused} is compacted")), "{text:?}");
+    site.run(&["history", "--ip", ADDRESS]).prints(&format!("everything before {reused} is compacted"));
 
     // After a complete compaction, only the journal has events.
     site.put();
@@ -338,12 +304,8 @@ fn an_endpoint_of_the_pod_is_followed() {
     let key = "/calico/resources/v3/projectcalico.org/workloadendpoints/shop/node--1-k8s-web--0-eth0";
     let value = r#"{"metadata":{"name":"node--1-k8s-web--0-eth0","namespace":"shop"},"spec":{"node":"node-1","pod":"web-0",
         "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.244.99.7/32"]}}"#;
-    site.etcd
-        .with_client(async |mut client| {
-            client.put(key, value, None).await?;
-            client.delete(key, None).await.map(drop)
-        })
-        .unwrap();
+    site.etcd.put(key, value).unwrap();
+    site.etcd.delete(key).unwrap();
     let told = site.history();
     assert_eq!(events(&told), ["block-claimed", "assigned", "endpoint-created", "endpoint-gone"], "{told}");
 }

@@ -48,12 +48,8 @@ impl KubeCluster {
         let cluster = Self { server, flavour };
         let info = json!({"clusterGUID": guid, "calicoVersion": "v3.32.1", "datastoreReady": true});
         cluster.add("clusterinformations", "ClusterInformation", "default", info);
-        cluster.add(
-            "ippools",
-            "IPPool",
-            "default-ipv4-ippool",
-            json!({"cidr": "10.0.0.0/16", "blockSize": 26}),
-        );
+        let value = json!({"cidr": "10.0.0.0/16", "blockSize": 26});
+        cluster.add("ippools", "IPPool", "default-ipv4-ippool", value);
         let config = json!({"strictAffinity": false, "autoAllocateBlocks": true});
         match flavour {
             Flavour::Classic => cluster.add("ipamconfigs", "IPAMConfig", "default", config),
@@ -127,7 +123,7 @@ impl KubeCluster {
 
     /// Runs the program on the cluster.
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command(arguments).output().unwrap())
+        Run::of(self.command(arguments))
     }
 
     /// Prepares a run of the program on the cluster.

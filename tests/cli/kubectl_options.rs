@@ -6,7 +6,7 @@ use calipam_testkit::kube::Flavour;
 use serde_json::json;
 
 use super::kube_cluster::{KubeCluster, Record};
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, findings};
 
 /// Shows the nodes with some options, without a kubeconfig.
 fn show(options: &[&str]) -> Run {
@@ -21,20 +21,16 @@ fn a_cluster_is_reached_by_options_alone() {
     let ca = cluster.server.pki().ca.display().to_string();
     let with = |options: &[&str]| show(&[&["--server", &url, "--token", token], options].concat());
 
-    let trusted = with(&["--certificate-authority", &ca, "--request-timeout", "30"]);
-    assert!(trusted.code == 0 && trusted.stdout.contains("node-a"), "{trusted:?}");
+    with(&["--certificate-authority", &ca, "--request-timeout", "30"]).succeeded().prints("node-a");
     assert_eq!(with(&["--insecure-skip-tls-verify"]).code, 0);
     let strange = with(&[]);
     assert!(strange.code == 3 && !strange.transcript().contains(token), "{strange:?}");
-    let named = with(&["--certificate-authority", &ca, "--tls-server-name", "elsewhere.example"]);
-    assert_eq!(named.code, 3, "{named:?}");
-    let named = with(&["--certificate-authority", &ca, "--tls-server-name", "localhost"]);
-    assert_eq!(named.code, 0, "{named:?}");
+    with(&["--certificate-authority", &ca, "--tls-server-name", "elsewhere.example"]).exits(3);
+    with(&["--certificate-authority", &ca, "--tls-server-name", "localhost"]).succeeded();
     let both = with(&["--certificate-authority", &ca, "--insecure-skip-tls-verify"]);
     let wording = "specifying a root certificates file with the insecure flag is not allowed";
     assert!(both.code == 2 && both.stderr.contains(wording), "{both:?}");
-    let wrong = show(&["--server", &url, "--token", "other", "--certificate-authority", &ca]);
-    assert_eq!(wrong.code, 3, "{wrong:?}");
+    show(&["--server", &url, "--token", "other", "--certificate-authority", &ca]).exits(3);
 }
 
 #[test]
@@ -44,8 +40,7 @@ fn users_and_groups_are_impersonated() {
     assert_eq!(cluster.run(&["show", "--nodes"]).code, 0);
     assert_eq!(cluster.run(&["show", "--nodes", "--as", "jane"]).code, 3);
     let admin = ["show", "--nodes", "--as", "jane", "--as-group", "dev", "--as-group", "system:masters"];
-    let run = cluster.run(&admin);
-    assert_eq!(run.code, 0, "{run:?}");
+    cluster.run(&admin).succeeded();
     assert_eq!(cluster.run(&["show", "--as-group", "dev"]).code, 2);
 }
 
@@ -57,15 +52,14 @@ fn what_a_kubeconfig_does_not_have_is_named_as_kubectl_does() {
         ("--cluster", "cluster \"nope\" does not exist"),
         ("--user", "auth info \"nope\" does not exist"),
     ] {
-        let run = cluster.run(&["show", option, "nope"]);
-        assert!(run.code == 2 && run.stderr.contains(says), "{option}: {run:?}");
+        cluster.run(&["show", option, "nope"]).failed(2, says);
     }
-    let run = cluster.run(&["show", "--cluster", "test", "--user", "admin", "--context", "test"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    cluster.run(&["show", "--cluster", "test", "--user", "admin", "--context", "test"]).succeeded();
     let run = cluster.run(&["check", "--request-timeout", "0"]);
     assert_eq!(run.code, 0, "no limit: {run:?}");
-    let run = cluster.run(&["show", "--request-timeout", "soon"]);
-    assert!(run.code == 2 && run.stderr.contains("Timeout must be a single integer in seconds"), "{run:?}");
+    cluster
+        .run(&["show", "--request-timeout", "soon"])
+        .failed(2, "Timeout must be a single integer in seconds");
 }
 
 #[test]
@@ -75,15 +69,11 @@ fn the_namespace_selects_by_owner() {
     let records = [Record::of_pod(1, "team", "web", "node-a"), Record::of_pod(2, "other", "db", "node-a")];
     cluster.add_block("10.0.3.0/26", "node-a", &records);
     let subjects = |options: &[&str]| -> BTreeSet<String> {
-        let run = cluster
-            .run(&[&["check", "-o", "json", "--settle", "0", "--rule", "leaked-address"], options].concat());
-        let report = run.json();
-        let findings = report["findings"].as_array().unwrap().iter();
-        findings.map(|finding| finding["subject"]["name"].as_str().unwrap().to_owned()).collect()
+        let check = ["check", "-o", "json", "--settle", "0", "--rule", "leaked-address"];
+        findings(&cluster.run(&[&check, options].concat()).json(), &["name"])
     };
     assert_eq!(subjects(&[]), ["10.0.3.1", "10.0.3.2"].map(str::to_owned).into());
     assert_eq!(subjects(&["-n", "team"]), ["10.0.3.1".to_owned()].into());
     assert_eq!(subjects(&["--namespace=other"]), ["10.0.3.2".to_owned()].into());
-    let unknown = cluster.run(&["check", "-n", "tea"]);
-    assert!(unknown.code == 1 && unknown.stderr.contains("did you mean `team`?"), "{unknown:?}");
+    cluster.run(&["check", "-n", "tea"]).failed(1, "did you mean `team`?");
 }

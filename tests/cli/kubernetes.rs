@@ -4,7 +4,7 @@ use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease, service_accoun
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, scratch};
 
 /// Starts a server with one node and its block, with the addresses of a tunnel and of a deleted pod.
 pub(super) fn server() -> Lease {
@@ -39,12 +39,8 @@ pub(super) fn server() -> Lease {
     let affinity = json!({"cidr": "10.0.0.0/30", "node": "node-1", "state": "confirmed", "type": "host", "deleted": "false"});
     add("blockaffinities", "BlockAffinity", "node-1-10-0-0-0-30", affinity);
     for id in ["ipip-tunnel-addr-node-1", "k8s-pod-network.abc"] {
-        add(
-            "ipamhandles",
-            "IPAMHandle",
-            id,
-            json!({"handleID": id, "block": {"10.0.0.0/30": 1}, "deleted": false}),
-        );
+        let value = json!({"handleID": id, "block": {"10.0.0.0/30": 1}, "deleted": false});
+        add("ipamhandles", "IPAMHandle", id, value);
     }
     add("ippools", "IPPool", "default-ipv4-ippool", json!({"cidr": "10.0.0.0/16", "blockSize": 30}));
     let cluster = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true});
@@ -64,8 +60,7 @@ pub(super) fn on_kubernetes(server: &KubeApiserver, arguments: &[&str]) -> Run {
 #[test]
 fn the_kubernetes_datastore_is_read() {
     let server = server();
-    let run = on_kubernetes(&server, &["check", "-o", "json", "--settle", "1s"]);
-    assert_eq!(run.code, 1, "{run:?}");
+    let run = on_kubernetes(&server, &["check", "-o", "json", "--settle", "1s"]).exits(1);
     let report = run.json();
     let findings: Vec<_> = report["findings"].as_array().unwrap().iter().collect();
     assert_eq!(findings.len(), 1, "{run:?}");
@@ -75,21 +70,16 @@ fn the_kubernetes_datastore_is_read() {
     assert_eq!(report["cluster"]["datastore"], "kubernetes");
 
     let table = on_kubernetes(&server, &["check", "--settle", "0"]);
-    assert!(
-        table.stdout.contains("1 block · 2 allocations · 1 affinity · 2 handles · 0 pods · 1 node\n"),
-        "{table:?}"
-    );
+    let says = "1 block · 2 allocations · 1 affinity · 2 handles · 0 pods · 1 node\n";
+    assert!(table.stdout.contains(says), "{table:?}");
     assert!(table.stdout.ends_with("\n1 finding: 1 error\n"), "nothing is missing: {table:?}");
 
-    let story = on_kubernetes(&server, &["show", "--ip", "10.0.0.1"]);
-    assert_eq!(story.code, 0, "{story:?}");
+    let story = on_kubernetes(&server, &["show", "--ip", "10.0.0.1"]).succeeded();
     assert!(story.stdout.contains("default/web-0, which was not found"), "{story:?}");
 
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cluster.jsonl.zst");
+    let (_folder, path) = scratch("cluster.jsonl.zst");
     let path = path.to_str().unwrap();
-    let export = on_kubernetes(&server, &["export", path]);
-    assert_eq!(export.code, 0, "{export:?}");
+    on_kubernetes(&server, &["export", path]).succeeded();
     let offline = calipam(&["check", "-o", "json", "--datastore", path]);
     let offline = offline.json();
     assert_eq!(offline["findings"], report["findings"]);
@@ -97,8 +87,7 @@ fn the_kubernetes_datastore_is_read() {
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
+    let (_folder, path) = scratch("kubeconfig");
     let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
         clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\n\
         users: [{name: x, user: {token: hunter2}}]\n\
@@ -115,16 +104,13 @@ fn a_server_that_is_not_there_is_named() {
 fn missing_permissions_are_named_as_rules() {
     let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();
     let token = service_account_token(&server, "nobody").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
+    let (_folder, path) = scratch("kubeconfig");
     let kubeconfig = std::fs::read_to_string(server.kubeconfig()).unwrap().replace(server.token(), &token);
     std::fs::write(&path, kubeconfig).unwrap();
     let run = calipam(&["check", "--datastore", "kubernetes", "--kubeconfig", path.to_str().unwrap()]);
     assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
-    assert!(
-        run.stderr.starts_with("error: ") && run.stderr.contains("\nhint: add this to a ClusterRole"),
-        "{run:?}"
-    );
+    assert!(run.stderr.starts_with("error: "), "{run:?}");
+    assert!(run.stderr.contains("\nhint: add this to a ClusterRole"), "{run:?}");
     assert!(run.stderr.lines().any(|line| line.trim_start().starts_with("- ")), "{run:?}");
     assert!(!run.transcript().contains(&token), "a token is a secret");
 }

@@ -10,8 +10,7 @@ use super::program::{Run, calipam, command};
 fn links_are_created_once_and_work() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().to_str().unwrap();
-    let run = calipam(&["install-links", directory]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");
+    let run = calipam(&["install-links", directory]).succeeded().prints_nothing();
     let expected: String =
         ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"]
             .map(|name| format!("created {directory}/{name}\n"))
@@ -20,15 +19,12 @@ fn links_are_created_once_and_work() {
     let again = calipam(&["install-links", directory]);
     assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
 
-    let version = Run::of(command(folder.path().join("ipam")).arg("--version").output().unwrap());
-    assert_eq!(version.code, 0);
+    Run::of(command(folder.path().join("ipam")).arg("--version")).succeeded();
 
     let mut completer = command(folder.path().join("kubectl_complete-ipam"));
-    let completed = Run::of(completer.arg("expl").output().unwrap());
-    assert!(
-        completed.stdout.starts_with("explain\t") && completed.stdout.ends_with(":36\n"),
-        "{completed:?}"
-    );
+    let completed = Run::of(completer.arg("expl"));
+    assert!(completed.stdout.starts_with("explain\t"), "{completed:?}");
+    assert!(completed.stdout.ends_with(":36\n"), "{completed:?}");
 }
 
 #[test]
@@ -36,13 +32,9 @@ fn what_is_there_already_stays() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ipam"), "mine").unwrap();
     fs::write(folder.path().join("kubectl_complete-ipam"), "mine, too").unwrap();
-    let run = calipam(&["install-links", folder.path().to_str().unwrap()]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert_eq!(
-        run.stderr.matches("exists, but is a different file; it is not replaced").count(),
-        2,
-        "{run:?}"
-    );
+    let run = calipam(&["install-links", folder.path().to_str().unwrap()]).exits(1);
+    let found = run.stderr.matches("exists, but is a different file; it is not replaced").count();
+    assert_eq!(found, 2, "{run:?}");
     assert_eq!(fs::read_to_string(folder.path().join("ipam")).unwrap(), "mine");
     assert_eq!(fs::read_to_string(folder.path().join("kubectl_complete-ipam")).unwrap(), "mine, too");
     assert!(folder.path().join("kubectl-ipam").is_symlink());
@@ -54,9 +46,8 @@ fn what_is_there_already_stays() {
 
 #[test]
 fn a_missing_directory_is_named() {
-    let run = calipam(&["install-links", "/nonexistent/bin"]);
-    assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("error: /nonexistent/bin is not a directory\nhint: "), "{run:?}");
+    calipam(&["install-links", "/nonexistent/bin"])
+        .failed(1, "error: /nonexistent/bin is not a directory\nhint: ");
 }
 
 /// Runs `install-links --completions` in a prefix with `bin` and `share`, and returns the created paths.
@@ -88,10 +79,9 @@ fn completions_and_man_pages_are_installed_and_removed() {
     let run = |options: &[&str]| {
         let mut program = command(crate::cli::PROGRAM);
         program.arg("install-links").arg(&bin).args(options).env("PATH", shells.path());
-        Run::of(program.output().unwrap())
+        Run::of(program)
     };
-    let first = run(&["--completions", "--calicoctl"]);
-    assert_eq!(first.code, 0, "{first:?}");
+    run(&["--completions", "--calicoctl"]).succeeded();
     let files = installed(prefix.path());
     for expected in [
         "bin/ipam",
@@ -114,14 +104,10 @@ fn completions_and_man_pages_are_installed_and_removed() {
     // Changed files are kept.
     let changed = prefix.path().join("share/man/man1/calipam.1");
     fs::write(&changed, "mine").unwrap();
-    let refused = run(&["--completions"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(
-        refused.stderr.contains("calipam.1 exists, but is a different file; it is not replaced"),
-        "{refused:?}"
-    );
-    let removed = run(&["--remove"]);
-    assert_eq!(removed.code, 0, "{removed:?}");
+    let refused = run(&["--completions"]).exits(1);
+    let says = "calipam.1 exists, but is a different file; it is not replaced";
+    assert!(refused.stderr.contains(says), "{refused:?}");
+    run(&["--remove"]).succeeded();
     let left: Vec<String> = installed(prefix.path()).into_iter().collect();
     assert_eq!(left, ["share/man/man1/calipam.1"]);
     assert_eq!(run(&["--remove"]).code, 0, "nothing is left of its own");

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use calipam_testkit::browser::{Browser, Page};
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::servers::{Etcd, Tool, left_out};
+use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 
-use super::program::{EXAMPLE, calipam, on_example};
+use super::program::{EXAMPLE, calipam, on_example, scratch};
 use super::serve::Server;
 
 /// The timeout for every wait, long enough for a busy machine.
@@ -119,11 +119,8 @@ fn questions_are_answered_as_show_does() {
         (&format!("handle/{handle}"), vec!["--handle", &handle]),
     ] {
         let answer = server.get(&format!("/api/v1/{path}"));
-        assert!(
-            answer.status == 200 && answer.head.contains("content-type: application/json"),
-            "{}",
-            answer.head
-        );
+        assert!(answer.status == 200, "{}", answer.head);
+        assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
         assert!(answer.head.contains("\r\nage: "), "{}", answer.head);
         let shown = on_example(&[&["show", "-o", "json"][..], &arguments].concat());
         let answered: Value = serde_json::from_str(&answer.body).unwrap();
@@ -169,12 +166,9 @@ fn wait_for(page: &mut Page<'_>, expression: &str, wanted: &str) {
 /// In a browser, the page reloads itself, but not while the user types. Its form sends queries.
 #[test]
 fn an_open_page_shows_what_has_changed() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let cluster = Changing::start();
     let server = cluster.serve();
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open_url(&format!("http://{}/", server.address)).unwrap();
     assert_eq!(title(&mut page), "calipam: no findings");
@@ -215,17 +209,13 @@ fn an_open_page_shows_what_has_changed() {
 /// An outage is an alert, like a failed check. Only a failed check changes the page itself.
 #[test]
 fn a_page_with_an_outage_is_not_loaded_again() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let export = folder.path().join("cluster.jsonl");
+    let Some(mut browser) = Browser::unless_left_out() else { return };
+    let (_folder, export) = scratch("cluster.jsonl");
     let cluster = String::from_utf8(Cluster::plain(ClusterSpec::new(31), 2, 4).export()).unwrap();
     let disabled = cluster.replace("\"spec\":{\"cidr\"", "\"spec\":{\"disabled\":true,\"cidr\"");
     fs::write(&export, disabled).unwrap();
     let server = Server::start(&["--settle", "0", "-d", export.to_str().unwrap()]);
     server.wait("/healthz", |answer| answer.status == 200);
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     let url = format!("http://{}/", server.address);
     page.open_url(&url).unwrap();

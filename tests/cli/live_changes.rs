@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
-use etcd_client::{CompactionOptions, Txn, TxnOp};
+use etcd_client::{Txn, TxnOp};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -112,8 +112,7 @@ fn what_etcd_has_forgotten_is_read_anew() {
     for value in [None, Some(value.as_slice()), None] {
         written = write(&etcd, &[(key, value)]);
     }
-    let options = CompactionOptions::new().with_physical();
-    etcd.with_client(async |mut client| client.compact(written, Some(options.clone())).await).unwrap();
+    etcd.compact(written).unwrap();
     server.signal(Signal::CONT);
     assert_is_checked(&server, &etcd, written, "after the compaction");
     let (code, said) = server.terminate();

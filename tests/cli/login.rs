@@ -14,7 +14,7 @@ use calipam_testkit::servers::KubeApiserver;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::{Value, json};
 
-use super::program::{Run, calipam, command};
+use super::program::{Run, calipam, command, scratch};
 
 fn server() -> Lease {
     lease(Kinds::Calico(Flavour::Classic)).unwrap()
@@ -64,19 +64,15 @@ fn credential_plugins() {
     // The plugin receives its arguments, its environment, and the variable that Kubernetes defines.
     let seen = "[ \"$1 $2 $PASSPHRASE\" = '--secret hunter2 hunter2' ] && [ -n \"$KUBERNETES_EXEC_INFO\" ] || exit 9";
     let token = credential(json!({"token": server.token()}));
-    let worked = run(&format!("{seen}\n{token}"));
-    assert_eq!(worked.code, 0, "{worked:?}");
-    assert!(worked.stdout.contains("No findings"), "{worked:?}");
+    run(&format!("{seen}\n{token}")).succeeded().prints("No findings");
     // An expired token is renewed by another run of the plugin.
     let soon = credential(json!({"token": server.token(), "expirationTimestamp": "2026-01-01T00:00:00Z"}));
     assert_eq!(run(&soon).code, 0);
 
     let failed = run("echo 'your session has expired' >&2; exit 7");
     assert_failed(&failed, "get-token failed with exit status: 7");
-    assert!(
-        failed.stderr.starts_with("your session has expired\nerror: "),
-        "what the plugin says is shown: {failed:?}"
-    );
+    let told = "your session has expired\nerror: ";
+    assert!(failed.stderr.starts_with(told), "what the plugin says is shown: {failed:?}");
     assert_failed(&run("echo hunter2"), "the credential plugin's output cannot be decoded");
     assert_failed(
         &run(&credential(json!({"token": "hunter2"}))),
@@ -110,10 +106,8 @@ fn a_credential_plugin_that_hangs_is_named() {
     for (mut child, (signal, end)) in [start(), start()].into_iter().zip(ends) {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = said.next().unwrap().unwrap();
-        assert!(
-            first.contains("waiting for the kubeconfig's credential plugin ") && first.contains("get-token"),
-            "{first}"
-        );
+        assert!(first.contains("waiting for the kubeconfig's credential plugin "), "{first}");
+        assert!(first.contains("get-token"), "{first}");
         end(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
         // Every process has closed the pipe.
@@ -127,18 +121,14 @@ fn a_credential_plugin_that_hangs_is_named() {
 #[test]
 fn tokens() {
     let server = server();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
+    let (folder, file) = scratch("token");
     fs::write(&file, format!("{}\n", server.token())).unwrap();
     let run = |user: Value| check_as(&server, folder.path(), user);
     for user in [json!({"tokenFile": file}), json!({"tokenFile": file, "token": "hunter2"})] {
-        let worked = run(user);
-        assert_eq!(worked.code, 0, "{worked:?}");
+        run(user).succeeded();
     }
     for token in ["hunter2\nhunter2", "hunter\u{7}2"] {
-        let refused = run(json!({"token": token}));
-        assert_eq!(refused.code, 2, "{refused:?}");
-        assert!(refused.stderr.contains("cannot use the token: it has a line break"), "{refused:?}");
+        let refused = run(json!({"token": token})).failed(2, "cannot use the token: it has a line break");
         assert!(!refused.transcript().contains("hunter"), "{refused:?}");
     }
 }
@@ -157,8 +147,7 @@ fn identity_providers() {
     let run = |config: Value| {
         check_as(&server, folder.path(), json!({"auth-provider": {"name": "oidc", "config": config}}))
     };
-    let worked = run(json!({"id-token": token}));
-    assert_eq!(worked.code, 0, "{worked:?}");
+    run(json!({"id-token": token})).succeeded();
 
     let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
     let expired =

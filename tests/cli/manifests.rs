@@ -23,12 +23,7 @@ fn kube(server: &KubeApiserver, arguments: &[&str]) -> Run {
     let mut kubectl = command(kubectl().unwrap());
     kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments).stdin(Stdio::null());
     kubectl.env("KUBECACHEDIR", server.kubeconfig().with_file_name("cache"));
-    Run::of(kubectl.output().unwrap())
-}
-
-#[track_caller]
-fn done(run: &Run) {
-    assert_eq!(run.code, 0, "{run:?}");
+    Run::of(kubectl)
 }
 
 /// Runs the program on the cluster as a service account.
@@ -43,7 +38,7 @@ fn assert_checks(cluster: &KubeCluster, account: &str) {
     loop {
         let run = as_account(cluster, account, &["check", "--settle", "0"]);
         if run.code != 3 || Instant::now() > end {
-            return done(&run);
+            return drop(run.succeeded());
         }
     }
 }
@@ -54,14 +49,13 @@ fn the_kustomizations_are_accepted_and_their_account_may_check() {
         let cluster = KubeCluster::start(flavour);
         for (folder, objects) in [("docs/kubernetes", 14), ("docs/kubernetes/cni", 5)] {
             // A dry run does not store the namespace, which the other objects need.
-            done(&kube(&cluster.server, &["apply", "-f", &format!("{folder}/namespace.yaml")]));
-            let dry = kube(&cluster.server, &["apply", "-k", folder, "--dry-run=server"]);
-            done(&dry);
+            kube(&cluster.server, &["apply", "-f", &format!("{folder}/namespace.yaml")]).succeeded();
+            let dry = kube(&cluster.server, &["apply", "-k", folder, "--dry-run=server"]).succeeded();
             assert_eq!(dry.stdout.lines().count(), objects, "{dry:?}");
             assert!(dry.stdout.lines().all(|line| line.ends_with("(server dry run)")), "{dry:?}");
         }
         assert_eq!(as_account(&cluster, "calipam:calipam", &["check"]).code, 3, "nothing is bound yet");
-        done(&kube(&cluster.server, &["apply", "-f", "docs/kubernetes/rbac.yaml"]));
+        kube(&cluster.server, &["apply", "-f", "docs/kubernetes/rbac.yaml"]).succeeded();
         assert_checks(&cluster, "calipam:calipam");
     }
 }
@@ -98,11 +92,8 @@ fn a_chart_makes_the_manifests_unless_a_setting_says_otherwise() {
             &["rbac.yaml", "serve.yaml", "prometheus.yaml"],
         ),
     ] {
-        assert_eq!(
-            objects(&rendered(&helm, "calipam", "calipam", settings)),
-            manifests(names),
-            "{settings:?}"
-        );
+        let expected = manifests(names);
+        assert_eq!(objects(&rendered(&helm, "calipam", "calipam", settings)), expected, "{settings:?}");
     }
     let plugin = objects(&rendered(&helm, "calipam-cni", "calipam-cni", &[]));
     assert_eq!(plugin, manifests(&["cni/rbac.yaml", "cni/daemonset.yaml"]));
@@ -132,10 +123,10 @@ fn what_helm_makes_is_accepted_and_its_account_may_check() {
             ("calipam-cni", &["seLinuxOptions.type=spc_t"]),
         ] {
             let file = written(rendered(&helm, chart, "watching", settings));
-            done(&kube(&cluster.server, &["apply", "-f", &file, "--dry-run=server"]));
+            kube(&cluster.server, &["apply", "-f", &file, "--dry-run=server"]).succeeded();
         }
         let file = written(rendered(&helm, "calipam", "watching", &["serve=true"]));
-        done(&kube(&cluster.server, &["apply", "-f", &file]));
+        kube(&cluster.server, &["apply", "-f", &file]).succeeded();
         assert_checks(&cluster, "watching:calipam");
     }
 }
@@ -164,7 +155,7 @@ fn with_the_policy_the_installer_changes_its_annotation_of_its_own_node_alone() 
     }
     for file in ["namespace.yaml", "rbac.yaml", "own-node.yaml"] {
         let path = Path::new("docs/kubernetes/cni").join(file);
-        done(&kube(server, &["apply", "-f", path.to_str().unwrap()]));
+        kube(server, &["apply", "-f", path.to_str().unwrap()]).succeeded();
     }
     let token = token_on(server, "a");
     let patch = |node: &str, change: Value| {
@@ -198,5 +189,5 @@ fn with_the_policy_the_installer_changes_its_annotation_of_its_own_node_alone() 
         assert!(status == 422 && said.contains("the installer of the plugin may change"), "{status}: {said}");
     }
     // The policy does not affect administrators.
-    done(&kube(server, &["annotate", "--overwrite", "node", "b", "other=2"]));
+    kube(server, &["annotate", "--overwrite", "node", "b", "other=2"]).succeeded();
 }

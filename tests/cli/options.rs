@@ -4,7 +4,7 @@
 use calipam_testkit::servers::{EtcdOptions, EtcdTls};
 use serde_json::Value;
 
-use super::program::{EXAMPLE, Run, calipam, command, expected, on_example};
+use super::program::{EXAMPLE, Run, calipam, command, expected, on_example, scratch};
 use super::selection::column;
 
 #[test]
@@ -24,8 +24,7 @@ fn calicoctl_s_spellings_are_understood() {
 fn help_is_a_command() {
     assert_eq!(calipam(&["help", "show"]).stdout, calipam(&["show", "--help"]).stdout);
     assert_eq!(calipam(&["help"]).stdout, calipam(&["--help"]).stdout);
-    let unknown = calipam(&["help", "chek"]);
-    assert_eq!(unknown.code, 2, "{unknown:?}");
+    calipam(&["help", "chek"]).exits(2);
 }
 
 #[test]
@@ -35,10 +34,8 @@ fn the_version_says_what_is_read() {
     let json = run.json();
     assert_eq!((&json["kind"], &json["program"]), (&"Version".into(), &"calipam".into()));
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
-    assert!(
-        json["commit"].is_string() && json["reads"]["datastores"].as_array().unwrap().len() == 4,
-        "{json}"
-    );
+    assert!(json["commit"].is_string(), "{json}");
+    assert!(json["reads"]["datastores"].as_array().unwrap().len() == 4, "{json}");
     let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
     let header: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
     assert_eq!(json["reads"]["exportVersion"], header["version"], "{json}");
@@ -48,8 +45,7 @@ fn the_version_says_what_is_read() {
 #[test]
 fn a_version_of_calico_is_known_or_not() {
     let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("cluster.jsonl");
+    let (_folder, file) = scratch("cluster.jsonl");
     let name = file.to_str().unwrap();
     for (version, is_known, said) in [
         ("v3.32.1", true, "Cluster     Calico v3.32.1, which calipam knows\n"),
@@ -80,21 +76,15 @@ fn days_are_durations() {
 /// Certificates for etcd have the same options, settings and errors as in `etcdctl`.
 #[test]
 fn certificates_of_etcd_are_options() {
-    let run = calipam(&[
+    calipam(&["check", "--etcd-endpoints", "https://127.0.0.1:1", "--etcd-cacert", "/nonexistent/ca.pem"])
+        .failed(3, "/nonexistent/ca.pem");
+    let run = Run::of(command(crate::cli::PROGRAM).args([
         "check",
         "--etcd-endpoints",
         "https://127.0.0.1:1",
-        "--etcd-cacert",
-        "/nonexistent/ca.pem",
-    ]);
-    assert_eq!(run.code, 3, "{run:?}");
-    assert!(run.stderr.contains("/nonexistent/ca.pem"), "{run:?}");
-    let run = Run::of(
-        command(crate::cli::PROGRAM)
-            .args(["check", "--etcd-endpoints", "https://127.0.0.1:1", "--etcd-cert", "README.md"])
-            .output()
-            .unwrap(),
-    );
+        "--etcd-cert",
+        "README.md",
+    ]));
     assert_eq!(run.code, 2, "{run:?}");
 }
 
@@ -107,8 +97,7 @@ fn a_server_with_tls_is_read_by_options() {
     let run =
         |options: &[&str]| calipam(&[&["show", "--etcd-endpoints", &etcd.endpoint()], options].concat());
     let (ca, cert, key) = (path(&pki.ca), path(&pki.client.certificate), path(&pki.client.key));
-    let without = run(&["--etcd-cacert", &ca]);
-    assert!(without.code == 3 && without.stderr.contains("--etcd-cert FILE --etcd-key FILE`"), "{without:?}");
+    run(&["--etcd-cacert", &ca]).failed(3, "--etcd-cert FILE --etcd-key FILE`");
     let with = run(&["--etcd-cacert", &ca, "--etcd-cert", &cert, "--etcd-key", &key]);
     // The handshake succeeds, but this etcd is empty.
     assert!(with.stderr.contains("holds no Calico data"), "{with:?}");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use super::program::{Run, calipam};
@@ -40,8 +41,7 @@ fn left_over() -> [Value; 3] {
     let handle = format!("k8s-pod-network.{:064x}", 7);
     let attribute = json!({"handle_id": handle,
         "secondary": {"namespace": "app", "node": "machine-1", "pod": "a"}});
-    let block = json!({"cidr": "10.2.1.0/30", "affinity": "host:machine-1", "allocations": [null, 0, null, null],
-        "unallocated": [0, 2, 3], "attributes": [attribute], "strictAffinity": false, "deleted": false});
+    let block = values::block("10.2.1.0/30", "host:machine-1", [Value::Null, attribute]);
     let affinity =
         json!({"state": "confirmed", "node": "machine-1", "cidr": "10.2.1.0/30", "deleted": "false"});
     let count = json!({"handleID": handle, "block": {"10.2.1.0/30": 1}, "deleted": false});
@@ -83,10 +83,8 @@ fn pods_of_host_local_are_one_finding_and_nothing_to_rebuild() {
     let plan = on(folder.path(), &["rebuild", "-o", "json"]).json();
     assert_eq!(plan["changes"], json!([]), "{plan}");
     let compared = on(folder.path(), &["show", "--compare"]);
-    assert!(
-        compared.stdout.contains("Pods have addresses from host-local, not from Calico IPAM"),
-        "{compared:?}"
-    );
+    let says = "Pods have addresses from host-local, not from Calico IPAM";
+    assert!(compared.stdout.contains(says), "{compared:?}");
 }
 
 #[test]

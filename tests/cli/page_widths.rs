@@ -4,26 +4,23 @@ use std::fs;
 
 use calipam_testkit::browser::Browser;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::servers::{Tool, left_out};
 use serde_json::json;
 
 use super::pages::page_of;
+
+use super::program::scratch;
 
 /// The cluster has both families, names of the maximum length in Kubernetes, and a handle. Wide screens show columns,
 /// narrow ones cards.
 #[test]
 fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let export = folder.path().join("cluster.jsonl");
+    let Some(mut browser) = Browser::unless_left_out() else { return };
+    let (folder, export) = scratch("cluster.jsonl");
     let cluster = String::from_utf8(Cluster::damaged(ClusterSpec::new(2026)).export()).unwrap();
     let long = format!("rack-{}", "a1-".repeat(80) + "end");
     for (name, text) in [("plain", cluster.clone()), ("long", cluster.replace("rack-ippool", &long))] {
         fs::write(&export, text).unwrap();
         let file = page_of(&folder, export.to_str().unwrap());
-        let mut browser = Browser::start().unwrap();
         let mut page = browser.page().unwrap();
         for (width, scheme, medium) in [
             (1280, "light", "screen"),
@@ -40,16 +37,10 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             page.evaluate(OPEN).unwrap();
             let is_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
             assert_eq!(page.evaluate(is_wide).unwrap(), 0, "{place}");
-            assert_eq!(
-                page.evaluate(&format!("(() => {{ {TEXTS} return {BROKEN_WORDS}; }})()")).unwrap(),
-                json!([]),
-                "{place}"
-            );
-            assert_eq!(
-                page.evaluate(&format!("(() => {{ {TEXTS} return {OVERLAPS}; }})()")).unwrap(),
-                json!([]),
-                "{place}"
-            );
+            let found = page.evaluate(&format!("(() => {{ {TEXTS} return {BROKEN_WORDS}; }})()")).unwrap();
+            assert_eq!(found, json!([]), "{place}");
+            let found = page.evaluate(&format!("(() => {{ {TEXTS} return {OVERLAPS}; }})()")).unwrap();
+            assert_eq!(found, json!([]), "{place}");
             // Text and background differ, and the findings need no horizontal scrolling.
             let colors = "(() => { const { color, backgroundColor } = getComputedStyle(document.body); return color !== backgroundColor; })()";
             assert_eq!(page.evaluate(colors).unwrap(), true, "{place}");

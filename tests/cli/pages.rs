@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use calipam_testkit::browser::{Browser, Page};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
-use calipam_testkit::servers::{Tool, left_out};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::program::{EXAMPLE, assert_expected, calipam, on_example};
+use super::program::{EXAMPLE, assert_expected, calipam, on_example, scratch};
 
 /// Writes the page of a cluster to a file.
 pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
@@ -44,14 +43,11 @@ fn text(page: &mut Page<'_>, selector: &str) -> String {
 
 #[test]
 fn findings_are_filtered_sorted_and_explained() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = page_of(&folder, EXAMPLE);
     let report = on_example(&["check", "-o", "json"]).json();
     let findings = report["findings"].as_array().unwrap();
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     assert_eq!(page.evaluate("document.title").unwrap(), format!("calipam: {} findings", findings.len()));
@@ -127,11 +123,8 @@ fn beginning(page: &mut Page<'_>) -> String {
 
 #[test]
 fn the_page_begins_with_what_to_do_about_each_kind() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&page_of(&folder, EXAMPLE)).unwrap();
     assert_expected("page-example", &beginning(&mut page));
@@ -152,12 +145,9 @@ fn the_page_begins_with_what_to_do_about_each_kind() {
 
 #[test]
 fn a_map_opens_its_blocks_and_tells_of_each_address() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = page_of(&folder, EXAMPLE);
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
 
@@ -228,13 +218,10 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
 
 #[test]
 fn without_its_script_the_page_is_tables() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = page_of(&folder, EXAMPLE);
     let report = on_example(&["check", "-o", "json"]).json();
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.scripts(false).unwrap();
     page.open(&file).unwrap();
@@ -248,10 +235,8 @@ fn without_its_script_the_page_is_tables() {
     let rows = page.evaluate(&format!("{table}.querySelector('table').innerText")).unwrap();
     assert!(rows.as_str().unwrap().contains("10.244.10.0/26\thost:node-10\t"), "{rows}");
     let pools = page.evaluate("document.querySelector('#pools table').innerText").unwrap();
-    assert!(
-        pools.as_str().unwrap().contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t102\t0\t"),
-        "{pools}"
-    );
+    let says = "default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t102\t0\t";
+    assert!(pools.as_str().unwrap().contains(says), "{pools}");
     assert_quiet(&mut page, &file);
 }
 
@@ -264,12 +249,9 @@ const HOSTILE_NAMES: [&str; 3] = [
 
 #[test]
 fn no_name_of_a_cluster_runs_as_a_script() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let folder = tempfile::tempdir().unwrap();
     let example = String::from_utf8(Cluster::example().export()).unwrap();
-    let mut browser = Browser::start().unwrap();
     for name in HOSTILE_NAMES {
         // The cluster has a workload, a node and a pool with that name.
         let hostile = example
@@ -311,11 +293,8 @@ fn no_name_of_a_cluster_runs_as_a_script() {
 
 #[test]
 fn a_thousand_findings_are_shown_by_and_by() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let export = folder.path().join("cluster.jsonl");
+    let Some(mut browser) = Browser::unless_left_out() else { return };
+    let (folder, export) = scratch("cluster.jsonl");
     SizedCluster::new(ClusterSpec::new(1), 1_000).write_export(&export).unwrap();
     // Without endpoints, the address of every pod is leaked.
     let healthy = fs::read_to_string(&export).unwrap();
@@ -325,7 +304,6 @@ fn a_thousand_findings_are_shown_by_and_by() {
     fs::write(&export, lines.join("\n") + "\n").unwrap();
 
     let file = page_of(&folder, export.to_str().unwrap());
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     let all = page.evaluate("document.querySelectorAll('#findings-table > tbody > tr').length").unwrap();

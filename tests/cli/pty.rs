@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -25,6 +26,28 @@ pub(super) struct Terminal {
 pub(super) struct Shown {
     pub text: String,
     pub code: Option<i32>,
+}
+
+impl Shown {
+    /// Asserts the exit code.
+    #[track_caller]
+    pub(super) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// Asserts that a text was shown, on one line or wrapped.
+    #[track_caller]
+    pub(super) fn shows(self, text: &str) -> Self {
+        let found = [&self.text, &self.text.replace("\r\n", " ")].iter().any(|shown| shown.contains(text));
+        assert!(found, "{text:?} is not shown: {self:?}");
+        self
+    }
+}
+
+/// Sends the signal of ctrl-c.
+pub(super) fn interrupt(program: &Child) {
+    kill_process(Pid::from_child(program), Signal::INT).unwrap();
 }
 
 impl Terminal {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uppsala::XsdValidator;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, root};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, root, scratch};
 
 const SCHEMAS: &str = "tests/fixtures/schemas";
 
@@ -27,7 +27,7 @@ fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
     // A program that refuses the text may close the pipe early.
     child.stdin.take().unwrap().write_all(text.as_bytes()).ok();
-    Run::of(child.wait_with_output().unwrap())
+    Run::ended(child.wait_with_output().unwrap())
 }
 
 /// Checks a cluster, which need not exist, and returns the output.
@@ -37,10 +37,7 @@ fn report(format: &str, datastore: &str) -> String {
 
 #[test]
 fn promtool_has_no_complaint_about_the_metrics() {
-    if left_out(&[Tool::Promtool]) {
-        return;
-    }
-    let promtool = promtool().unwrap();
+    let Some(promtool) = promtool() else { return };
     let check = |text: &str| read(&promtool, &["check", "metrics"], text);
     for datastore in [EXAMPLE, HOSTILE, "/no/such/cluster"] {
         let metrics = report("prometheus", datastore);
@@ -81,10 +78,7 @@ fn alerts() -> Value {
 
 #[test]
 fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
-    if left_out(&[Tool::Promtool]) {
-        return;
-    }
-    let promtool = promtool().unwrap();
+    let Some(promtool) = promtool() else { return };
     let folder = tempfile::tempdir().unwrap();
     let check = |name: &str, rules: &Value| {
         let path = folder.path().join(name);
@@ -92,8 +86,7 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
         read(&promtool, &["check", "rules", path.to_str().unwrap()], "")
     };
     let alerts = alerts();
-    let run = check("alerts.yaml", &alerts);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = check("alerts.yaml", &alerts).succeeded();
     let number = alerts["groups"][0]["rules"].as_array().unwrap().len();
     assert!(run.stdout.contains(&format!("SUCCESS: {number} rules found")), "{run:?}");
 
@@ -103,8 +96,7 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
     expressions(&dashboard, &mut panels);
     let rule = |(place, expression): (usize, &String)| json!({"record": format!("panel:{place}"), "expr": expression});
     let rules: Vec<Value> = panels.iter().enumerate().map(rule).collect();
-    let run = check("panels.yaml", &json!({"groups": [{"name": "dashboard", "rules": rules}]}));
-    assert_eq!(run.code, 0, "{run:?}");
+    check("panels.yaml", &json!({"groups": [{"name": "dashboard", "rules": rules}]})).succeeded();
 
     let wrong = json!({"record": "wrong:1", "expr": "calipam_up by"});
     assert_ne!(check("wrong.yaml", &json!({"groups": [{"name": "wrong", "rules": [wrong]}]})).code, 0);
@@ -114,20 +106,15 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
 /// Every code with critical findings has an alert.
 #[test]
 fn each_alert_fires_when_it_should_and_only_then() {
-    if left_out(&[Tool::Promtool]) {
-        return;
-    }
-    let promtool = promtool().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let tests = folder.path().join("alerts-test.yaml");
+    let Some(promtool) = promtool() else { return };
+    let (folder, tests) = scratch("alerts-test.yaml");
     fs::copy(root().join("tests/fixtures/alerts-test.yaml"), &tests).unwrap();
     let test = |rules: &Value| {
         fs::write(folder.path().join("alerts.yaml"), serde_yaml::to_string(rules).unwrap()).unwrap();
         read(&promtool, &["test", "rules", tests.to_str().unwrap()], "")
     };
     let alerts = alerts();
-    let run = test(&alerts);
-    assert_eq!(run.code, 0, "{run:?}");
+    test(&alerts).succeeded();
     let rules = alerts["groups"][0]["rules"].as_array().unwrap().len();
     for always_or_never in ["vector(1)", "vector(0) > 1"] {
         let mut wrong = alerts.clone();
@@ -189,6 +176,5 @@ fn systemd_has_no_complaint_about_the_units() {
     let service = unit("calipam-check.service");
     let run = verify(&service);
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
-    let run = verify(&service.replace("ProtectHome=yes", "ProtectHome=perhaps"));
-    assert!(run.stderr.contains("perhaps"), "{run:?}");
+    verify(&service.replace("ProtectHome=yes", "ProtectHome=perhaps")).says("perhaps");
 }

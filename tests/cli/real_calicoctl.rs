@@ -40,7 +40,7 @@ impl Place {
         let mut command = command(self.calicoctl("link"));
         command.env("PATH", std::env::join_paths(path).unwrap()).args(arguments);
         named.map(|named| command.env("CALIPAM_CALICOCTL", named));
-        Run::of(command.output().unwrap())
+        Run::of(command)
     }
 }
 
@@ -100,11 +100,8 @@ fn the_variable_names_the_real_one_and_must_name_a_program() {
         assert!(run.stderr.starts_with(&error), "{run:?}");
     }
     let broken = place.script("broken", "#!/no/such/interpreter\n");
-    let run = place.run(&[], Some(&broken), &["get"]);
-    assert!(
-        run.code == 1 && run.stderr.starts_with(&format!("error: cannot run {}: ", broken.display())),
-        "{run:?}"
-    );
+    let run = place.run(&[], Some(&broken), &["get"]).exits(1);
+    assert!(run.stderr.starts_with(&format!("error: cannot run {}: ", broken.display())), "{run:?}");
 }
 
 /// Links, copies and wrappers that start calipam again are skipped, or at least run only once.
@@ -118,25 +115,19 @@ fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     place.script("child", &format!("#!/bin/sh\n{} \"$@\"\n", link.display()));
     let path = ["link", "linked", "copied", "wrapper", "child"];
 
-    let run = place.run(&path, None, &["get", "nodes"]);
-    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+    let run = place.run(&path, None, &["get", "nodes"]).exits(1).prints_nothing();
     let expected = "error: `get` is a command of the real calicoctl, but this is calipam under its name, and PATH has \
                     no other calicoctl\nhint: to have both, put the real calicoctl into a folder in PATH, or name it: \
                     `export CALIPAM_CALICOCTL=/opt/calico/bin/calicoctl`\n";
     assert_eq!(run.stderr, expected);
-    let run = place.run(&path, Some(&wrapper), &["get", "nodes"]);
-    assert!(
-        run.code == 1 && run.stderr.contains("/wrapper/calicoctl, which runs calipam again\n"),
-        "{run:?}"
-    );
+    place
+        .run(&path, Some(&wrapper), &["get", "nodes"])
+        .failed(1, "/wrapper/calicoctl, which runs calipam again\n");
 
     place.script("real", REAL);
     let run = place.run(&[&path[..], &["real"]].concat(), None, &["get", "nodes"]);
-    assert_eq!(
-        (run.code, run.stdout.as_str(), run.stderr.as_str()),
-        (7, "real|get|nodes|", ""),
-        "behind all of them"
-    );
+    let wanted = (7, "real|get|nodes|", "");
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), wanted, "behind all of them");
 }
 
 /// With a relative folder in PATH, any program in the working directory could run.
@@ -146,6 +137,6 @@ fn a_program_below_a_relative_folder_is_not_run() {
     place.script("here", REAL);
     let mut command = command(place.calicoctl("link"));
     command.current_dir(place.0.path().join("here")).env("PATH", ":.:../here").args(["get", "\u{1b}[31m"]);
-    let run = Run::of(command.output().unwrap());
+    let run = Run::of(command);
     assert!(run.code == 1 && run.stderr.starts_with("error: `get` is a command of the real"), "{run:?}");
 }

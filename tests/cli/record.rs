@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::history::{ADDRESS, Site, events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, calipam, command, on_example, root};
+use super::program::{EXAMPLE, calipam, command, on_example, root, scratch};
 
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -123,8 +123,7 @@ fn who_had_the_address_at_that_time() {
     recorder.kill();
 
     let history = || {
-        let run = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).succeeded();
         run.json()
     };
     let told = history();
@@ -183,11 +182,9 @@ fn who_had_the_address_at_that_time() {
     site.assign("etcd-0");
     let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
     let load = calipam(&[&load[..], &["--duration", "1m"]].concat());
-    assert!(
-        load.stderr.starts_with("etcd: in ")
-            && load.stderr.contains(" 1 pod started and 1 pod ended; the average number of pods was "),
-        "{load:?}"
-    );
+    assert!(load.stderr.starts_with("etcd: in "), "{load:?}");
+    let pods = " 1 pod started and 1 pod ended; the average number of pods was ";
+    assert!(load.stderr.contains(pods), "{load:?}");
     let scenario = &load.json()["scenario"];
     assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
     let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
@@ -202,19 +199,17 @@ fn who_had_the_address_at_that_time() {
     let taken = checked.json()["cluster"]["takenAt"].as_str().unwrap().parse::<Timestamp>().unwrap();
     assert!(taken <= had, "{taken} is later than {had}");
     let gap = told["recorded"][0]["until"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let diff = calipam(&["diff", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
-    assert_eq!(diff.code, 1, "{diff:?}");
+    let diff = calipam(&["diff", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]).exits(1);
     assert_eq!(diff.json()["addresses"][0]["change"], "moved", "{diff:?}");
     let in_gap =
-        calipam(&["show", "--archive", archive, "--at", &(gap + Duration::from_secs(600)).to_string()]);
-    assert_eq!(in_gap.code, 0, "{in_gap:?}");
+        calipam(&["show", "--archive", archive, "--at", &(gap + Duration::from_secs(600)).to_string()])
+            .succeeded();
     let until = told["recorded"][1]["until"].as_str().unwrap();
     let last = format!("this is the state of {until}: nothing is known after it\n");
     assert!(in_gap.stderr.contains(&last), "{in_gap:?}");
     assert!(!shown.stderr.contains("nothing is known"), "{shown:?}");
     assert!(text.contains("; changes in a gap, and later ones, are not known"), "{text}");
-    let early = calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
-    assert!(early.code == 2 && early.stderr.contains("has no export from"), "{early:?}");
+    calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]).failed(2, "has no export from");
 }
 
 #[test]
@@ -225,8 +220,8 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
     let connection = ["--etcd-endpoints", endpoint.as_str()];
     let (first, _) = Recorder::start(folders[0].path(), &connection);
     first.after(|| site.assign("web-0"));
-    let busy = calipam(&["record", folders[0].path().to_str().unwrap(), connection[0], connection[1]]);
-    assert!(busy.code == 3 && busy.stderr.contains("another run is writing to this archive"), "{busy:?}");
+    calipam(&["record", folders[0].path().to_str().unwrap(), connection[0], connection[1]])
+        .failed(3, "another run is writing to this archive");
     thread::sleep(Duration::from_millis(10));
     // Another recorder takes over, and both run for a while.
     let (second, _) = Recorder::start(folders[1].path(), &connection);
@@ -256,12 +251,7 @@ fn after_churn_the_recording_equals_the_datastore() {
     let (recorder, _) = Recorder::start(folder.path(), &["--etcd-endpoints", &endpoint]);
     // The value is larger than the default limit of etcd clients, and than the usual frame of a recording.
     let large = format!(r#"{{"block":{{}}{}}}"#, " ".repeat(5 << 20));
-    let put = || {
-        etcd.with_client(async |mut client| {
-            client.put("/calico/ipam/v2/handle/large", large.clone(), None).await
-        })
-    };
-    recorder.after(|| put().unwrap());
+    recorder.after(|| etcd.put("/calico/ipam/v2/handle/large", large.clone()).unwrap());
     let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
     // The last group of changes is written after a second, or later on a busy machine.
     wait(|| is_recorded(archive, &["etcd", "--etcd-endpoints", &endpoint]));
@@ -315,8 +305,7 @@ fn kubernetes_is_recorded() {
 fn what_cannot_be_recorded_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
-    let file = on_example(&["record", archive]);
-    assert!(file.code == 2 && file.stderr.contains("a recording needs a live datastore"), "{file:?}");
+    on_example(&["record", archive]).failed(2, "a recording needs a live datastore");
 
     // The folder contains the exports of another cluster.
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
@@ -324,12 +313,10 @@ fn what_cannot_be_recorded_is_refused() {
     fs::write(&other, example.replace("0f0e1d2c3b4a59687786951423324150", &"f".repeat(32))).unwrap();
     let other = ["export", "--archive", archive, "--datastore", other.to_str().unwrap()];
     assert_eq!(calipam(&other).code, 0);
-    let etcd = Etcd::start().unwrap();
-    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
-    let other = calipam(&["record", archive, "--etcd-endpoints", &etcd.endpoint()]);
-    assert!(other.code == 3 && other.stderr.contains("an archive of cluster"), "{other:?}");
-    let both = calipam(&["show", "--archive", archive, "--at", "2026-11-20T03:12Z", "-d", EXAMPLE]);
-    assert!(both.code == 2 && both.stderr.contains("with --archive, --datastore has no effect"), "{both:?}");
+    let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3)).unwrap();
+    calipam(&["record", archive, "--etcd-endpoints", &etcd.endpoint()]).failed(3, "an archive of cluster");
+    calipam(&["show", "--archive", archive, "--at", "2026-11-20T03:12Z", "-d", EXAMPLE])
+        .failed(2, "with --archive, --datastore has no effect");
 }
 
 /// Some versions of etcd, such as 3.4.23, could omit changes.
@@ -339,15 +326,13 @@ fn an_etcd_that_could_leave_changes_out_is_refused() {
         return;
     }
     let etcd = Etcd::start_version(EtcdVersion::V3_4).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().join("recording");
+    let (_folder, folder) = scratch("recording");
     let endpoint = etcd.endpoint();
     let version = etcd.with_client(async |mut client| client.status().await).unwrap().version().to_owned();
     if !["3.4.23", "3.4.24"].contains(&version.as_str()) {
         return;
     }
-    let run = calipam(&["record", folder.to_str().unwrap(), "--etcd-endpoints", &endpoint]);
-    assert_eq!(run.code, 3, "{run:?}");
-    assert!(run.stderr.contains("update it to 3.4.25, 3.5.8 or later"), "{run:?}");
+    calipam(&["record", folder.to_str().unwrap(), "--etcd-endpoints", &endpoint])
+        .failed(3, "update it to 3.4.25, 3.5.8 or later");
     assert!(!folder.exists() || fs::read_dir(&folder).unwrap().next().is_none(), "nothing is recorded");
 }

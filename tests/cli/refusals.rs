@@ -3,9 +3,7 @@
 use super::program::{calipam, on_example};
 
 fn refused(arguments: &[&str], code: i32, told: &str) {
-    let run = on_example(arguments);
-    assert_eq!((run.code, run.stdout.as_str()), (code, ""), "{arguments:?}: {run:?}");
-    assert!(run.stderr.contains(told), "{arguments:?}: {run:?}");
+    on_example(arguments).exits(code).prints_nothing().says(told);
 }
 
 #[test]
@@ -31,9 +29,7 @@ fn a_context_without_a_kubeconfig() {
         "error: the context \"prod\" is named, but no kubeconfig is\nhint: name the kubeconfig that has it";
     refused(&["check", "--context", "prod"], 2, told);
     for more in [&["--etcd-endpoints", "http://127.0.0.1:1"][..], &["--datastore", "kubernetes"]] {
-        let run = calipam(&[&["check", "--context", "prod"], more].concat());
-        assert_eq!(run.code, 2, "{run:?}");
-        assert!(run.stderr.contains(told), "{run:?}");
+        calipam(&[&["check", "--context", "prod"], more].concat()).failed(2, told);
     }
 }
 
@@ -52,8 +48,7 @@ fn files_that_cannot_be_read() {
         &["undo", "/nonexistent/journal", etcd[0], etcd[1]],
     ];
     for arguments in cases {
-        let run = calipam(arguments);
-        assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{arguments:?}: {run:?}");
+        let run = calipam(arguments).exits(3).prints_nothing();
         let file = run.stderr.contains("nonexistent") || run.stderr.contains("nowhere");
         assert!(file || run.stderr.contains("README.md"), "{arguments:?}: {run:?}");
     }

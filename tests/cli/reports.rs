@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use calipam_check::Code;
 use serde_json::Value;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example, scratch};
 
 /// Parses samples by name and labels. Asserts that the help and the type of each metric precede its samples, and that
 /// no sample is repeated.
@@ -82,8 +82,7 @@ fn the_states_of_a_pool_add_up_to_its_size_and_are_those_that_show_prints() {
 
 #[test]
 fn a_check_that_fails_says_so_in_its_metrics() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("calipam.prom");
+    let (folder, file) = scratch("calipam.prom");
     let json = folder.path().join("report.json");
     fs::write(&json, "the last report").unwrap();
     let output = format!("prometheus={}", file.display());
@@ -149,15 +148,11 @@ fn the_page_holds_every_finding_pool_and_block_and_loads_nothing() {
         "</script>",
     ))
     .unwrap();
-    assert_eq!(
-        (&maps["pools"][0]["cidr"], &maps["pools"][0]["size"]),
-        (&"10.244.0.0/16".into(), &1024.into())
-    );
+    let expected = (&"10.244.0.0/16".into(), &1024.into());
+    assert_eq!((&maps["pools"][0]["cidr"], &maps["pools"][0]["size"]), expected);
     assert!(page.contains("default-src 'none'"));
-    assert!(
-        !page.contains("src=") && !page.contains("href=\"http") && !page.contains("url("),
-        "it loads something"
-    );
+    assert!(!page.contains("src=") && !page.contains("href=\"http"), "it loads something");
+    assert!(!page.contains("url("), "it loads something");
 }
 
 #[test]
@@ -194,8 +189,7 @@ fn one_read_writes_several_files_for_all_to_read() {
         arguments.extend(["--output-file".to_owned(), option(format)]);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let run = on_example(&arguments);
-    assert_eq!(run.code, 1);
+    let run = on_example(&arguments).exits(1);
     assert_eq!(run.stdout, on_example(&["check"]).stdout);
     for format in ["json", "wide", "name"] {
         let printed = on_example(&["check", "-o", format]).stdout;
@@ -210,18 +204,15 @@ fn one_read_writes_several_files_for_all_to_read() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_told_and_the_others_are_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let good = folder.path().join("good.json");
+    let (folder, good) = scratch("good.json");
     let (bad, good_option) = ("json=/no/such/folder/a.json", format!("json={}", good.display()));
-    let run = calipam(&["check", "-d", EXAMPLE, "--output-file", bad, "--output-file", &good_option]);
-    assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("error: cannot write /no/such/folder/a.json"), "{}", run.stderr);
+    let run = calipam(&["check", "-d", EXAMPLE, "--output-file", bad, "--output-file", &good_option])
+        .failed(3, "error: cannot write /no/such/folder/a.json");
     assert!(run.stdout.contains("findings"), "the report is still printed");
     assert!(serde_json::from_str::<Value>(&fs::read_to_string(&good).unwrap()).is_ok());
 
     let folder_as_file = format!("name={}", folder.path().display());
-    let run = calipam(&["check", "-d", EXAMPLE, "--output-file", &folder_as_file]);
-    assert_eq!(run.code, 3);
+    calipam(&["check", "-d", EXAMPLE, "--output-file", &folder_as_file]).exits(3);
     assert!(good.exists());
 }
 
@@ -239,9 +230,8 @@ fn a_full_disk_leaves_the_old_files_whole() {
     ] {
         let check = format!("{} check -d {EXAMPLE} {option}", crate::cli::PROGRAM);
         let script = format!("trap '' XFSZ; ulimit -f 1; exec {check}");
-        let run = Run::of(command("/bin/sh").args(["-c", &script]).output().unwrap());
         let told = format!("cannot write {}: File too large", file.display());
-        assert!(run.code == 3 && run.stderr.contains(&told), "{run:?}");
+        let run = Run::of(command("/bin/sh").args(["-c", &script])).failed(3, &told);
         assert!(run.stdout.contains("\n34 findings"), "the report is still printed: {run:?}");
         assert_eq!(fs::read(file).unwrap(), b"old");
     }

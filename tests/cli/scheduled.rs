@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
-use super::program::{EXAMPLE, Run, calipam, command, root};
+use super::program::{EXAMPLE, Run, calipam, command, root, scratch};
 
 const MANIFESTS: [&str; 5] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"];
 
@@ -197,8 +197,7 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     // With an unknown option, the program would end before it reads this file.
     let mut words: Vec<String> = args.iter().filter(|arg| !arg.starts_with("--ignore")).cloned().collect();
     words.extend(["--ignore=/no/such/file".to_owned()]);
-    let run = calipam(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(run.code == 3 && run.stderr.contains("cannot read /no/such/file"), "{run:?}");
+    calipam(&words.iter().map(String::as_str).collect::<Vec<_>>()).failed(3, "cannot read /no/such/file");
 }
 
 /// Runs the words of a command line on other data. Files are in a folder of the test.
@@ -269,14 +268,10 @@ fn the_archive_is_kept_by_a_job_and_by_cron() {
         let moved: Vec<&str> = moved.iter().map(String::as_str).collect();
         for _ in 0..2 {
             let run = calipam(&moved);
-            assert_eq!(
-                (run.code, run.transcript().as_str()),
-                (0, "exit code: 0\n--- stdout\n--- stderr\n"),
-                "{run:?}"
-            );
+            let expected = (0, "exit code: 0\n--- stdout\n--- stderr\n");
+            assert_eq!((run.code, run.transcript().as_str()), expected, "{run:?}");
         }
-        let told = calipam(&["history", "--archive", &here, "--ip", "10.244.10.6"]);
-        assert!(told.code == 0 && told.stdout.contains("1 export from "), "{told:?}");
+        calipam(&["history", "--archive", &here, "--ip", "10.244.10.6"]).succeeded().prints("1 export from ");
     }
 }
 
@@ -293,18 +288,16 @@ fn cron(folder: &Path, datastore: &str) -> Run {
         .replace("/var/lib/calipam", folder.to_str().unwrap())
         .replace("--confirm 30s", "--confirm 0s");
     let output = command("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output();
-    Run::of(output.unwrap())
+    Run::ended(output.unwrap())
 }
 
 #[test]
 fn cron_mails_only_failures_with_their_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let healthy = folder.path().join("healthy.jsonl");
+    let (folder, healthy) = scratch("healthy.jsonl");
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_node("node-1", json!({}));
     cluster.add_block("10.0.0.0/26", "node-1", &[]);
-    let export = cluster.run(&["export", healthy.to_str().unwrap()]);
-    assert_eq!(export.code, 0, "{export:?}");
+    cluster.run(&["export", healthy.to_str().unwrap()]).succeeded();
 
     let run = cron(folder.path(), healthy.to_str().unwrap());
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
@@ -319,15 +312,13 @@ fn cron_mails_only_failures_with_their_reason() {
     let run = cron(folder.path(), EXAMPLE);
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "nothing is new");
 
-    let run = cron(folder.path(), "/no/such/cluster");
-    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    let run = cron(folder.path(), "/no/such/cluster").exits(3).prints_nothing();
     assert!(run.stderr.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
 
     // An unreachable etcd.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("etcd --etcd-endpoints http://{}", taken.local_addr().unwrap());
     drop(taken);
-    let run = cron(folder.path(), &dead);
-    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    let run = cron(folder.path(), &dead).exits(3).prints_nothing();
     assert!(run.stderr.starts_with("error: cannot use etcd: ") && run.stderr.contains("\nhint: "), "{run:?}");
 }

@@ -8,7 +8,7 @@ use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 
 use super::kubernetes::{on_kubernetes, server};
-use super::program::{EXAMPLE, Run, calipam, expected, on_example, root};
+use super::program::{EXAMPLE, Run, calipam, expected, on_example, root, scratch};
 
 /// Returns a field of all items of a list.
 pub(super) fn column(run: &Run, list: &str, field: &str) -> Vec<String> {
@@ -49,17 +49,14 @@ fn patterns_match_nodes() {
     assert_eq!(checked.stdout, by_name.stdout);
     assert!(column(&checked, "findings", "code").contains(&"block-of-missing-node".to_owned()));
     for command in ["check", "show"] {
-        let run = on_example(&[command, "--node", "gpu-*"]);
-        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
-        assert!(run.stderr.contains("error: node \"gpu-*\" not found"), "{run:?}");
+        on_example(&[command, "--node", "gpu-*"]).refused(1, "error: node \"gpu-*\" not found");
     }
 }
 
 /// A selector matches the labels of nodes, like the selector of a pool, and narrows names.
 #[test]
 fn selectors_match_nodes_by_label() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("cluster.jsonl");
+    let (_folder, file) = scratch("cluster.jsonl");
     let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
     let label = |line: &str| {
         let mut entry: Value = serde_json::from_str(line).unwrap();
@@ -83,11 +80,8 @@ fn selectors_match_nodes_by_label() {
             &["rebuild", "-o", "json"],
         ] {
             let [by_label, by_name] = [selector, names].map(|more| run(&[command, more].concat()));
-            assert_eq!(
-                (by_label.code, by_label.json()),
-                (by_name.code, by_name.json()),
-                "{command:?} {selector:?}"
-            );
+            let wanted = (by_name.code, by_name.json());
+            assert_eq!((by_label.code, by_label.json()), wanted, "{command:?} {selector:?}");
             assert_ne!(by_name.stdout, run(command).stdout, "{command:?} is narrowed");
         }
     };
@@ -105,8 +99,7 @@ fn selectors_match_nodes_by_label() {
         (&["release", "--node", "node-11", "--selector", "has(rack)"], 2, "a deleted node has no labels"),
         (&["release", "--selector", "has(rack)"], 2, "specify what to release"),
     ] {
-        let run = run(words);
-        assert!(run.code == code && run.stderr.contains(says), "{run:?}");
+        run(words).exits(code).says(says);
     }
 }
 
@@ -117,10 +110,8 @@ fn patterns_stand_for_the_nodes_of_repairs() {
     let release = |node: &str| plan(&["release", "--dry-run", "--node", node]);
     assert_eq!(release("node-1?").json(), release("node-11").json());
     assert_eq!(release("node-1*,node-11").json(), release("node-11").json());
-    let live = release("node-2*");
-    assert!(live.code == 1 && live.stdout.contains("node node-2 exists"), "{live:?}");
-    let none = release("dead-*");
-    assert!(none.code == 1 && none.stderr.contains("node \"dead-*\" not found"), "{none:?}");
+    release("node-2*").exits(1).prints("node node-2 exists");
+    release("dead-*").failed(1, "node \"dead-*\" not found");
     let rebuild = |node: &str| plan(&["rebuild", "--node", node]).json();
     assert_eq!(rebuild("node-1?"), rebuild("node-10,node-11,node-12,node-13"));
 }
@@ -150,8 +141,7 @@ fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
         assert!(both.stderr.contains(says), "{words:?}: {both:?}");
     }
     for words in [&["rebuild", "--node"][..], &["release", "--leaked", "--dry-run", "--node"]] {
-        let run = on_example(&[words, &["node-2,node-99"]].concat());
-        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+        on_example(&[words, &["node-2,node-99"]].concat()).exits(1).prints_nothing();
     }
 }
 
@@ -168,8 +158,7 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
     }
     let held = show(&["--node", "node-10", "--pool", "extra-5"]);
     assert_eq!(column(&held, "addresses", "address").len(), 15);
-    let compared = on_example(&["show", "--pool", "nowhere"]);
-    assert_eq!(compared.code, 1, "{compared:?}");
+    on_example(&["show", "--pool", "nowhere"]).exits(1);
 }
 
 /// Missing names are errors, since an empty answer would look like a healthy cluster.
@@ -225,12 +214,9 @@ fn the_addresses_of_a_pod() {
     let said = "error: the pod shop/search-6799fc88d8-4v7sw has no address on the named nodes or in the named pools\n\
         hint: `calipam show --pod shop/search-6799fc88d8-4v7sw --datastore ";
     assert!(elsewhere.code == 1 && elsewhere.stderr.starts_with(said), "{elsewhere:?}");
-    let gone = on_example(&["show", "--pod", "default/nobody"]);
-    assert_eq!((gone.code, gone.stdout.as_str()), (1, ""), "{gone:?}");
-    assert!(gone.stderr.contains("no address is recorded for the pod default/nobody"), "{gone:?}");
-    let wrong = on_example(&["show", "--pod", "web-0"]);
-    assert_eq!(wrong.code, 2);
-    assert!(wrong.stderr.contains("expected NAMESPACE/NAME"), "{wrong:?}");
+    on_example(&["show", "--pod", "default/nobody"])
+        .refused(1, "no address is recorded for the pod default/nobody");
+    on_example(&["show", "--pod", "web-0"]).failed(2, "expected NAMESPACE/NAME");
 }
 
 #[test]
@@ -262,8 +248,7 @@ fn an_object_is_known_by_its_form_or_its_name() {
         let (short, long) = (on_example(&["show", object]), on_example(&[&["show"], options].concat()));
         assert_eq!((short.code, &short.stdout), (0, &long.stdout), "{object}: {short:?}");
     }
-    let near = on_example(&["show", "queue-49"]);
-    assert!(near.code == 1 && near.stderr.contains("did you mean `default/queue-49`?"), "{near:?}");
+    on_example(&["show", "queue-49"]).failed(1, "did you mean `default/queue-49`?");
     for wrong in [
         &["node-10", "--blocks"][..],
         &["node-10", "--pool", "extra-5"],
@@ -274,8 +259,7 @@ fn an_object_is_known_by_its_form_or_its_name() {
         assert_eq!(on_example(&[&["show"], wrong].concat()).code, 2, "{wrong:?}");
     }
 
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("both.jsonl");
+    let (_folder, path) = scratch("both.jsonl");
     let renamed = fs::read_to_string(root().join(EXAMPLE)).unwrap().replace("node-12", "extra-5");
     fs::write(&path, renamed).unwrap();
     let both = calipam(&["show", "extra-5", "-d", path.to_str().unwrap()]);
@@ -288,8 +272,7 @@ const HANDLE: &str = "k8s-pod-network.8c16b8a8b184d94e12a589464aa8d0d381596d5c41
 
 #[test]
 fn a_handle_by_the_beginning_of_its_id() {
-    let whole = on_example(&["show", "--handle", HANDLE]);
-    assert!(whole.code == 0 && whole.stdout.contains(HANDLE), "{whole:?}");
+    let whole = on_example(&["show", "--handle", HANDLE]).succeeded().prints(HANDLE);
     // The short form of tables works, too.
     for begin in ["k8s-pod-network.8c16", "k8s-pod-network.8c16b8a8…"] {
         assert_eq!(on_example(&["show", "--handle", begin]).transcript(), whole.transcript(), "{begin}");
@@ -298,15 +281,14 @@ fn a_handle_by_the_beginning_of_its_id() {
     let many = on_example(&["show", "--handle", "k8s"]);
     assert_eq!((many.code, many.stderr.lines().count()), (1, 13), "{many:?}");
     assert!(many.stderr.ends_with("\n  …\n"), "{many:?}");
-    let none = on_example(&["show", "--handle", "k8s-pod-network.zz"]);
-    assert!(none.code == 1 && none.stderr.contains("handle \"k8s-pod-network.zz\" not found"), "{none:?}");
+    on_example(&["show", "--handle", "k8s-pod-network.zz"])
+        .failed(1, "handle \"k8s-pod-network.zz\" not found");
 }
 
 /// A release requires the complete ID of a handle, since a prefix could match another one.
 #[test]
 fn a_release_wants_the_whole_id() {
-    let run = on_example(&["release", "--handle", "k8s-pod-network.8c16"]);
-    assert_eq!(run.code, 1, "{run:?}");
+    let run = on_example(&["release", "--handle", "k8s-pod-network.8c16"]).exits(1);
     assert!(run.stdout.contains("Nothing to do; 1 skipped") && !run.stdout.contains("8c16b8a8"), "{run:?}");
 }
 
@@ -314,31 +296,26 @@ fn a_release_wants_the_whole_id() {
 #[test]
 fn parts_of_a_live_etcd() {
     let cluster = Cluster::example();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let on_etcd =
         |arguments: &[&str]| calipam(&[arguments, &["--etcd-endpoints", &etcd.endpoint()]].concat());
     let all = on_etcd(&["show", "--node", "*", "-o", "json"]);
     let (handles, nodes) = (column(&all, "addresses", "handle"), column(&all, "addresses", "node"));
     assert!(handles.len() > 50, "{all:?}");
     let of_one = on_etcd(&["show", "--node", &nodes[0], "-o", "json"]);
-    assert_eq!(
-        column(&of_one, "addresses", "node").len(),
-        nodes.iter().filter(|node| **node == nodes[0]).count()
-    );
+    let expected = nodes.iter().filter(|node| **node == nodes[0]).count();
+    assert_eq!(column(&of_one, "addresses", "node").len(), expected);
 
     let id = handles.iter().find(|id| id.starts_with("k8s-pod-network.")).unwrap();
     let begin = (id.len() - 63..id.len()).map(|end| &id[..end]);
     let begin =
         begin.clone().find(|begin| handles.iter().filter(|id| id.starts_with(begin)).count() == 1).unwrap();
-    let found = on_etcd(&["show", "--handle", begin, "--quick", "-v"]);
-    assert!(found.code == 0 && found.stdout.contains(id), "{found:?}");
+    let found = on_etcd(&["show", "--handle", begin, "--quick", "-v"]).succeeded().prints(id);
     let requests =
         found.stderr.lines().filter_map(|line| line.split_once(" in ")?.1.strip_suffix(" requests"));
     let requests: u32 = requests.map(|number| number.parse::<u32>().unwrap()).sum();
     assert!((1..20).contains(&requests), "{found:?}");
-    let several = on_etcd(&["show", "--handle", "k8s-pod-network."]);
-    assert!(several.code == 1 && several.stderr.contains("several handles begin with"), "{several:?}");
+    on_etcd(&["show", "--handle", "k8s-pod-network."]).failed(1, "several handles begin with");
 }
 
 /// Selects the same parts from Kubernetes.
@@ -352,7 +329,6 @@ fn parts_of_a_live_kubernetes() {
     let blocks = on_kubernetes(&server, &["show", "--blocks", "--pool", "default-ipv4-ippool", "-o", "json"]);
     assert_eq!(column(&blocks, "blocks", "cidr"), ["10.0.0.0/30"], "{blocks:?}");
     for begin in ["k8s-pod-network.abc", "k8s-pod-network.a", "k8s"] {
-        let handle = on_kubernetes(&server, &["show", "--handle", begin]);
-        assert!(handle.code == 0 && handle.stdout.contains("k8s-pod-network.abc\n"), "{begin}: {handle:?}");
+        on_kubernetes(&server, &["show", "--handle", begin]).succeeded().prints("k8s-pod-network.abc\n");
     }
 }

@@ -127,8 +127,7 @@ impl Drop for Server {
 
 #[test]
 fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::example()).unwrap();
     let server = Server::start(&[
         "--interval",
         "1s",
@@ -145,11 +144,8 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
 
     assert_eq!(server.wait("/healthz", |answer| answer.status == 200).body, "ok\n");
     let report = server.get("/report.json");
-    assert!(
-        report.head.contains("\r\nage: ") && report.head.contains("content-type: application/json"),
-        "{}",
-        report.head
-    );
+    assert!(report.head.contains("\r\nage: "), "{}", report.head);
+    assert!(report.head.contains("content-type: application/json"), "{}", report.head);
     let json: Value = serde_json::from_str(&report.body).unwrap();
     let checked = calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
     let checked = checked.json();
@@ -180,19 +176,16 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
 
     drop(etcd);
     let metrics = server.wait("/metrics", |answer| answer.body.contains("\ncalipam_up 0\n")).body;
-    assert!(
-        metrics.contains("\ncalipam_ippool_size{") && metrics.contains("\ncalipam_last_run_exit_code 3\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("\ncalipam_ippool_size{"), "{metrics}");
+    assert!(metrics.contains("\ncalipam_last_run_exit_code 3\n"), "{metrics}");
     let value = |name: &str| -> f64 {
         let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).expect(name);
         line.rsplit_once(' ').unwrap().1.parse().unwrap()
     };
     assert!(value("calipam_last_success_timestamp_seconds") < value("calipam_last_run_timestamp_seconds"));
     assert_eq!(server.get("/report.json").status, 200);
-    assert!(
-        server.get("/").body.contains("<p class=\"notice\" role=\"alert\">The last check, which ended at ")
-    );
+    let says = "<p class=\"notice\" role=\"alert\">The last check, which ended at ";
+    assert!(server.get("/").body.contains(says));
     let stale = server.wait("/healthz", |answer| answer.status == 503);
     assert!(stale.body.starts_with("the last check that succeeded ended "), "{}", stale.body);
     assert_eq!(server.get("/livez").status, 200);
@@ -319,8 +312,6 @@ fn a_wrong_call_ends_at_once() {
         ),
         ([&free[..], &["--config", "README.md"]].concat(), 2, "error: "),
     ] {
-        let run = calipam(&arguments);
-        assert_eq!(run.code, code, "{arguments:?}: {run:?}");
-        assert!(run.stderr.contains(reason), "{arguments:?}: {run:?}");
+        calipam(&arguments).exits(code).says(reason);
     }
 }

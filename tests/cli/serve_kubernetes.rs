@@ -6,6 +6,7 @@ use calipam_testkit::kube::{Flavour, create, install_kubevirt};
 use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
+use super::program;
 use super::scheduled::{collection, documents};
 use super::serve::Server;
 
@@ -33,10 +34,7 @@ fn cluster(gone: u64) -> KubeCluster {
 }
 
 fn findings(report: &str) -> Vec<String> {
-    let report: Value = serde_json::from_str(report).unwrap();
-    let line =
-        |finding: &Value| format!("{} {}", finding["code"], finding["subject"]["name"]).replace('"', "");
-    report["findings"].as_array().unwrap().iter().map(line).collect()
+    program::findings(&serde_json::from_str(report).unwrap(), &["code", "name"])
 }
 
 /// Returns the metric that counts complete reads.
@@ -48,9 +46,7 @@ fn whole_reads(server: &Server) -> String {
 
 /// Deletes the recorded pod.
 fn delete_pod(cluster: &KubeCluster) {
-    let etcd = cluster.server.etcd();
-    let path = "/registry/pods/default/web-0";
-    etcd.with_client(async |mut client| client.delete(path, None).await.map(drop)).unwrap();
+    cluster.server.etcd().delete("/registry/pods/default/web-0").unwrap();
 }
 
 #[test]

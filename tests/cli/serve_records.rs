@@ -16,8 +16,7 @@ use super::serve::Server;
 
 #[test]
 fn serve_records_and_goes_on_where_it_cannot() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
     let endpoint = etcd.endpoint();
@@ -39,8 +38,8 @@ fn serve_records_and_goes_on_where_it_cannot() {
 fn a_recording_of_a_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
-    let run = on_example(&["serve", "--listen", "127.0.0.1:0", "--record", archive]);
-    assert!(run.code == 2 && run.stderr.contains("a recording needs a live datastore"), "{run:?}");
+    on_example(&["serve", "--listen", "127.0.0.1:0", "--record", archive])
+        .failed(2, "a recording needs a live datastore");
 }
 
 /// A server with a limit on the size of files, which acts like a full disk. The limit can be changed while the server
@@ -124,8 +123,7 @@ fn the_forecast_knows_what_was_recorded_before_the_start() {
     let connection = ["--etcd-endpoints", endpoint.as_str()];
     let [exported, folder] = [0, 1].map(|_| tempfile::tempdir().unwrap());
     let file = exported.path().join("export.jsonl");
-    let run = calipam(&[&["export", file.to_str().unwrap()], &connection[..]].concat());
-    assert_eq!(run.code, 0, "{run:?}");
+    calipam(&[&["export", file.to_str().unwrap()], &connection[..]].concat()).succeeded();
     let text = fs::read_to_string(&file).unwrap();
     let (header, entries) = text.split_once('\n').unwrap();
     let mut header: serde_json::Value = serde_json::from_str(header).unwrap();
@@ -133,8 +131,7 @@ fn the_forecast_knows_what_was_recorded_before_the_start() {
     header["takenAt"] = begin.to_string().into();
     fs::write(&file, format!("{header}\n{entries}")).unwrap();
     let archive = exported.path().join("archive");
-    let run = calipam(&["export", "--archive", archive.to_str().unwrap(), "-d", file.to_str().unwrap()]);
-    assert_eq!(run.code, 0, "{run:?}");
+    calipam(&["export", "--archive", archive.to_str().unwrap(), "-d", file.to_str().unwrap()]).succeeded();
     let is_export = |path: &PathBuf| path.extension().is_some_and(|end| end == "zst");
     let packed = fs::read_dir(archive).unwrap().map(|file| file.unwrap().path()).find(is_export).unwrap();
     let revision = header["revision"].as_str().unwrap().parse().unwrap();

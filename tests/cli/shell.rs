@@ -50,7 +50,7 @@ impl Shell {
 
     /// Runs a line.
     pub(super) fn run(&self, line: &str) -> Run {
-        Run::of(self.command("sh", line).output().unwrap())
+        Run::of(self.command("sh", line))
     }
 
     /// Runs lines.

@@ -3,7 +3,7 @@
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use serde_json::{Value, json};
 
-use super::program::{HOSTILE, calipam, expected, on_example};
+use super::program::{HOSTILE, calipam, expected, on_example, scratch};
 
 /// The subjects with their options, and the kind of each document.
 const SUBJECTS: [(&str, &[&str], &str); 9] = [
@@ -73,8 +73,7 @@ fn what_is_not_known_is_told_by_the_exit_code() {
 
 #[test]
 fn an_address_of_a_disabled_pool_is_found() {
-    let run = on_example(&["show", "--ip", "172.16.1.16"]);
-    assert_eq!(run.code, 0);
+    let run = on_example(&["show", "--ip", "172.16.1.16"]).succeeded();
     assert!(run.stdout.contains("old-ippool (172.16.1.0/24, disabled)"), "{run:?}");
     assert!(run.stdout.contains("shop/checkout-6799fc88d8-hp8xp"), "{run:?}");
 }
@@ -86,8 +85,7 @@ fn hostile_names_are_escaped_everywhere() {
         let run = calipam(&[&["show", "-o", "wide", "--datastore", HOSTILE], arguments].concat());
         assert!(!run.stdout.contains(control) && !run.stderr.contains(control), "{name}: {run:?}");
     }
-    let run = calipam(&["show", "--ip", "10.244.1.1", "--datastore", HOSTILE]);
-    assert!(run.stdout.contains("web-0\\u{1b}[2J"), "{run:?}");
+    calipam(&["show", "--ip", "10.244.1.1", "--datastore", HOSTILE]).prints("web-0\\u{1b}[2J");
 }
 
 /// The numbers of a pool add up to its size, and none is written with an exponent.
@@ -105,8 +103,7 @@ fn numbers_add_up() {
 /// If only pools were exported, the claimable blocks of nodes are unknown, not zero.
 #[test]
 fn what_is_not_known_is_no_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pools.json");
+    let (_folder, path) = scratch("pools.json");
     let pool = serde_json::json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool",
         "metadata": {"name": "only"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 26}});
     std::fs::write(
@@ -124,26 +121,19 @@ fn what_is_not_known_is_no_number() {
 /// and its hint contains each step.
 #[test]
 fn a_node_that_gets_no_address_is_named_with_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cluster.jsonl");
-    let mut cluster = Cluster::plain(ClusterSpec::new(30), 3, 4);
-    cluster.inject(Fault::StrandedByLimit, 1);
+    let (_folder, path) = scratch("cluster.jsonl");
+    let cluster = Cluster::plain(ClusterSpec::new(30), 3, 4).with(Fault::StrandedByLimit, 1);
     cluster.write_export(&path).unwrap();
     let path = path.to_str().unwrap();
 
     let check = calipam(&["check", "--rule", "node-without-addresses", "--datastore", path]);
-    assert!(
-        check.stdout.starts_with("Cluster") && check.stdout.contains("error     node-without-addresses"),
-        "{check:?}"
-    );
+    assert!(check.stdout.starts_with("Cluster"), "{check:?}");
+    assert!(check.stdout.contains("error     node-without-addresses"), "{check:?}");
     let (_, hint) = check.stderr.split_once("gets no address: `calipam ").expect("a hint");
     let words: Vec<&str> = hint.split('`').next().unwrap().split(' ').collect();
     let explained = calipam(&words);
-    assert!(
-        explained.code == 1
-            && explained.stdout.contains("the block limit of 20 is reached: the node holds 20"),
-        "{explained:?}"
-    );
+    let says = "the block limit of 20 is reached: the node holds 20";
+    assert!(explained.code == 1 && explained.stdout.contains(says), "{explained:?}");
 
     let json = calipam(&["show", "--nodes", "-o", "json", "--datastore", path]).json();
     let mut stranded = Vec::new();
@@ -157,20 +147,14 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     }
     let [(node, families)] = stranded.as_slice() else { panic!("{stranded:?}") };
     assert!(check.stdout.contains(node), "{check:?}");
-    assert_eq!(
-        families[0],
-        json!({"family": "ipv4", "free": 0, "withoutAddress": true,
-            "reason": "the block limit of 20 is reached: the node holds 20"})
-    );
+    let reason = "the block limit of 20 is reached: the node holds 20";
+    assert_eq!(families[0], json!({"family": "ipv4", "free": 0, "withoutAddress": true, "reason": reason}));
     assert!(families[1]["withoutAddress"] == false && families[1]["free"].as_u64() > Some(0), "{families:?}");
 
     let table = calipam(&["show", "--nodes", "--datastore", path]).stdout;
     let line = table.lines().find(|line| line.starts_with(node)).unwrap();
-    assert!(
-        line.contains("0 ipv4, ")
-            && line.ends_with("ipv4: the block limit of 20 is reached: the node holds 20"),
-        "{table}"
-    );
+    assert!(line.contains("0 ipv4, "), "{table}");
+    assert!(line.ends_with("ipv4: the block limit of 20 is reached: the node holds 20"), "{table}");
 }
 
 /// Each kind of list prints only the names of its items.
@@ -193,10 +177,8 @@ fn names_are_one_a_line() {
         assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("address/1")), "{names:?}");
     }
     let hostile = calipam(&["show", "--nodes", "-o", "name", "-d", HOSTILE]).stdout;
-    assert!(
-        hostile.lines().all(|line| line.starts_with("node/")) && !hostile.contains('\u{1b}'),
-        "{hostile:?}"
-    );
+    assert!(hostile.lines().all(|line| line.starts_with("node/")), "{hostile:?}");
+    assert!(!hostile.contains('\u{1b}'), "{hostile:?}");
 }
 
 #[test]
@@ -217,18 +199,12 @@ fn rows_alone_are_sorted_by_any_column() {
         let mut sorted = numbers.clone();
         sorted.sort_by(|a, b| if descends { b.cmp(a) } else { a.cmp(b) });
         assert_eq!(numbers, sorted, "{order}");
-        assert_eq!(
-            shown.last().unwrap()[4],
-            "-",
-            "of a corrupt block nothing is known: last, whatever the order"
-        );
+        let found = &shown.last().unwrap()[4];
+        assert_eq!(found, "-", "of a corrupt block nothing is known: last, whatever the order");
     }
     let by_address = rows(&["show", "--blocks", "--sort-by", "block"]);
-    assert_eq!(
-        by_address,
-        rows(&["show", "--blocks"]),
-        "by number, not by text: 10.244.2.0 before 10.244.10.0"
-    );
+    let expected = rows(&["show", "--blocks"]);
+    assert_eq!(by_address, expected, "by number, not by text: 10.244.2.0 before 10.244.10.0");
     let severities: Vec<String> =
         rows(&["check", "--sort-by", "-severity"]).into_iter().map(|row| row[0].clone()).collect();
     assert_eq!((severities[0].as_str(), severities.last().unwrap().as_str()), ("info", "critical"));
@@ -244,7 +220,6 @@ fn rows_alone_are_sorted_by_any_column() {
         (&["show", "--map", "--no-headers"], "only apply to tables, and this output is not a table"),
         (&["show", "-o", "yaml", "--sort-by", "free"], "only apply to tables"),
     ] {
-        let run = on_example(arguments);
-        assert!(run.code == 2 && run.stderr.contains(why), "{run:?}");
+        on_example(arguments).failed(2, why);
     }
 }

@@ -12,8 +12,7 @@ fn small(more: &[&str]) -> super::program::Run {
 }
 
 fn json(more: &[&str]) -> Value {
-    let run = small(&[more, &["-o", "json"]].concat());
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = small(&[more, &["-o", "json"]].concat()).succeeded();
     run.json()
 }
 
@@ -47,15 +46,13 @@ fn a_seed_gives_one_answer() {
 
 #[test]
 fn a_cluster_that_was_exported_is_where_a_simulation_begins() {
-    let run = on_example(&["simulate", "--pods-per-node", "2", "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = on_example(&["simulate", "--pods-per-node", "2", "-o", "json"]).succeeded();
     let shown = run.json();
     let before = on_example(&["show", "--nodes", "-o", "json"]).json();
     let nodes = before["nodes"].as_array().unwrap().iter().filter(|node| node["exists"] == true).count();
     assert_eq!(shown["run"]["nodes"], nodes);
     assert!(shown["run"]["adds"]["started"].as_u64().unwrap() > 0, "{shown}");
-    let run = calipam(&["simulate", "--datastore", EXAMPLE, "--nodes", "5"]);
-    assert!(run.code == 2 && run.stderr.contains("omit `--nodes`"), "{run:?}");
+    calipam(&["simulate", "--datastore", EXAMPLE, "--nodes", "5"]).failed(2, "omit `--nodes`");
 }
 
 /// None of these clusters can be read.
@@ -80,17 +77,14 @@ fn a_page_shows_each_answer_and_loads_nothing() {
     assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"), "{page}");
     let failure = small(&["--fail-node", "-o", "html"]).stdout;
     assert!(failure.contains("<polyline"), "{failure}");
-    let run = small(&["-o", "junit"]);
-    assert!(run.code == 2 && run.stderr.contains("junit"), "{run:?}");
+    small(&["-o", "junit"]).failed(2, "junit");
 }
 
 #[test]
 fn latency_comes_from_a_profile() {
     let shown = json(&["--latency", "loaded,start=1ms"]);
-    assert_eq!(
-        (&shown["costs"]["start"], &shown["scenario"]["latency"]),
-        (&"1ms".into(), &"loaded,start=1ms".into())
-    );
+    let expected = (&"1ms".into(), &"loaded,start=1ms".into());
+    assert_eq!((&shown["costs"]["start"], &shown["scenario"]["latency"]), expected);
     assert!(!shown["assumedCosts"].as_array().unwrap().contains(&"write".into()), "{shown}");
     let median = |profile: &str| {
         let shown = json(&["--latency", profile]);
@@ -101,8 +95,7 @@ fn latency_comes_from_a_profile() {
         (&["--latency", "local"][..], "a profile (local-nvme, cloud-disk, loaded)"),
         (&["--latency", "loaded", "--model", "kubernetes"], "the profile loaded is for etcd"),
     ] {
-        let run = small(options);
-        assert!(run.code == 2 && run.stderr.contains(says), "{options:?}: {run:?}");
+        small(options).failed(2, says);
     }
 }
 
@@ -120,18 +113,16 @@ fn advice_names_the_pool_that_a_cluster_needs() {
             "12",
             "--pool",
             pool,
-        ]);
-        assert_eq!(run.code, 0, "{run:?}");
+        ])
+        .succeeded();
         run.stdout
     };
     let found = advice("10.0.0.0/22");
     assert!(found.contains("Block size: /28. Of the sizes") && found.contains("large enough"), "{found}");
     let found = advice("10.0.0.0/24");
     assert!(found.contains("Block size: /28, in a pool that is large enough"), "{found}");
-    assert!(
-        found.contains("Pool: /23 or larger") && found.contains("the existing pools are smaller"),
-        "{found}"
-    );
+    assert!(found.contains("Pool: /23 or larger"), "{found}");
+    assert!(found.contains("the existing pools are smaller"), "{found}");
 }
 
 #[test]
@@ -187,8 +178,6 @@ fn what_no_cluster_can_be_is_refused_with_a_hint() {
             "--latency",
         ),
     ] {
-        let run = calipam(options);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{options:?}: {run:?}");
-        assert!(run.stderr.contains(says) && run.stderr.contains(hint), "{options:?}: {}", run.stderr);
+        calipam(options).refused(2, says).says(hint);
     }
 }

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
-use super::program::{EXAMPLE, calipam, command};
+use super::program::{EXAMPLE, calipam, command, scratch};
 
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -144,8 +144,7 @@ fn nodes_of_kubernetes_are_read_at_an_interval() {
 
 #[test]
 fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::example()).unwrap();
     let endpoint = etcd.endpoint();
     let mut watching =
         Watching::start(&["--etcd-endpoints", &endpoint], &["show", "--watch=1s", "-o", "json"]);
@@ -158,8 +157,7 @@ fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
     assert!(errors.next().is_some() && errors.next().is_some(), "each round says why it failed");
     assert!(watching.child.try_wait().unwrap().is_none(), "it goes on");
 
-    let gone = calipam(&["show", "--watch=1s", "--etcd-endpoints", &endpoint]);
-    assert_eq!((gone.code, gone.stdout.as_str()), (3, ""), "{gone:?}");
+    calipam(&["show", "--watch=1s", "--etcd-endpoints", &endpoint]).exits(3).prints_nothing();
     for (arguments, why) in [
         (&["show", "--watch=0s", "-d", EXAMPLE][..], "the shortest interval is `1s`"),
         (&["show", "--watch", "-d", "-"], "stdin can be read only once"),
@@ -169,16 +167,14 @@ fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
             "--sort-by: there is no column \"none\", only SEVERITY, ",
         ),
     ] {
-        let run = calipam(arguments);
-        assert!(run.code == 2 && run.stderr.contains(why), "{run:?}");
+        calipam(arguments).failed(2, why);
     }
 }
 
 /// The reader closes the pipe, as `| head` does.
 #[test]
 fn it_ends_when_nobody_reads_any_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("cluster.jsonl");
+    let (_folder, file) = scratch("cluster.jsonl");
     std::fs::copy(EXAMPLE_AT, &file).unwrap();
     let datastore = ["-d", file.to_str().unwrap()];
     let mut watching =

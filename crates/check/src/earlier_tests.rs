@@ -68,10 +68,8 @@ fn what_could_not_be_found_again_is_not_gone() {
     unread(&mut now, Source::Pods);
     let changes = Changes::since(earlier(&then), &now, &[]);
     assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["own"], vec!["users"]));
-    assert_eq!(
-        (changes.not_read_now.as_slice(), changes.not_read_then.as_slice()),
-        (&[Source::Pods][..], &[][..])
-    );
+    let expected = (&[Source::Pods][..], &[][..]);
+    assert_eq!((changes.not_read_now.as_slice(), changes.not_read_then.as_slice()), expected);
     let changes = Changes::since(earlier(&now), &then, &[]);
     assert_eq!(changes.not_read_then, [Source::Pods]);
 

@@ -298,10 +298,8 @@ mod tests {
             ..record()
         };
         let written = to_value(odd).unwrap();
-        assert_eq!(
-            (&written["blockOwner"], &written["releasedAt"]),
-            (&json!("nobody's"), &json!("yesterday"))
-        );
+        let wanted = (&json!("nobody's"), &json!("yesterday"));
+        assert_eq!((&written["blockOwner"], &written["releasedAt"]), wanted);
     }
 
     #[test]

@@ -186,9 +186,9 @@ mod tests {
     use crate::test_cluster::{Cluster, pod};
     use crate::{Code, Options, check};
 
-    fn cluster(records: [Value; 4]) -> Cluster {
+    fn cluster(records: impl IntoIterator<Item = Value>) -> Cluster {
         let mut cluster = Cluster::new();
-        cluster.block("10.244.1.0/30", Some("host:node-1"), records);
+        cluster.block("10.244.1.0/30", "host:node-1", records);
         cluster
     }
 
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_handle_is_read_again_while_its_block_is_written() {
         let at = |revision: i64| {
-            let mut cluster = cluster([Value::Null, Value::Null, Value::Null, Value::Null]);
+            let mut cluster = cluster([]);
             let handle = Key::Handle("k8s-pod-network.a".into()).to_string();
             cluster.put(&handle, json!({"handleID": "k8s-pod-network.a", "block": {"10.244.1.0/30": 1}}));
             cluster.0.blocks[0].revision = Revision::Etcd(revision);
@@ -237,18 +237,18 @@ mod tests {
     #[test]
     fn a_leak_stays_while_its_record_and_endpoint_are_unchanged() {
         let none = || Value::Null;
-        let first = cluster([none(), pod("node-1", "a"), none(), none()]);
+        let first = cluster([none(), pod("node-1", "a")]);
         assert_eq!(standing(&first, &first), ["10.244.1.1"]);
         let elsewhere = {
-            let mut later = cluster([none(), pod("node-1", "a"), pod("node-1", "b"), none()]);
+            let mut later = cluster([none(), pod("node-1", "a"), pod("node-1", "b")]);
             later.0.blocks[0].revision = Revision::Etcd(8);
             later
         };
         assert_eq!(standing(&first, &elsewhere), ["10.244.1.1"], "another address of the block changed");
-        let mut released = cluster([none(), none(), none(), none()]);
+        let mut released = cluster([]);
         released.0.blocks[0].revision = Revision::Etcd(8);
         assert_eq!(standing(&first, &released), [""; 0], "released meanwhile");
-        let mut arrived = cluster([none(), pod("node-1", "a"), none(), none()]);
+        let mut arrived = cluster([none(), pod("node-1", "a")]);
         arrived.endpoint("node-1", "a", &["10.244.1.1/32"]);
         assert_eq!(standing(&first, &arrived), [""; 0], "its endpoint has appeared");
     }

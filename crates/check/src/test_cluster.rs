@@ -1,8 +1,9 @@
 //! Helpers for this crate's tests: clusters made of a few hand-written entries.
 
-use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Snapshot, Source};
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use crate::{Options, check};
@@ -36,22 +37,34 @@ impl Cluster {
         self.put(&format!("{RESOURCE_PREFIX}{name}"), json!({"spec": spec}))
     }
 
-    /// Adds a /30 that `owner` owns, with a record or null for each ordinal.
-    pub(crate) fn block(&mut self, cidr: &str, owner: Option<&str>, records: [Value; 4]) -> &mut Self {
-        let mut attributes = Vec::new();
-        let allocations: Vec<Value> = (records.into_iter())
-            .map(|record| {
-                if record.is_null() {
-                    return record;
-                }
-                attributes.push(record);
-                json!(attributes.len() - 1)
-            })
-            .collect();
-        let free: Vec<usize> = (0..4).filter(|i| allocations[*i].is_null()).collect();
-        let key = Key::Block(calipam_model::cidr::parse_cidr(cidr).unwrap());
-        let value = json!({"cidr": cidr, "affinity": owner, "allocations": allocations, "unallocated": free, "attributes": attributes});
-        self.put(&key.to_string(), value)
+    /// Replaces all pools by one.
+    pub(crate) fn only_pool(&mut self, name: &str, spec: Value) -> &mut Self {
+        self.0.pools.clear();
+        self.resource(&format!("ippools/{name}"), spec)
+    }
+
+    /// Adds a block with a record, or null, for each of its first addresses; the others are free.
+    pub(crate) fn block(
+        &mut self,
+        cidr: &str,
+        owner: impl Into<Value>,
+        records: impl IntoIterator<Item = Value>,
+    ) -> &mut Self {
+        self.put(&values::block_key(cidr), values::block(cidr, owner, records))
+    }
+
+    /// Adds an affinity of a holder such as `host/node-1`.
+    pub(crate) fn affinity(&mut self, holder: &str, cidr: &str, value: Value) -> &mut Self {
+        self.put(&values::affinity_key(holder, cidr), value)
+    }
+
+    pub(crate) fn handle(&mut self, id: &str, blocks: Value) -> &mut Self {
+        self.put(&format!("{HANDLE_PREFIX}{id}"), json!({"block": blocks, "deleted": false}))
+    }
+
+    /// Sets the allocator's configuration.
+    pub(crate) fn config(&mut self, value: Value) -> &mut Self {
+        self.put("/calico/ipam/v2/config", value)
     }
 
     pub(crate) fn endpoint(&mut self, node: &str, pod: &str, addresses: &[&str]) -> &mut Self {

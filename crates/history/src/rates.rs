@@ -72,6 +72,8 @@ impl Past for Rates {
 #[cfg(test)]
 mod tests {
     use calipam_model::snapshot::Snapshot;
+    use calipam_testkit::values;
+    use serde_json::json;
 
     use super::*;
     use crate::past::{Follows, PastReader};
@@ -90,15 +92,9 @@ mod tests {
 
     /// Builds a block with these pods and a tunnel address.
     fn block(pods: &[&str]) -> Snapshot {
-        let attributes =
-            pods.iter().map(|pod| format!(r#",{{"handle_id":"net.{pod}","secondary":{{"pod":"{pod}"}}}}"#));
-        let place = |place: usize| if place <= pods.len() { place.to_string() } else { "null".to_owned() };
-        let free = (pods.len() + 1..8).map(|place| place.to_string()).collect::<Vec<_>>().join(",");
-        let value = format!(
-            r#"{{"cidr":"10.0.0.0/29","affinity":"host:a","allocations":[{}],"unallocated":[{free}],"attributes":[{{"handle_id":"ipip"}}{}]}}"#,
-            (0..8).map(place).collect::<Vec<_>>().join(","),
-            attributes.collect::<String>(),
-        );
+        let of_pod = |pod: &&str| json!({"handle_id": format!("net.{pod}"), "secondary": {"pod": pod}});
+        let records = std::iter::once(json!({"handle_id": "ipip"})).chain(pods.iter().map(of_pod));
+        let value = values::block("10.0.0.0/29", "host:a", records).to_string();
         let snapshot = decoded(&value);
         assert!(snapshot.blocks[0].value.content.sound().is_some(), "{value}");
         snapshot

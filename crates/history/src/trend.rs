@@ -174,6 +174,9 @@ fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
 
 #[cfg(test)]
 mod tests {
+    use calipam_testkit::values;
+    use serde_json::json;
+
     use super::*;
     use crate::past::{Follows, PastReader};
 
@@ -187,20 +190,8 @@ mod tests {
     fn snapshot(minutes: i64, held: &[(usize, &str)]) -> Snapshot {
         let mut snapshot = Snapshot { taken_at: at(minutes), ..Snapshot::default() };
         snapshot.add_entry(POOL.as_bytes(), br#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#, 1);
-        let mut numbers = ["null"; 8].map(str::to_owned);
-        for (number, (ordinal, _)) in held.iter().enumerate() {
-            numbers[*ordinal] = number.to_string();
-        }
-        let records: Vec<String> =
-            held.iter().map(|(_, handle)| format!(r#"{{"handle_id":"{handle}"}}"#)).collect();
-        let free: Vec<String> =
-            (0..8).filter(|o| held.iter().all(|(held, _)| held != o)).map(|o| o.to_string()).collect();
-        let block = format!(
-            r#"{{"cidr":"10.0.0.0/29","affinity":"host:a","allocations":[{}],"unallocated":[{}],"attributes":[{}]}}"#,
-            numbers.join(","),
-            free.join(","),
-            records.join(",")
-        );
+        let records = held.iter().map(|(ordinal, handle)| (*ordinal, json!({"handle_id": handle})));
+        let block = values::block("10.0.0.0/29", "host:a", values::sparse(records)).to_string();
         snapshot.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", block.as_bytes(), 1);
         assert_eq!(snapshot.blocks.len(), 1);
         assert!(snapshot.blocks[0].value.content.sound().is_some(), "{block}");

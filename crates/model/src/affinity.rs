@@ -220,10 +220,8 @@ mod tests {
             let cidr = "10.244.1.0/29".parse().unwrap();
             let key = AffinityKey { kind: AffinityType::Virtual, node: node.into(), cidr };
             let labels = key.labels();
-            assert_eq!(
-                (labels[1].1.as_str(), labels[0].1.as_str(), labels[2].1.as_str()),
-                (hash, "virtual", "4")
-            );
+            let expected = (hash, "virtual", "4");
+            assert_eq!((labels[1].1.as_str(), labels[0].1.as_str(), labels[2].1.as_str()), expected);
         }
     }
 }

@@ -301,10 +301,8 @@ mod tests {
         let pod = |parts: &PodParts<'_>| Pod::new(parts).0;
         assert!(pod(&waiting).waits());
         let asked = pod(&waiting).request.unwrap();
-        assert_eq!(
-            (asked.pools, asked.addresses.len()),
-            ([Some(vec!["a".to_owned(), "10.0.0.0/8".to_owned()]), Some(vec![])], 1)
-        );
+        let expected = ([Some(vec!["a".to_owned(), "10.0.0.0/8".to_owned()]), Some(vec![])], 1);
+        assert_eq!((asked.pools, asked.addresses.len()), expected);
         let age = |secs| {
             pod(&waiting).is_older_than(SignedDuration::from_mins(1), Timestamp::from_second(secs).unwrap())
         };
@@ -333,10 +331,8 @@ mod tests {
             let (pod, _) = Pod::new(&parts);
             assert_eq!((pod.addresses().count(), pod.mentioned().count()), (0, 0), "{parts:?}");
         }
-        assert_eq!(
-            owned(&PodParts { deleting: true, cni_ip: Some("10.0.0.1/32"), ..running.clone() }),
-            ["10.0.0.1"]
-        );
+        let found = owned(&PodParts { deleting: true, cni_ip: Some("10.0.0.1/32"), ..running.clone() });
+        assert_eq!(found, ["10.0.0.1"]);
         assert_eq!(owned(&PodParts { phase: "Unknown", ..running }), ["10.0.0.1"]);
     }
 

@@ -76,18 +76,14 @@ mod tests {
         assert_eq!(thousands(1000), "1,000");
         assert_eq!(thousands(-1_234_567), "-1,234,567");
         assert_eq!(thousands(u128::MAX), "340,282,366,920,938,463,463,374,607,431,768,211,455");
-        assert_eq!(
-            (count(1, "block", "blocks"), count(0, "block", "blocks")),
-            ("1 block".into(), "0 blocks".into())
-        );
+        let expected = ("1 block".into(), "0 blocks".into());
+        assert_eq!((count(1, "block", "blocks"), count(0, "block", "blocks")), expected);
     }
 
     #[test]
     fn phrases() {
-        assert_eq!(
-            (join::<&str>(&[]), join(&["a"]), join(&["a", "b", "c"])),
-            ("".into(), "a".into(), "a, b and c".into())
-        );
+        let expected = ("".into(), "a".into(), "a, b and c".into());
+        assert_eq!((join::<&str>(&[]), join(&["a"]), join(&["a", "b", "c"])), expected);
     }
 
     #[test]

@@ -67,6 +67,7 @@ mod tests {
     use calipam_model::names::endpoint_name;
     use calipam_model::pod::PodParts;
     use calipam_model::snapshot::{Revision, Versioned};
+    use calipam_testkit::values;
     use serde_json::{Value, json};
 
     use super::*;
@@ -121,8 +122,8 @@ mod tests {
         let mut recorded = cluster("10.0.0.1");
         let owner =
             json!({"handle_id": "k8s-pod-network.x", "secondary": {"namespace": "default", "pod": "web-0"}});
-        let block = json!({"cidr": "10.0.0.0/31", "allocations": [null, 0], "unallocated": [0], "attributes": [owner]});
-        let key = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31";
+        let block = values::block("10.0.0.0/31", Value::Null, [Value::Null, owner]);
+        let key = values::block_key("10.0.0.0/31");
         recorded.add_entry(key.as_bytes(), block.to_string().as_bytes(), 1);
         assert_eq!(doubt(&recorded), None);
     }

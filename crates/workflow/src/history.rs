@@ -71,7 +71,7 @@ pub async fn history(
     journals: Option<&Path>,
     operator: &dyn Operator,
 ) -> Result<History, Failure> {
-    datastore.require_past_revisions()?;
+    datastore.require_revisions()?;
     let about = subject(datastore, object).await?;
     let of = match &about {
         HistorySubject::Address(address) => PastSubject::Address(*address),

@@ -17,7 +17,7 @@ fn run(plugins: &Path, kubeconfig: &Path, words: &[&str]) -> Run {
     let path = format!("{}:{}", plugins.display(), std::env::var("PATH").unwrap_or_default());
     let mut program = command(kubectl().unwrap());
     program.args(words).env("PATH", path).env("HOME", plugins).env("KUBECONFIG", kubeconfig);
-    Run::of(program.env("DATASTORE_TYPE", "kubernetes").output().unwrap())
+    Run::of(program.env("DATASTORE_TYPE", "kubernetes"))
 }
 
 /// Tests the links of `install-links`, or the scripts that packages install.
@@ -39,8 +39,7 @@ fn kubectl_suggests_what_its_cluster_holds() {
     }
     for plugins in [links.path(), scripts.path()] {
         let asked = |words: &[&str]| {
-            let run = run(plugins, &kubeconfig, &[&["__complete"], words].concat());
-            assert_eq!(run.code, 0, "{run:?}");
+            let run = run(plugins, &kubeconfig, &[&["__complete"], words].concat()).succeeded();
             run.stdout
         };
         for (words, suggested) in [
@@ -67,6 +66,6 @@ fn kubectl_runs_the_plugin_with_its_connection_options() {
     let shown =
         run(folder.path(), &cluster.server.kubeconfig(), &["ipam", "show", "--nodes", "--context", "test"]);
     assert!(shown.code == 0 && shown.stdout.contains("node-a"), "{shown:?}");
-    let missing = run(folder.path(), &cluster.server.kubeconfig(), &["ipam", "show", "--context", "nope"]);
-    assert!(missing.code == 2 && missing.stderr.contains("context \"nope\" does not exist"), "{missing:?}");
+    run(folder.path(), &cluster.server.kubeconfig(), &["ipam", "show", "--context", "nope"])
+        .failed(2, "context \"nope\" does not exist");
 }

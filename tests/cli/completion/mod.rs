@@ -33,7 +33,7 @@ fn scripts() -> tempfile::TempDir {
 fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     link_all(folder.path());
-    let run = Run::of(command(folder.path().join("kubectl_complete-ipam")).args(words).output().unwrap());
+    let run = Run::of(command(folder.path().join("kubectl_complete-ipam")).args(words));
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
     let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
     let directive = lines.pop().and_then(|line| line.strip_prefix(':')?.parse().ok());

@@ -13,7 +13,7 @@ fn every_shell_gets_a_script_for_each_name() {
         symlink(crate::cli::PROGRAM, &link).unwrap();
         for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
             let words = ["completion", shell];
-            let run = Run::of(command(&link).args(words).output().unwrap());
+            let run = Run::of(command(&link).args(words));
             assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{shell}");
             let packaged = calipam::completion_scripts().find(|(file, _)| *file == format!("{name}.{shell}"));
             assert!(packaged.unwrap().1 == run.stdout.as_bytes(), "{name}.{shell}: {}", run.stdout);
@@ -25,6 +25,5 @@ fn every_shell_gets_a_script_for_each_name() {
 #[test]
 fn a_shell_can_ask_for_the_script_as_clap_has_it() {
     let asked = command(crate::cli::PROGRAM).env("COMPLETE", "/usr/bin/fish").output();
-    let run = Run::of(asked.unwrap());
-    assert!(run.code == 0 && run.stdout.contains("complete ") && run.stdout.contains("calipam"), "{run:?}");
+    Run::ended(asked.unwrap()).succeeded().prints("complete ").prints("calipam");
 }

@@ -6,28 +6,19 @@ use std::time::{Duration, Instant};
 use calipam_testkit::cluster::Cluster;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::Etcd;
+use calipam_testkit::values;
 use serde_json::json;
 
 use super::super::kube_cluster::{KubeCluster, Record};
-use super::super::program::{Run, command};
+use super::super::program::{Run, command, scratch};
 use super::{found, suggested};
 
 fn example_in_etcd() -> Etcd {
-    let etcd = Etcd::start().unwrap();
-    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
-    etcd
+    Etcd::of(&Cluster::example()).unwrap()
 }
 
 fn put(etcd: &Etcd, keys: Vec<String>) {
-    etcd.with_client(async |mut client| {
-        for some in keys.chunks(100) {
-            let puts: Vec<_> =
-                some.iter().map(|key| etcd_client::TxnOp::put(key.as_str(), "{}", None)).collect();
-            client.txn(etcd_client::Txn::new().and_then(puts)).await?;
-        }
-        Ok(())
-    })
-    .unwrap();
+    etcd.put_all(&keys.into_iter().map(|key| (key, b"{}".to_vec())).collect::<Vec<_>>()).unwrap();
 }
 
 /// Returns the common prefix of texts.
@@ -49,15 +40,11 @@ fn names_come_from_the_etcd_on_the_line() {
     let pools = on(&["rebuild", "--pool="]);
     assert!(!pools.is_empty() && pools.iter().all(|pool| !pool.contains('/')), "{pools:?}");
     let blocks = on(&["rebuild", "--block", "10.244.1"]);
-    assert!(
-        !blocks.is_empty() && blocks.iter().all(|b| b.starts_with("10.244.1") && b.contains('/')),
-        "{blocks:?}"
-    );
+    assert!(!blocks.is_empty(), "{blocks:?}");
+    assert!(blocks.iter().all(|b| b.starts_with("10.244.1") && b.contains('/')), "{blocks:?}");
     let namespaces = on(&["check", "-n", ""]);
-    assert!(
-        namespaces.contains(&"batch".to_owned()) && namespaces.iter().all(|n| !n.contains('/')),
-        "{namespaces:?}"
-    );
+    assert!(namespaces.contains(&"batch".to_owned()), "{namespaces:?}");
+    assert!(namespaces.iter().all(|n| !n.contains('/')), "{namespaces:?}");
     assert_eq!(on(&["release", "--leaked", "--namespace=batc"]), ["batch"]);
     let networks = on(&["show", "--ip", ""]);
     assert!(networks.iter().any(|network| network.starts_with("10.")), "{networks:?}");
@@ -65,10 +52,8 @@ fn names_come_from_the_etcd_on_the_line() {
     assert!(addresses.contains(&"10.244.10.6".to_owned()), "{addresses:?}");
     assert!(addresses.iter().all(|address| address.starts_with("10.244.10.")), "{addresses:?}");
     let handles = on(&["show", "--handle", "k8s"]);
-    assert!(
-        handles.len() > 10 && handles.iter().all(|handle| handle.starts_with("k8s-pod-network.")),
-        "{handles:?}"
-    );
+    assert!(handles.len() > 10, "{handles:?}");
+    assert!(handles.iter().all(|handle| handle.starts_with("k8s-pod-network.")), "{handles:?}");
     assert!(on(&["show", "--handle", "nothing-begins-so"]).is_empty());
 }
 
@@ -82,7 +67,7 @@ fn only_the_cluster_on_the_line_is_read() {
             .args(words)
             .env("ETCD_ENDPOINTS", etcd.endpoint())
             .env("DATASTORE_TYPE", "etcdv3");
-        Run::of(program.output().unwrap()).stdout
+        Run::of(program).stdout
     };
     assert!(asked(&["check", "--node", ""]).lines().count() > 2);
     for line in [
@@ -95,10 +80,8 @@ fn only_the_cluster_on_the_line_is_read() {
         assert_eq!(asked(line), ":36\n", "{line:?}");
     }
     // Unknown options are skipped, and the words after them still have effect.
-    assert_eq!(
-        asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]),
-        ":36\n"
-    );
+    let found = asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]);
+    assert_eq!(found, ":36\n");
 }
 
 #[test]
@@ -132,13 +115,11 @@ fn addresses_of_many_blocks_come_network_by_network() {
         (0..30).map(|_| ask()).find(|found| !found.is_empty()).unwrap_or_default()
     };
     assert_eq!(addresses(""), ["10.", "192."]);
-    assert_eq!(
-        addresses("10.3"),
-        [
-            "10.3.", "10.30.", "10.31.", "10.32.", "10.33.", "10.34.", "10.35.", "10.36.", "10.37.",
-            "10.38.", "10.39."
-        ]
-    );
+    let expected = [
+        "10.3.", "10.30.", "10.31.", "10.32.", "10.33.", "10.34.", "10.35.", "10.36.", "10.37.", "10.38.",
+        "10.39.",
+    ];
+    assert_eq!(addresses("10.3"), expected);
 }
 
 #[test]
@@ -173,8 +154,7 @@ fn names_come_from_a_file_of_data() {
 
 #[test]
 fn contexts_come_from_the_kubeconfig_on_the_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config");
+    let (_folder, path) = scratch("config");
     let context = |name: &str| json!({"name": name, "context": {"cluster": "c", "user": "u"}});
     let names = ["arn:aws:eks:eu:1:cluster/prod", "my context", "staging"];
     let config = json!({"apiVersion": "v1", "kind": "Config", "contexts": names.map(context)});
@@ -186,14 +166,13 @@ fn contexts_come_from_the_kubeconfig_on_the_line() {
 
 #[test]
 fn journals_come_newest_first_with_date_and_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("calipam");
+    let (folder, state) = scratch("calipam");
     fs::create_dir(&state).unwrap();
     let etcd = example_in_etcd();
     let run = |words: &[&str]| {
         let mut program = command(crate::cli::PROGRAM);
         program.args(words).env("XDG_STATE_HOME", folder.path());
-        Run::of(program.output().unwrap())
+        Run::of(program)
     };
     let mut written = Vec::new();
     for handle in ["--orphan-handles", "--leaked"] {
@@ -221,10 +200,8 @@ fn journals_come_newest_first_with_date_and_place() {
     for (line, path) in lines.iter().zip(written.iter().rev()) {
         let (value, about) = line.split_once('\t').unwrap();
         assert_eq!(value, path.to_str().unwrap());
-        assert!(
-            about.contains(" UTC, release --") && about.ends_with(&format!("on {}", etcd.endpoint())),
-            "{about}"
-        );
+        assert!(about.contains(" UTC, release --"), "{about}");
+        assert!(about.ends_with(&format!("on {}", etcd.endpoint())), "{about}");
     }
 }
 
@@ -246,29 +223,17 @@ fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
     let etcd = Etcd::start().unwrap();
     let handle =
         |block: usize, place: usize| format!("k8s-pod-network.{:04x}{place}", (block * 40_503) % 65_536);
-    let mut pairs: Vec<(String, String)> = Vec::new();
+    let (mut blocks, mut ids) = (Vec::new(), Vec::new());
     for block in 0..600 {
-        let cidr = format!("10.0.{}.{}", block / 64, block % 64 * 4);
-        let ids: Vec<String> = (0..4).map(|place| handle(block, place)).collect();
-        let value = json!({
-            "cidr": format!("{cidr}/30"), "affinity": "host:n", "strictAffinity": false, "allocations": [0, 1, 2, 3],
-            "unallocated": [], "attributes": ids.iter().map(|id| json!({"handle_id": id})).collect::<Vec<_>>(),
-        });
-        pairs.push((format!("/calico/ipam/v2/assignment/ipv4/block/{cidr}-30"), value.to_string()));
-        pairs.extend(ids.into_iter().map(|id| (format!("/calico/ipam/v2/handle/{id}"), "{}".to_owned())));
+        let cidr = format!("10.0.{}.{}/30", block / 64, block % 64 * 4);
+        let own: Vec<String> = (0..4).map(|place| handle(block, place)).collect();
+        let value = values::block(&cidr, "host:n", own.iter().map(|id| json!({"handle_id": id})));
+        blocks.push((values::block_key(&cidr), value.to_string().into_bytes()));
+        ids.extend(own);
     }
-    for id in ["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"] {
-        pairs.push((format!("/calico/ipam/v2/handle/{id}"), "{}".to_owned()));
-    }
-    etcd.with_client(async |mut client| {
-        for some in pairs.chunks(100) {
-            let put =
-                |(key, value): &(String, String)| etcd_client::TxnOp::put(key.as_str(), value.as_str(), None);
-            client.txn(etcd_client::Txn::new().and_then(some.iter().map(put).collect::<Vec<_>>())).await?;
-        }
-        Ok(())
-    })
-    .unwrap();
+    ids.extend(["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"].map(str::to_owned));
+    etcd.put_all(&blocks).unwrap();
+    put(&etcd, ids.into_iter().map(|id| format!("/calico/ipam/v2/handle/{id}")).collect());
     let endpoint = etcd.endpoint();
     let handles = |begin: &str| found(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
     let all = handles("");

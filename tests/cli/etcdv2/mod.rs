@@ -16,7 +16,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion, Tool, le
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::program::{Run, calipam, command};
+use crate::cli::program::{self, Run, calipam, command};
 
 const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
 
@@ -46,7 +46,7 @@ impl Site {
     }
 
     fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command(arguments).output().expect("the program starts"))
+        Run::of(self.command(arguments))
     }
 
     /// Checks the cluster, and lists findings as `code subject`.
@@ -87,29 +87,23 @@ impl Site {
 }
 
 fn findings(run: &Run) -> Vec<String> {
-    let document = run.json();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let line = |f: &Value| [&f["code"], &f["subject"]["name"]].map(text).join(" ");
-    document["findings"].as_array().unwrap().iter().map(line).collect()
+    program::findings(&run.json(), &["code", "name"])
 }
 
 #[test]
 fn a_healthy_cluster_is_shown_checked_and_exported() {
     let Some(site) = Site::start() else { return };
     assert_eq!(site.findings(), [""; 0]);
-    let shown = site.run(&["show", "--blocks", "-o", "json"]);
-    assert!(shown.code == 0 && shown.stdout.contains("192.168.1.0/26"), "{shown:?}");
-    let address = site.run(&["show", "--ip", "192.168.1.1"]);
-    assert!(address.code == 0 && address.stdout.contains("a-1"), "{address:?}");
+    site.run(&["show", "--blocks", "-o", "json"]).succeeded().prints("192.168.1.0/26");
+    site.run(&["show", "--ip", "192.168.1.1"]).succeeded().prints("a-1");
 
     let export = site.home.path().join("export.jsonl");
-    let exported = site.run(&["export", export.to_str().unwrap()]);
-    assert_eq!(exported.code, 0, "{exported:?}");
+    site.run(&["export", export.to_str().unwrap()]).succeeded();
     let of_file = calipam(&["check", "--datastore", export.to_str().unwrap(), "-o", "json"]);
     assert_eq!(findings(&of_file), [""; 0]);
     let document = of_file.json();
     assert_eq!(document["cluster"]["datastore"], "etcdv2", "{document}");
-    assert!(of_file.stdout.contains("Calico 2.x has none"), "{}", of_file.stdout);
+    assert!(of_file.stdout.contains("Calico 2.x has none"), "{of_file:?}");
 }
 
 #[test]
@@ -144,8 +138,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let before = site.dump();
     let unlocked = client.get("/calico/v1/Ready").unwrap().unwrap().1;
 
-    let released = site.release(&["--leaked", "--lock"]);
-    assert_eq!(released.code, 0, "{released:?}");
+    site.release(&["--leaked", "--lock"]).succeeded();
     let (ready, written) = client.get("/calico/v1/Ready").unwrap().unwrap();
     assert!(ready == "true" && written > unlocked, "it was locked, and is not any more");
     let first = client.json(&block_key(FIRST)).unwrap();
@@ -160,15 +153,13 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     assert_eq!(handle, json!({"block": {"192.168.2.0/26": 1}}), "the handle of {later}");
     assert!(client.get(&handle_key("kube-system.lost-1")).unwrap().is_none());
 
-    let undone = site.undo();
-    assert_eq!(undone.code, 0, "{undone:?}");
+    site.undo().succeeded();
     assert_eq!(site.dump(), before);
     assert_eq!(site.release(&["--leaked"]).code, 0);
     let between = site.dump();
 
     let output = site.home.path().join("output");
-    let rebuilt = site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]);
-    assert_eq!(rebuilt.code, 0, "{rebuilt:?}");
+    site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]).succeeded();
     assert_eq!(site.findings(), [""; 0]);
     let first = client.json(&block_key(FIRST)).unwrap();
     let index = first["allocations"][40].as_u64().unwrap() as usize;
@@ -186,8 +177,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let file = std::fs::read_to_string(output.join("192-168-1-0-26.json")).unwrap();
     assert!(!file.contains("sequenceNumber") && !file.contains("\"deleted\""), "{file}");
 
-    let undone = site.undo();
-    assert_eq!(undone.code, 0, "{undone:?}");
+    site.undo().succeeded();
     assert_eq!(site.dump(), between);
 }
 
@@ -255,29 +245,24 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
         writer.join().unwrap();
         assert!(pods.load(Ordering::Relaxed) > 1);
     });
-    let left = site.rebuild(&["--apply", "--yes"]);
-    assert_eq!(left.code, 0, "{left:?}");
+    site.rebuild(&["--apply", "--yes"]).succeeded();
     assert_eq!(site.findings(), [""; 0]);
 }
 
 #[test]
 fn connections_that_fail_say_why() {
     let current = Etcd::start().unwrap();
-    let run = calipam(&["check", "--datastore", "etcdv2", "--etcd-endpoints", &current.endpoint()]);
-    assert_eq!(run.code, 3);
-    assert!(
-        run.stderr.contains("does not serve etcd's v2 API") && run.stderr.contains("--enable-v2"),
-        "{run:?}"
-    );
+    let run = calipam(&["check", "--datastore", "etcdv2", "--etcd-endpoints", &current.endpoint()])
+        .failed(3, "does not serve etcd's v2 API");
+    assert!(run.stderr.contains("--enable-v2"), "{run:?}");
 
     let Some(site) = Site::start() else { return };
     site.calico.client().require_login("s3cret").unwrap();
-    let refused = site.run(&["check"]);
-    assert!(refused.code == 3 && refused.stderr.contains("user name and password"), "{refused:?}");
+    site.run(&["check"]).failed(3, "user name and password");
     let login = |password: &str| {
         let mut command = site.command(&["check"]);
         let output = command.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", password).output();
-        Run::of(output.unwrap())
+        Run::ended(output.unwrap())
     };
     assert_eq!(login("s3cret").code, 0);
     let wrong = login("wrong");
@@ -287,8 +272,7 @@ fn connections_that_fail_say_why() {
     for part in ["member/snap", "member/wal"] {
         std::fs::create_dir_all(folder.path().join(part)).unwrap();
     }
-    let backup = calipam(&["check", "--datastore", folder.path().to_str().unwrap()]);
-    assert!(backup.code == 3 && backup.stderr.contains("--force-new-cluster"), "{backup:?}");
+    calipam(&["check", "--datastore", folder.path().to_str().unwrap()]).failed(3, "--force-new-cluster");
 }
 
 #[test]
@@ -314,8 +298,6 @@ fn certificates_are_shown_and_looked_at() {
     };
     let empty = run(&[&ca[..], &identity[..]].concat());
     assert!(empty.stderr.contains("holds no Calico data"), "it was connected: {empty:?}");
-    let untrusted = run(&[]);
-    assert!(untrusted.stderr.contains("certificate"), "{untrusted:?}");
-    let anonymous = run(&ca);
-    assert!(anonymous.code == 3 && anonymous.stderr.contains("certificate"), "{anonymous:?}");
+    run(&[]).says("certificate");
+    run(&ca).failed(3, "certificate");
 }

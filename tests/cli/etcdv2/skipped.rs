@@ -60,8 +60,7 @@ fn a_block_without_affinity_and_one_apart_from_the_tunnel_are_rebuilt() {
     }
 
     let output = site.home.path().join("output");
-    let rebuilt = site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]);
-    assert_eq!(rebuilt.code, 0, "{rebuilt:?}");
+    site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]).succeeded();
     for (block, pod) in
         [(SECOND, "default.of-ownerless"), (FIRST, "default.of-first"), (THIRD, "default.of-third")]
     {
@@ -88,8 +87,7 @@ fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     let count = json!({"block": {"192.168.1.0/26": 1, "192.168.2.0/26": 1}});
     assert_eq!(client.json(&handle_key("default.twice")).unwrap(), count);
     let leaked = site.dump();
-    let released = site.release(&["--leaked"]);
-    assert_eq!(released.code, 0, "{released:?}");
+    let released = site.release(&["--leaked"]).succeeded();
     assert_eq!(site.findings(), [""; 0], "{released:?}");
     for handle in ["default.twice", "default.moved"] {
         assert!(client.get(&handle_key(handle)).unwrap().is_none(), "{handle}");

@@ -55,8 +55,7 @@ fn pods_are_compared_with_the_endpoints_of_calico_2() {
     assert_eq!(found, [""; 0]);
     assert_eq!(document["coverage"]["pods"], "read", "{}", document["coverage"]);
     let lookup = ["show", "--ip", "192.168.1.1", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let shown = site.run(&lookup);
-    assert!(shown.code == 0 && shown.stdout.contains("a-1"), "{shown:?}");
+    site.run(&lookup).succeeded().prints("a-1");
 
     // A deleted pod whose endpoint still exists, and a pod whose endpoint is missing.
     let deleted =

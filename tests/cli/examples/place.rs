@@ -67,16 +67,15 @@ impl Place {
 
     /// Replaces the data of an etcd with the cluster.
     fn restore(&self, etcd: &Etcd) {
-        let entries = self.entries.clone();
-        let done = etcd.with_client(async |mut client| {
-            let all = etcd_client::DeleteOptions::new().with_prefix();
-            client.delete("/calico/", Some(all)).await?;
-            for (key, value) in entries {
-                client.put(key, value, None).await?;
+        etcd.delete_below("/calico/").unwrap();
+        // Each entry has a revision: the examples name some.
+        let put = etcd.with_client(async |mut client| {
+            for (key, value) in &self.entries {
+                client.put(key.as_str(), value.clone(), None).await?;
             }
             Ok(())
         });
-        done.unwrap();
+        put.unwrap();
     }
 
     /// Fills the template of the home folder, which is copied for each example.
@@ -102,17 +101,14 @@ impl Place {
         let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: other.jsonl}]";
         fs::write(at("fleet.yaml"), fleet).unwrap();
         let earlier = "calipam export -q --fleet fleet.yaml monday && calipam export -q --fleet fleet.yaml --archive archives";
-        let run = Run::of(self.command(earlier, &self.still, &self.template()).output().unwrap());
-        assert_eq!(run.code, 0, "{run:?}");
+        Run::of(self.command(earlier, &self.still, &self.template())).succeeded();
         fs::create_dir_all(at("var/lib/calipam/sent/prod")).unwrap();
         fs::copy(at("cluster.jsonl"), at("var/lib/calipam/sent/prod/eu.jsonl")).unwrap();
         let archive = "calipam export -q --archive var/lib/calipam/archive";
         let archived = format!("{archive} --datastore cluster.jsonl && {archive}");
-        let run = Run::of(self.command(&archived, &self.still, &self.template()).output().unwrap());
-        assert_eq!(run.code, 0, "{run:?}");
+        Run::of(self.command(&archived, &self.still, &self.template())).succeeded();
         let made = "calipam export cluster.jsonl.zst && { calipam check --settle 0 -o json > first.json; test $? = 1; } && cp first.json last.json";
-        let run = Run::of(self.command(made, &self.still, &self.template()).output().unwrap());
-        assert_eq!(run.code, 0, "{run:?}");
+        Run::of(self.command(made, &self.still, &self.template())).succeeded();
     }
 
     fn template(&self) -> std::path::PathBuf {
@@ -150,7 +146,7 @@ impl Place {
         {
             fs::remove_file(home.path().join(file)).unwrap();
         }
-        Run::of(self.command(&typed(example), &self.still, home.path()).output().unwrap()).into()
+        Run::of(self.command(&typed(example), &self.still, home.path())).into()
     }
 
     /// Runs an example that writes, and answers yes. For `undo`, first makes a run to undo.
@@ -162,8 +158,7 @@ impl Place {
             let journal = line.split(' ').find(|word| word.ends_with(".journal"));
             let journal = journal.map(|path| format!("--journal {path}")).unwrap_or_default();
             let release = format!("calipam release --orphan-handles --yes --settle 0 --grace 0 {journal}");
-            let run = Run::of(self.command(&release, &self.written, home.path()).output().unwrap());
-            assert_eq!(run.code, 0, "{run:?}");
+            Run::of(self.command(&release, &self.written, home.path())).succeeded();
         }
         let mut command = self.command(&line, &self.written, home.path());
         let shown = Terminal::new(200).answer(&mut command, "y\ny\n");

@@ -4,7 +4,6 @@ use std::fs;
 
 use calipam_testkit::browser::{Browser, Page};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, FleetFault};
-use calipam_testkit::servers::{Tool, left_out};
 
 use super::{check, fleet};
 use crate::cli::program::assert_expected;
@@ -21,10 +20,8 @@ fn every_format_names_the_cluster() {
 
     let metrics = reports::samples(&format("prometheus"));
     assert_eq!(metrics[r#"calipam_cluster_up{cluster="a"}"#], 1.0);
-    assert_eq!(
-        metrics[r#"calipam_findings{cluster="b",code="pool-covers-other-cluster",severity="error"}"#],
-        1.0
-    );
+    let found = metrics[r#"calipam_findings{cluster="b",code="pool-covers-other-cluster",severity="error"}"#];
+    assert_eq!(found, 1.0);
     let junit = format("junit");
     let suites = reports::attributes(&junit, "testsuite", "name");
     assert_eq!(suites, ["b", "a", "c", "d"]);
@@ -52,9 +49,7 @@ fn shown(table: &str) -> String {
 /// addresses.
 #[test]
 fn a_thousand_clusters_are_one_page() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let (folder, fleet) = fleet(&FleetFault::ALL);
     fs::create_dir_all(folder.path().join("sent/mesh")).unwrap();
     for (name, cluster) in &fleet.clusters {
@@ -71,7 +66,6 @@ fn a_thousand_clusters_are_one_page() {
     let file = folder.path().join("page.html");
     fs::write(&file, check(&folder, "sent", &["-o", "html"]).stdout).unwrap();
 
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     let of_table = |table: &str, what: &str| {
@@ -106,13 +100,10 @@ fn filter(page: &mut Page<'_>, text: &str) {
 
 #[test]
 fn the_page_filters_in_a_browser() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
+    let Some(mut browser) = Browser::unless_left_out() else { return };
     let (folder, _) = fleet(&FleetFault::ALL);
     let file = folder.path().join("page.html");
     fs::write(&file, check(&folder, "fleet.yaml", &["-o", "html"]).stdout).unwrap();
-    let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     assert_eq!(page.evaluate(&shown("findings")).unwrap(), 14);

@@ -69,15 +69,12 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
         .collect();
     let expected = [["east", "shop/web-0"], ["west", "shop/api-0"]].map(|pair| pair.map(str::to_owned));
     assert_eq!(holders, expected.into());
-    assert_eq!(
-        run(&["show", "-o", "name"]).stdout,
-        "east/pool/default-ipv4-ippool\nwest/pool/default-ipv4-ippool\n"
-    );
+    let wanted = "east/pool/default-ipv4-ippool\nwest/pool/default-ipv4-ippool\n";
+    assert_eq!(run(&["show", "-o", "name"]).stdout, wanted);
 
     // An unreachable cluster is reported, and the other one is read.
     west.server.end();
-    let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]);
-    assert_eq!(checked.code, 3);
+    let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]).exits(3);
     let unreadable = [["west", "cluster-unreadable", "west"].map(str::to_owned)];
     assert_eq!(between(&checked.json()), unreadable.into());
 }

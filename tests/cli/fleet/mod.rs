@@ -74,8 +74,7 @@ fn one_report_has_what_is_wrong_in_and_between_clusters() {
 fn findings_equal_those_of_a_single_check() {
     let (folder, fleet) = fleet(&[]);
     let (name, _) = &fleet.clusters[0];
-    let mut cluster = fleet.clusters[0].1.clone();
-    cluster.inject(calipam_testkit::cluster::Fault::ALL[0], 2);
+    let cluster = fleet.clusters[0].1.clone().with(calipam_testkit::cluster::Fault::ALL[0], 2);
     cluster.write_export(&folder.path().join(format!("data/{name}.jsonl"))).unwrap();
     let alone = calipam(&["check", "-d", &at(&folder, "data/a.jsonl"), "-o", "json"]).json();
     let report = check(&folder, "fleet.yaml", &["-o", "json"]).json();
@@ -93,8 +92,7 @@ fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
     let more =
         "  - {name: e, datastore: data/none.jsonl}\n  - {name: f, etcdEndpoints: [\"http://127.0.0.1:1\"]}\n";
     fs::write(folder.path().join("fleet.yaml"), text + more).unwrap();
-    let run = check(&folder, "fleet.yaml", &["-o", "json", "--fail-on", "never"]);
-    assert_eq!(run.code, 3);
+    let run = check(&folder, "fleet.yaml", &["-o", "json", "--fail-on", "never"]).exits(3);
     let report = run.json();
     let mut expected = fleet.expected;
     for name in ["e", "f"] {
@@ -106,15 +104,9 @@ fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
         let found = report["findings"].as_array().unwrap().iter().find(|found| found["cluster"] == name);
         found.unwrap()["message"].as_str().unwrap().to_owned()
     };
-    assert!(
-        said("e").contains("none.jsonl") && said("f").contains("127.0.0.1:1"),
-        "{} {}",
-        said("e"),
-        said("f")
-    );
-    let table = check(&folder, "fleet.yaml", &[]);
-    assert_eq!(table.code, 3);
-    assert!(table.stdout.contains("2 not read"), "{}", table.stdout);
+    assert!(said("e").contains("none.jsonl"), "{} {}", said("e"), said("f"));
+    assert!(said("f").contains("127.0.0.1:1"), "{} {}", said("e"), said("f"));
+    check(&folder, "fleet.yaml", &[]).exits(3).prints("2 not read");
 }
 
 #[test]
@@ -122,8 +114,7 @@ fn exports_of_all_clusters_give_the_same_report() {
     let (folder, fleet) = fleet(&FleetFault::ALL);
     let file = at(&folder, "fleet.yaml");
     let export = ["export", "--fleet", &file, &at(&folder, "exported")];
-    let run = calipam(&export);
-    assert_eq!((run.code, run.stderr.contains("wrote 4 exports")), (0, true), "{}", run.stderr);
+    calipam(&export).succeeded().says("wrote 4 exports");
     let report = check(&folder, "exported", &["-o", "json"]).json();
     let of_clusters = check(&folder, "fleet.yaml", &["-o", "json"]).json();
     assert_eq!(report["clusters"][0]["pools"], of_clusters["clusters"][0]["pools"]);
@@ -133,8 +124,7 @@ fn exports_of_all_clusters_give_the_same_report() {
         [format!("mesh/{cluster}"), code, subject]
     });
     assert_eq!(between(&report), prefixed.collect());
-    let again = calipam(&export);
-    assert!(again.code == 2 && again.stderr.contains("--overwrite"), "{}", again.stderr);
+    calipam(&export).failed(2, "--overwrite");
 }
 
 #[test]
@@ -157,8 +147,8 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
     fs::write(folder.path().join("fleet.yaml"), text + "taken: [10.0.0.0/9]\n").unwrap();
     let run = show("fleet.yaml", &["--find-range", "/9"]);
-    assert!(run.stdout.contains("Free in all clusters: 10.128.0.0/9"), "{}", run.stdout);
-    assert!(run.stdout.contains("4 clusters, 20 pools: 84 of 262,144 IPv4 addresses"), "{}", run.stdout);
+    assert!(run.stdout.contains("Free in all clusters: 10.128.0.0/9"), "{run:?}");
+    assert!(run.stdout.contains("4 clusters, 20 pools: 84 of 262,144 IPv4 addresses"), "{run:?}");
     // Nodes have addresses from 192.168.0.1.
     assert_eq!(show("fleet.yaml", &["--find-range", "/8"]).code, 1);
     assert_eq!(show("fleet.yaml", &["--nodes", "--find-range", "/16"]).code, 2);
@@ -194,12 +184,11 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
     // The other clusters have a disabled pool around the block.
-    assert_eq!(names, ["a", "b", "c", "d"], "{}", run.stdout);
+    assert_eq!(names, ["a", "b", "c", "d"], "{run:?}");
     let nowhere = show(&["--ip", "203.0.113.9"]);
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has the named objects\n"));
 
-    let nobody = show(&["--node", "nobody"]);
-    assert!(nobody.code == 1 && nobody.stderr.contains("node \"nobody\" not found"), "{nobody:?}");
+    show(&["--node", "nobody"]).failed(1, "node \"nobody\" not found");
 }
 
 #[test]
@@ -221,13 +210,12 @@ fn entries_ignore_the_environment_and_time_out() {
     check.args(["check", "--fleet", &file, "--settle", "0", "-o", "json", "--cluster-timeout", "1s"]);
     // The environment names another cluster.
     check.env("KUBECONFIG", "/nonexistent/kubeconfig").env("ETCD_ENDPOINTS", "http://127.0.0.1:1");
-    let run = Run::of(check.output().unwrap());
-    assert_eq!(run.code, 3, "{run:?}");
+    let run = Run::of(check).exits(3);
     let mut expected = fleet.expected;
     expected.insert(["silent".into(), "cluster-unreadable".into(), "silent".into()]);
     let report = run.json();
     assert_eq!(between(&report), expected);
-    assert!(run.stdout.contains("it could not be read within 1s"), "{}", run.stdout);
+    assert!(run.stdout.contains("it could not be read within 1s"), "{run:?}");
 }
 
 #[test]
@@ -302,9 +290,8 @@ fn contexts_are_clusters() {
     assert_eq!(clusters(&["--context", "prod-*"]), ["prod-1", "prod-2"]);
     assert_eq!(clusters(&["--context", "test", "--context", "prod-1"]), ["prod-1", "test"]);
     assert_eq!(clusters(&["--context", "*", "--routed"]), ["prod-1", "prod-2", "test"]);
-    let run = calipam(&["check", "--kubeconfig", &kubeconfig, "--context", "pord-1", "--context", "test"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("did you mean `prod-1`?"), "{}", run.stderr);
+    calipam(&["check", "--kubeconfig", &kubeconfig, "--context", "pord-1", "--context", "test"])
+        .failed(2, "did you mean `prod-1`?");
     assert_eq!(calipam(&["check", "--kubeconfig", &kubeconfig, "--routed"]).code, 2);
 }
 
@@ -314,9 +301,8 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
     let before = check(&folder, "fleet.yaml", &["-o", "json"]);
     fs::write(folder.path().join("before.json"), before.stdout).unwrap();
     let earlier = at(&folder, "before.json");
-    let same = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "--fail-on-new"]);
-    assert_eq!(same.code, 0, "{same:?}");
-    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 4 unchanged"), "{}", same.stdout);
+    let same = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "--fail-on-new"]).succeeded();
+    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 4 unchanged"), "{same:?}");
 
     let (changed, _) = fleet(&[FleetFault::PoolOverNodes]);
     let run = check(&changed, "fleet.yaml", &["--compare-with", &earlier, "-o", "json", "--fail-on-new"]);
@@ -330,10 +316,8 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
     fs::remove_file(folder.path().join("data/a.jsonl")).unwrap();
     let run = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "-o", "json"]);
     let changes = run.json()["changes"].clone();
-    assert_eq!(
-        (changes["gone"].as_array().unwrap().len(), changes["notChecked"].as_array().unwrap().len()),
-        (0, 2)
-    );
+    let found = (changes["gone"].as_array().unwrap().len(), changes["notChecked"].as_array().unwrap().len());
+    assert_eq!(found, (0, 2));
     let single = calipam(&["check", "-d", &at(&folder, "data/b.jsonl"), "-o", "json"]);
     fs::write(folder.path().join("single.json"), single.stdout).unwrap();
     assert_eq!(check(&folder, "fleet.yaml", &["--compare-with", &at(&folder, "single.json")]).code, 3);
@@ -346,8 +330,8 @@ fn lines_for_ignore_accept_what_they_name() {
     assert!(lines.contains("overlapping-cluster-pools 10.1.0.0/16 cluster a\n"), "{lines}");
     fs::write(folder.path().join("accepted"), &lines).unwrap();
     let run = check(&folder, "fleet.yaml", &["--ignore", &at(&folder, "accepted")]);
-    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
     fs::write(folder.path().join("accepted"), lines.replace("cluster a", "cluster c")).unwrap();
     let run = check(&folder, "fleet.yaml", &["--ignore", &at(&folder, "accepted")]);
-    assert!(run.code == 1 && run.stderr.contains("cluster c matches no finding"), "{}", run.stderr);
+    assert!(run.code == 1 && run.stderr.contains("cluster c matches no finding"), "{run:?}");
 }

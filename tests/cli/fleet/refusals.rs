@@ -48,12 +48,9 @@ fn what_the_file_gets_wrong_is_refused_with_a_hint() {
 fn options_about_one_cluster_are_refused() {
     let (folder, _) = fleet(&[]);
     for option in [&["--node", "node-1"][..], &["--pool", "p"], &["--namespace", "x"], &["--report", "r"]] {
-        let run = check(&folder, "fleet.yaml", option);
-        assert_eq!(run.code, 2);
-        assert!(run.stderr.contains("works on one cluster"), "{}", run.stderr);
+        check(&folder, "fleet.yaml", option).failed(2, "works on one cluster");
     }
-    let run = check(&folder, "fleet.yaml", &["-d", "x.jsonl"]);
-    assert_eq!(run.code, 2, "{}", run.stderr);
+    check(&folder, "fleet.yaml", &["-d", "x.jsonl"]).exits(2);
 }
 
 #[test]
@@ -68,12 +65,8 @@ fn repairs_refuse_several_clusters() {
     ];
     for command in commands {
         for contexts in [&["--context", "a", "--context", "b"][..], &["--context", "prod-*"]] {
-            let run = calipam(&[command, contexts].concat());
-            assert_eq!(run.code, 2, "{command:?}: {run:?}");
-            assert!(run.stderr.contains("works on one"), "{}", run.stderr);
+            calipam(&[command, contexts].concat()).failed(2, "works on one");
         }
-        let run = calipam(&[command, &["--fleet", "f.yaml"]].concat());
-        assert_eq!(run.code, 2);
-        assert!(run.stderr.contains("check") && run.stderr.contains("has this option"), "{}", run.stderr);
+        calipam(&[command, &["--fleet", "f.yaml"]].concat()).failed(2, "check").says("has this option");
     }
 }

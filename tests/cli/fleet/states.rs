@@ -75,14 +75,12 @@ fn each_cluster_is_compared_with_its_earlier_state() {
         assert_eq!(named(&found, name)["same"], true, "{found}");
     }
 
-    let table = of_fleet(&folder, &["diff", &earlier]);
-    assert_eq!(table.code, 1);
+    let table = of_fleet(&folder, &["diff", &earlier]).exits(1);
     let rows: Vec<&str> = table.stdout.lines().filter(|line| line.starts_with("b  ")).collect();
-    assert!(rows.iter().any(|row| row.contains("assigned")), "{}", table.stdout);
+    assert!(rows.iter().any(|row| row.contains("assigned")), "{table:?}");
     assert!(!table.stdout.contains("\na  "), "those that are as they were are not listed: {}", table.stdout);
-    assert!(table.stdout.contains(" in 1 of 4 clusters"), "{}", table.stdout);
-    let wide = of_fleet(&folder, &["diff", &earlier, "-o", "wide"]);
-    assert!(wide.stdout.contains(&address) && wide.stdout.contains("\na: No difference"), "{}", wide.stdout);
+    assert!(table.stdout.contains(" in 1 of 4 clusters"), "{table:?}");
+    of_fleet(&folder, &["diff", &earlier, "-o", "wide"]).prints(&address).prints("\na: No difference");
 
     let same = calipam(&["diff", &earlier, "--fleet", &earlier]);
     assert_eq!((same.code, same.stdout.as_str()), (0, "No difference in 4 clusters\n"));
@@ -96,31 +94,24 @@ fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
     fs::remove_file(folder.path().join("earlier/mesh/c.jsonl")).unwrap();
     let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
     fs::write(folder.path().join("fleet.yaml"), text.replace("name: d", "name: e")).unwrap();
-    let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
-    assert_eq!(run.code, 3);
+    let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]).exits(3);
     let found = run.json();
     assert_eq!(found["onlyOld"], serde_json::json!(["mesh/d"]));
     assert_eq!(found["onlyNew"], serde_json::json!(["c", "e"]));
     assert_eq!(found["unreadable"][0]["cluster"], "a");
-    assert!(run.stderr.contains("a is not compared: ") && run.stderr.contains("a.jsonl"), "{}", run.stderr);
+    assert!(run.stderr.contains("a is not compared: ") && run.stderr.contains("a.jsonl"), "{run:?}");
     // The state of another cluster does not match.
     fs::copy(folder.path().join("data/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
     let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
-    assert!(
-        run.stderr.contains("b is not compared: the two states are from different clusters"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("b is not compared: the two states are from different clusters"), "{run:?}");
 }
 
 #[test]
 fn archives_of_all_clusters_are_written_compared_and_searched() {
     let (folder, _, address) = before_and_after();
     let archives = at(&folder, "archives");
-    let first = calipam(&["export", "--fleet", &at(&folder, "earlier"), "--archive", &archives]);
-    assert_eq!(first.code, 0, "{first:?}");
-    let second = of_fleet(&folder, &["export", "--archive", &archives, "--keep", "30d:all"]);
-    assert_eq!(second.code, 0, "{second:?}");
+    calipam(&["export", "--fleet", &at(&folder, "earlier"), "--archive", &archives]).succeeded();
+    of_fleet(&folder, &["export", "--archive", &archives, "--keep", "30d:all"]).succeeded();
     let of_second = fs::read_dir(folder.path().join("archives/mesh/b")).unwrap();
     let exports =
         of_second.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().ends_with(".jsonl.zst"));
@@ -135,11 +126,11 @@ fn archives_of_all_clusters_are_written_compared_and_searched() {
     let differs = |of: &&Value| of["document"]["same"] == false;
     let differ: Vec<&Value> = items(&found, "clusters").iter().filter(differs).collect();
     assert_eq!((differ.len(), &differ[0]["name"]), (1, &"b".into()));
-    let before = of_fleet(&folder, &["diff", "--archive", &archives, "--at", "2020-01-01T00:00Z"]);
-    assert!(before.code == 3 && before.stderr.contains("has no export from 2020"), "{before:?}");
+    of_fleet(&folder, &["diff", "--archive", &archives, "--at", "2020-01-01T00:00Z"])
+        .failed(3, "has no export from 2020");
 
-    let run = of_fleet(&folder, &["history", "--archive", &archives, "--ip", &address, "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run =
+        of_fleet(&folder, &["history", "--archive", &archives, "--ip", &address, "-o", "json"]).succeeded();
     let found = run.json();
     assert_eq!(items(named(&found, "a"), "exports").len(), 2);
     let events = events(&found);
@@ -177,21 +168,17 @@ fn every_cluster_that_knows_an_address_says_who_had_it() {
     assert!(named(&found, "b")["oldestRevision"].is_string() && named(&found, "c")["readAt"].is_string());
 
     let table = of_fleet(&folder, &["history", "--ip", address]);
-    assert!(table.stdout.starts_with("CLUSTER  REVISION  TIME"), "{}", table.stdout);
-    assert!(table.stdout.ends_with("\nKnown in 2 of 3 clusters\n"), "{}", table.stdout);
-    assert!(
-        table.stdout.contains("\nb: etcd has everything") && !table.stdout.contains("\nc: "),
-        "{}",
-        table.stdout
-    );
+    assert!(table.stdout.starts_with("CLUSTER  REVISION  TIME"), "{table:?}");
+    assert!(table.stdout.ends_with("\nKnown in 2 of 3 clusters\n"), "{table:?}");
+    assert!(table.stdout.contains("\nb: etcd has everything"), "{table:?}");
+    assert!(!table.stdout.contains("\nc: "), "{table:?}");
     assert!(of_fleet(&folder, &["history", "--ip", address, "-o", "wide"]).stdout.contains("\nc: read at"));
 
-    let nowhere = of_fleet(&folder, &["history", "--ip", "203.0.113.9"]);
-    assert_eq!(nowhere.code, 1);
-    assert!(nowhere.stdout.contains("Nothing is known about ip 203.0.113.9"), "{}", nowhere.stdout);
+    of_fleet(&folder, &["history", "--ip", "203.0.113.9"])
+        .exits(1)
+        .prints("Nothing is known about ip 203.0.113.9");
     fs::write(folder.path().join("fleet.yaml"), text + "- {name: f, datastore: none.jsonl}\n").unwrap();
-    let partly = of_fleet(&folder, &["history", "--ip", address, "-o", "yaml"]);
-    assert!(partly.code == 3 && partly.stdout.contains("name: b"), "{partly:?}");
+    of_fleet(&folder, &["history", "--ip", address, "-o", "yaml"]).exits(3).prints("name: b");
 }
 
 #[test]
@@ -205,7 +192,6 @@ fn what_is_about_one_cluster_is_refused() {
         (&["diff", &earlier, &earlier], "NEW works on one cluster"),
         (&["diff", "etcd@7"], "OLD is a file or folder"),
     ] {
-        let run = of_fleet(&folder, arguments);
-        assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
+        of_fleet(&folder, arguments).failed(2, said);
     }
 }

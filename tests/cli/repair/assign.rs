@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
@@ -42,15 +41,13 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
     let before = site.dump();
     let owned = ["--handle", "printer", "--attribute", "note=a <b> & \"c\""];
 
-    let chosen = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat());
-    assert_eq!(chosen.code, 0, "{chosen:?}");
+    let chosen = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat()).succeeded();
     let plan = chosen.json();
     assert_eq!((&plan["kind"], assigned(&plan).len()), (&"AssignPlan".into(), 2), "{plan}");
     assert!(changes(&plan).contains("create-handle printer"), "{plan}");
 
     // Its block does not exist yet.
-    let run = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat());
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat()).succeeded();
     let more = run.json();
     let expected = [
         format!("assign-address {named}"),
@@ -64,8 +61,7 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
     for address in assigned(&plan).into_iter().chain(assigned(&more)) {
         assert_eq!(now[&address.parse().unwrap()].as_deref(), Some("printer"));
     }
-    let bare = assign(&site, &["--count", "1", "--node", &node]);
-    assert_eq!(bare.code, 0, "{bare:?}");
+    let bare = assign(&site, &["--count", "1", "--node", &node]).succeeded();
     // No user of these addresses is known, but nothing else is wrong. A release of leaks does not release them.
     let all: BTreeSet<String> = [&plan, &more, &bare.json()].into_iter().flat_map(assigned).collect();
     assert_eq!(site.findings(&[]), unused(&all));
@@ -74,13 +70,11 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
 
     // An undo restores the data, byte for byte except for sequence numbers. A handle is deleted with its addresses.
     let undo = |run: &Run| {
-        let undone = site.undo(&journal_of(run));
-        assert_eq!(undone.code, 0, "{undone:?}");
+        site.undo(&journal_of(run)).succeeded();
     };
     undo(&bare);
     undo(&run);
-    let released = site.release(&["--handle", "printer"]);
-    assert_eq!(released.code, 0, "{released:?}");
+    site.release(&["--handle", "printer"]).succeeded();
     assert_eq!(recorded(&site.dump()), recorded(&before));
     let again = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat());
     let free_again = site.dump();
@@ -126,18 +120,15 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
         (&["--count", "5", "--max-changes", "4"], 1, &["more than the limit of 4"]),
     ];
     for (arguments, code, says) in cases {
-        let run = site.run(&[&["assign", "--yes", "--node", &node], arguments].concat());
-        assert_eq!(run.code, code, "{arguments:?} {run:?}");
+        let run = site.run(&[&["assign", "--yes", "--node", &node], arguments].concat()).exits(code);
         let said = format!("{}{}", run.stdout, run.stderr);
         assert!(says.iter().all(|text| said.contains(text)), "{arguments:?} {says:?} {run:?}");
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
     let run = site.run(&["assign", "--yes", "--node", "no\u{1b}[2Jnode", "--count", "1"]);
     assert!(run.code == 1 && !run.stderr.contains('\u{1b}') && run.stderr.contains("not found"), "{run:?}");
-    let run = site.run(&["assign", "--node", &node, "--count", "1"]);
-    assert!(run.code == 2 && run.stderr.contains("stdin is not a terminal"), "{run:?}");
-    let run = site.run(&["assign", "--node", &node, "--count", "1", "--dry-run"]);
-    assert!(run.code == 0 && run.stdout.contains("assign-address"), "{run:?}");
+    site.run(&["assign", "--node", &node, "--count", "1"]).failed(2, "stdin is not a terminal");
+    site.run(&["assign", "--node", &node, "--count", "1", "--dry-run"]).succeeded().prints("assign-address");
     assert_eq!(site.dump(), before);
 
     // An address in use is not chosen either. Only `--force` assigns it.
@@ -187,8 +178,7 @@ fn what_the_allocator_never_gives_to_a_node_is_assigned_by_force_alone() {
     for (pool, says) in
         [("off", "pool off (10.9.2.0/28): it is disabled"), ("10.9.9.0/28", "nothing is in 10.9.9.0/28")]
     {
-        let run = assign(&site, &["--count", "1", "--pool", pool, "--node", &node]);
-        assert!(run.code == 1 && run.stdout.contains(says), "{run:?}");
+        assign(&site, &["--count", "1", "--pool", pool, "--node", &node]).exits(1).prints(says);
     }
 }
 
@@ -204,17 +194,14 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
     site.put(&key::resource("ipreservations", "kept"), reservation.to_string());
     let owned = ["--node", &node, "--handle", "vpn", "--attribute", "use=vpn"];
 
-    let some = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat());
-    assert_eq!(some.code, 1, "{some:?}");
+    let some = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat()).exits(1);
     let plan = some.json();
     assert_eq!(assigned(&plan), set(["172.30.0.0", "172.30.0.2", "172.30.0.3"]));
     assert_eq!(skips(&plan), set([format!("not-available {node}")]));
-    assert!(
-        plan["skipped"][0]["detail"].as_str().unwrap().starts_with("3 of 6 addresses cannot be assigned: ")
-    );
+    let says = "3 of 6 addresses cannot be assigned: ";
+    assert!(plan["skipped"][0]["detail"].as_str().unwrap().starts_with(says));
 
-    let named = assign(&site, &[&owned[..], &["--ip", "172.30.0.1"]].concat());
-    assert_eq!(named.code, 0, "{named:?}");
+    let named = assign(&site, &[&owned[..], &["--ip", "172.30.0.1"]].concat()).succeeded();
     assert!(named.json()["warnings"].to_string().contains("is reserved by kept"), "{named:?}");
     assert_eq!(recorded(&site.dump())[&"172.30.0.1".parse().unwrap()].as_deref(), Some("vpn"));
     let mut found = site.findings(&[]);
@@ -242,8 +229,7 @@ fn an_explanation_names_each_pool_and_what_decided() {
     assert_eq!(site.run(&settings).code, 0);
     let before = site.dump();
 
-    let run = site.run(&["explain", "--node", &node, "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.run(&["explain", "--node", &node, "-o", "json"]).succeeded();
     let explained = run.json();
     let decisions = explained["families"][0]["decisions"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -295,8 +281,7 @@ fn pools_that_overlap_are_planned_as_they_are_used() {
         let foretold = assigned(&assign(&site, &[&wanted[..], &["--dry-run"]].concat()).json());
         assert_eq!(foretold.len(), 2, "{foretold:?}");
 
-        let run = assign(&site, &[&wanted[..], &["--handle", pool]].concat());
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = assign(&site, &[&wanted[..], &["--handle", pool]].concat()).succeeded();
         assert_eq!(assigned(&run.json()), foretold);
     }
     assert!(overlapping() > 0 && site.findings(&["--rule", "overlapping-blocks"]).is_empty());
@@ -307,26 +292,20 @@ fn another_cluster_and_a_file_are_not_written() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
     let site = Site::of(&cluster);
-    let mut command = site.command(&["assign", "--count", "1", "--node", &node]);
     let information = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
     let guid = &information.split("\"clusterGUID\":\"").nth(1).unwrap()[..8];
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        site.put(INFORMATION, information.replace(guid, "ffffffff"));
-        std::io::Write::write_all(terminal, b"y\n").unwrap();
-    });
-    assert!(shown.code == Some(1) && shown.text.contains("cluster"), "{shown:?}");
+    let other_cluster = || site.put(INFORMATION, information.replace(guid, "ffffffff"));
+    let assign_one = ["assign", "--count", "1", "--node", &node];
+    site.asked_while(&assign_one, "y\n", other_cluster).exits(1).shows("cluster");
     site.put(INFORMATION, information.clone());
     assert!(site.findings(&[]).is_empty());
 
     let file = site.home.path().join("cluster.jsonl");
-    let export = site.run(&["export", file.to_str().unwrap()]);
-    assert_eq!(export.code, 0, "{export:?}");
+    site.run(&["export", file.to_str().unwrap()]).succeeded();
     let offline = |more: &[&str]| {
         site.run(&[&["assign", "--count", "1", "--node", &node, "-d", file.to_str().unwrap()], more].concat())
     };
-    let run = offline(&["--yes"]);
-    assert!(run.code == 2 && run.stderr.contains("hint: "), "{run:?}");
+    offline(&["--yes"]).failed(2, "hint: ");
     assert!(offline(&["--dry-run"]).stdout.contains("assign-address"));
-    let explained = site.run(&["explain", "--node", &node, "-d", file.to_str().unwrap()]);
-    assert!(explained.stdout.contains(" gets 10."), "{explained:?}");
+    site.run(&["explain", "--node", &node, "-d", file.to_str().unwrap()]).prints(" gets 10.");
 }

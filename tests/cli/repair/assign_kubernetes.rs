@@ -8,12 +8,10 @@ use std::time::Duration;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{Tear, Tearing};
 
-use serde_json::Value;
-
 use super::assign::assigned;
 use super::kubernetes::{KubeSite, recorded, values};
 use super::site::{healthy, journal_of, set};
-use crate::cli::program::Run;
+use crate::cli::program::{self, Run};
 
 /// Prepares an address without a block: its assignment writes handle, block and affinity.
 fn site(flavour: Flavour) -> (KubeSite, String, String) {
@@ -33,13 +31,11 @@ fn arguments<'a>(node: &'a str, address: &'a str) -> Vec<&'a str> {
 fn what_is_assigned_is_undone_on_the_native_group() {
     let (site, node, address) = site(Flavour::Native);
     let before = site.objects();
-    let run = site.run(&arguments(&node, &address));
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.run(&arguments(&node, &address)).succeeded();
     assert_eq!(assigned(&run.json()), set([&address]));
     assert!(recorded(&site.objects(), false).contains(&address));
     assert_eq!(findings(&site), [format!("leaked-address {address}")]);
-    let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
-    assert_eq!(undo.code, 0, "{undo:?}");
+    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
     assert_eq!(values(&site.objects()), values(&before));
 }
 
@@ -86,7 +82,7 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
     };
     for number in 0..WRITES {
         let torn_at = tear_write(&torn, number, Tear::Swallow);
-        let run = Run::of(site.command_by(torn.kubeconfig(), &arguments).output().unwrap());
+        let run = Run::of(site.command_by(torn.kubeconfig(), &arguments));
         assert!(run.code == 0 && torn_at.try_recv().is_ok(), "write {number}: {run:?}");
         assert!(recorded(&site.objects(), false).contains(&address), "write {number}");
         undo(&journal_of(&run));
@@ -106,17 +102,14 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
         let [journal] = new.as_slice() else { panic!("{new:?}") };
         undo(journal);
     }
-    let again = site.run(&arguments);
-    assert_eq!(again.code, 0, "{again:?}");
+    site.run(&arguments).succeeded();
     assert_eq!(findings(&site), [format!("leaked-address {address}")]);
 }
 
 /// Lists every finding as `code subject`.
 fn findings(site: &KubeSite) -> Vec<String> {
-    let report = site.run(&["check", "--grace", "0", "--settle", "0", "-o", "json"]).json();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let line = |f: &Value| format!("{} {}", text(&f["code"]), text(&f["subject"]["name"]));
-    report["findings"].as_array().unwrap().iter().map(line).collect()
+    let check = site.run(&["check", "--grace", "0", "--settle", "0", "-o", "json"]);
+    program::findings(&check.json(), &["code", "name"])
 }
 
 fn journals(site: &KubeSite) -> BTreeSet<String> {

@@ -1,30 +1,22 @@
 //! `assign` while other clients write, and interrupted.
 
-use std::collections::BTreeSet;
-use std::io::Write;
-
 use calipam_testkit::servers::{Tear, Tearing};
+use std::collections::BTreeSet;
 
 use super::assign::{assign, assigned, unused};
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
 
 #[test]
 fn what_another_got_meanwhile_stays_its_own() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
     let site = Site::of(&cluster);
-    let mut command = site.command(&["assign", "--count", "2", "--node", &node, "--handle", "slow"]);
+    let slow = ["assign", "--count", "2", "--node", &node, "--handle", "slow"];
+    let quick = ["--count", "1", "--node", &node, "--handle", "quick", "--attribute", "a=b"];
     let mut others = BTreeSet::new();
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        let run =
-            assign(&site, &["--count", "1", "--node", &node, "--handle", "quick", "--attribute", "a=b"]);
-        others = assigned(&run.json());
-        terminal.write_all(b"y\n").unwrap();
-    });
-    assert_eq!(shown.code, Some(1), "{shown:?}");
-    assert!(shown.text.contains("not done: ") && shown.text.contains("already allocated"), "{shown:?}");
+    let shown = site.asked_while(&slow, "y\n", || others = assigned(&assign(&site, &quick).json()));
+    shown.exits(1).shows("not done: ").shows("already allocated");
     let records = recorded(&site.dump());
     let of = |id: &str| -> BTreeSet<String> {
         let found = records.iter().filter(|(_, handle)| handle.as_deref() == Some(id));
@@ -41,16 +33,12 @@ fn an_address_that_a_pod_uses_by_the_time_of_the_answer_is_not_assigned() {
     let endpoint = String::from_utf8(cluster.remove(&pod.endpoint).value()).unwrap();
     let free = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap().to_string();
     let site = Site::of(&cluster);
-    let mut command = site.command(&["assign", "--ip", &free, "--node", &pod.node]);
     let mut before = None;
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+    let shown = site.asked_while(&["assign", "--ip", &free, "--node", &pod.node], "y\n", || {
         site.put(&pod.endpoint, endpoint.replace(&pod.address().to_string(), &free));
         before = Some(site.dump());
-        terminal.write_all(b"y\n").unwrap();
     });
-    assert_eq!(shown.code, Some(1), "{shown:?}");
-    assert!(shown.text.contains(&format!("{free} is used by")), "{shown:?}");
-    assert!(shown.text.contains("nothing was changed"), "{shown:?}");
+    shown.exits(1).shows(&format!("{free} is used by")).shows("nothing was changed");
     assert_eq!((Some(site.dump()), site.journals().len()), (before, 0));
 }
 
@@ -69,7 +57,8 @@ fn many_at_once_never_get_the_same_address() {
             command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
         })
         .collect();
-    let ended: Vec<Run> = begun.into_iter().map(|child| Run::of(child.wait_with_output().unwrap())).collect();
+    let ended: Vec<Run> =
+        begun.into_iter().map(|child| Run::ended(child.wait_with_output().unwrap())).collect();
     let records = recorded(&site.dump());
     let (mut served, mut all) = (0, BTreeSet::new());
     for (number, run) in ended.iter().enumerate() {
@@ -104,11 +93,10 @@ fn a_lost_answer_is_found_out() {
             ["assign", "--yes", "-o", "json", "--count", "1", "--node", &node, "--attribute", "a=b"];
         let mut command = site.command(&arguments);
         command.args(["--handle", handle]).env("ETCD_ENDPOINTS", torn.url());
-        Run::of(command.output().unwrap())
+        Run::of(command)
     };
     torn.plan(|_| Tear::Pass);
-    let first = run("first");
-    assert_eq!(first.code, 0, "{first:?}");
+    let first = run("first").succeeded();
     let mut all = assigned(&first.json());
     let requests = torn.count();
     for (number, tear) in [(1, Tear::Swallow), (2, Tear::Swallow), (3, Tear::Drop), (1, Tear::Drop)] {

@@ -42,7 +42,7 @@ fn calicoctl(site: &Site, arguments: &str) -> Run {
     let mut command = command(&program);
     command.args(arguments.split_whitespace()).env("ETCD_ENDPOINTS", site.etcd.endpoint());
     command.env("XDG_STATE_HOME", site.home.path()).stdin(Stdio::null());
-    Run::of(command.output().unwrap())
+    Run::of(command)
 }
 
 /// Recorded runs of the real tool: arguments, exit code and stdout. Failures are on stderr.
@@ -87,8 +87,7 @@ const RECORDED: [(&str, i32, &str); 13] = [
 fn commands_print_what_calicoctl_printed() {
     let site = site();
     for (arguments, code, recorded) in RECORDED {
-        let run = calicoctl(&site, arguments);
-        assert_eq!(run.code, code, "{arguments} {run:?}");
+        let run = calicoctl(&site, arguments).exits(code);
         match code {
             0 => assert_eq!(run.stdout, recorded, "{arguments}"),
             _ => {
@@ -180,8 +179,7 @@ fn what_calicoctl_refuses_is_refused_with_its_words_and_code() {
         ),
         ("ipam frobnicate", "", "error: "),
     ] {
-        let run = calicoctl(&site, arguments);
-        assert_eq!(run.code, 1, "{arguments} {run:?}");
+        let run = calicoctl(&site, arguments).exits(1);
         assert_eq!(run.stdout, stdout, "{arguments}");
         assert!(run.stderr.starts_with(stderr), "{arguments} {run:?}");
     }
@@ -197,8 +195,7 @@ fn an_address_in_use_is_not_released_and_stderr_says_so() {
     let site = Site::of(&cluster);
     let address = pod.address();
     let before = site.dump();
-    let run = calicoctl(&site, &format!("ipam release --ip={address}"));
-    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+    let run = calicoctl(&site, &format!("ipam release --ip={address}")).exits(1).prints_nothing();
     assert!(run.stderr.starts_with(&format!("error: IP address {address} is not released: ")), "{run:?}");
     assert!(run.stderr.contains("calicoctl would have released it"), "{run:?}");
     assert_eq!(site.dump(), before);
@@ -236,9 +233,7 @@ fn tables_have_the_columns_of_calicoctl() {
         );
     });
     site.put(CONFIG, r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":3600}"#);
-    let cooling = calicoctl(&site, &format!("ipam show --ip={address}"));
-    assert_eq!((cooling.code, cooling.stdout.as_str()), (1, ""), "{cooling:?}");
-    assert!(cooling.stderr.contains("is currently in cooldown"), "{cooling:?}");
+    calicoctl(&site, &format!("ipam show --ip={address}")).refused(1, "is currently in cooldown");
     site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
         block
             .attributes
@@ -291,8 +286,7 @@ fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
     let hour = std::time::Duration::from_secs(3600);
     let written = std::fs::File::options().append(true).open(&file).unwrap();
     written.set_modified(std::time::SystemTime::now() - hour).unwrap();
-    let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display()));
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display())).succeeded();
     let expected = format!(
         "Releasing {number} old IPs...\nReleased {number} IPs successfully\nDeleting 1 handles...\n\
          Key: '.' = Deleted OK; 'x' = skip, handle missing/changed.\n.\nReleased 1 handles; 0 skipped; 0 errors.\n\
@@ -305,7 +299,6 @@ fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
     assert!(site.dump().contains_key(&key::handle(&pod.handle)));
 
     assert_eq!(calicoctl(&site, "datastore migrate unlock").code, 0);
-    let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display()));
-    assert_eq!(run.code, 1, "{run:?}");
+    let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display())).exits(1);
     assert!(run.stderr.starts_with("the provided reports are all stale"), "{run:?}");
 }

@@ -25,14 +25,13 @@ fn unconfigured() -> Site {
 #[test]
 fn settings_are_stored_as_calico_stores_them_and_undone() {
     let site = unconfigured();
-    let first = site.run(&["configure", "--strict-affinity", "true", "--yes", "-o", "json"]);
-    assert_eq!(first.code, 0, "{first:?}");
+    let first = site.run(&["configure", "--strict-affinity", "true", "--yes", "-o", "json"]).succeeded();
     assert_eq!(changes(&first.json()), set(["configure StrictAffinity"]));
     let stored = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled", "strict_affinity": true});
     assert_eq!(config(&site), Some(stored.clone()));
 
-    let second = site.run(&["configure", "--max-blocks-per-host=2", "--ip-cooldown-seconds=30", "--yes"]);
-    assert_eq!(second.code, 0, "{second:?}");
+    let second =
+        site.run(&["configure", "--max-blocks-per-host=2", "--ip-cooldown-seconds=30", "--yes"]).succeeded();
     let mut more = stored.clone();
     more["maxBlocksPerHost"] = 2.into();
     more["ipCooldownSeconds"] = 30.into();
@@ -61,8 +60,7 @@ fn what_follows_is_said_before_the_question() {
     site.change_block(lent, |block| borrowed = block.take(1, of_second));
 
     let strict = ["configure", "--strict-affinity=true", "--max-blocks-per-host=1", "--dry-run"];
-    let plan = site.run(&[&strict[..], &["-o", "json"]].concat());
-    assert_eq!(plan.code, 0, "{plan:?}");
+    let plan = site.run(&[&strict[..], &["-o", "json"]].concat()).succeeded();
     let warnings = plan.json()["warnings"].to_string();
     for says in [
         format!("after this, 1 node is above the block limit: {}", first.name),
@@ -102,17 +100,14 @@ fn what_calico_does_not_take_is_refused_and_changes_nothing() {
         (vec!["--strict-affinity=perhaps"], 2, "perhaps"),
         (vec![], 2, "specify what to set"),
     ] {
-        let run = site.run(&[&["configure", "--yes"], &arguments[..]].concat());
-        assert_eq!(run.code, code, "{arguments:?} {run:?}");
-        assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
+        site.run(&[&["configure", "--yes"], &arguments[..]].concat()).exits(code).says(says);
         assert_eq!(site.dump(), before);
     }
     // A number beyond the range of a double could not be written back unchanged.
     let huge = r#"{"auto_allocate_blocks":true,"future":1e400}"#;
     for (stored, says) in [("[]", "expected a map"), (huge, "number out of range at line 1 column 43")] {
         site.put(CONFIG, stored);
-        let run = site.run(&["configure", "--yes", "--strict-affinity=true"]);
-        assert!(run.code == 1 && run.stderr.contains(says), "{run:?}");
+        site.run(&["configure", "--yes", "--strict-affinity=true"]).failed(1, says);
         assert_eq!(site.value(CONFIG).unwrap(), stored.as_bytes());
     }
 }
@@ -122,8 +117,7 @@ fn what_is_set_already_is_not_written_and_unknown_fields_stay() {
     let site = unconfigured();
     site.put(CONFIG, r#"{"strict_affinity":true,"auto_allocate_blocks":true,"future":1}"#);
     let before = site.dump();
-    let run = site.run(&["configure", "--strict-affinity=true", "--yes"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    site.run(&["configure", "--strict-affinity=true", "--yes"]).succeeded();
     assert_eq!(site.dump(), before);
     assert_eq!(site.run(&["configure", "--kubevirt-ip-persistence=disabled", "--yes"]).code, 0);
     let expected = json!({"strict_affinity": true, "auto_allocate_blocks": true, "future": 1,
@@ -135,13 +129,12 @@ fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&healthy(), flavour);
     let (plural, _) = flavour.ipam_config();
     let before = site.list(plural);
-    let run = site.run(&["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--yes"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run =
+        site.run(&["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--yes"]).succeeded();
     let spec = site.list(plural)["default"]["spec"].clone();
     assert_eq!((&spec["strictAffinity"], &spec["maxBlocksPerHost"]), (&json!(true), &json!(3)), "{spec}");
 
-    let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
-    assert_eq!(undo.code, 0, "{undo:?}");
+    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
     let after = site.list(plural);
     assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     for (name, object) in before {

@@ -1,65 +1,38 @@
 //! Nothing is written without consent.
 
-use std::io::Write;
-
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, Pod};
 
 use super::site::*;
-use crate::cli::pty::{Shown, Terminal};
-
-fn leaky() -> (Cluster, Pod) {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    (cluster, pod)
-}
+use crate::cli::pty::{Terminal, interrupt};
 
 const RELEASE: [&str; 6] = ["release", "--leaked", "--grace", "0", "--settle", "0"];
 
-/// Runs the program on a terminal. Types `answer` when the program asks.
-fn answered(site: &Site, arguments: &[&str], answer: &str) -> Shown {
-    let mut command = site.command(arguments);
-    Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        terminal.write_all(answer.as_bytes()).unwrap();
-    })
-}
-
 #[test]
 fn without_a_terminal_yes_is_needed() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
-    let run = site.run(&RELEASE);
-    assert_eq!(run.code, 2, "{run:?}");
+    let run = site.run(&RELEASE).exits(2);
     assert!(run.stdout.ends_with("Plan: 2 addresses, 2 blocks, 1 handle\n"), "{run:?}");
-    assert!(
-        run.stderr.contains(
-            "error: confirmation needed, but stdin is not a terminal\nhint: use `calipam release --leaked"
-        ),
-        "{run:?}"
-    );
+    let says = "error: confirmation needed, but stdin is not a terminal\nhint: use `calipam release --leaked";
+    assert!(run.stderr.contains(says), "{run:?}");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
 #[test]
 fn only_a_yes_is_a_yes() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
     for answer in ["n\n", "\n", "\u{4}", "yess\n"] {
-        let shown = answered(&site, &RELEASE, answer);
-        assert_eq!(shown.code, Some(1), "{shown:?}");
-        assert!(shown.text.contains("error: aborted; nothing was changed"), "{shown:?}");
+        site.asked(&RELEASE, answer).exits(1).shows("error: aborted; nothing was changed");
         assert_eq!((site.dump(), site.journals()), (before.clone(), Vec::new()), "{answer:?}");
     }
 }
 
 #[test]
 fn the_question_says_where_and_how_much() {
-    let (cluster, pod) = leaky();
-    let site = Site::of(&cluster);
-    let shown = answered(&site, &RELEASE, "y\n");
-    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let (site, pod) = Site::leaky();
+    let shown = site.asked(&RELEASE, "y\n").exits(0);
     let plan = shown.text.find("release-address").expect("the plan is shown");
     let question = format!(
         "Change 2 addresses, 2 blocks and 1 handle of cluster 0f0e1d2c3b4a59687786951423324150 at {}? [y/N] ",
@@ -72,7 +45,7 @@ fn the_question_says_where_and_how_much() {
 
     let journal = site.journals().pop().unwrap();
     let released = site.dump();
-    let refused = answered(&site, &["undo", journal.to_str().unwrap()], "n\n");
+    let refused = site.asked(&["undo", journal.to_str().unwrap()], "n\n");
     assert_eq!((refused.code, site.dump()), (Some(1), released), "{refused:?}");
     assert!(refused.text.contains("Change 2 blocks and 1 handle of cluster"), "{refused:?}");
 }
@@ -80,11 +53,10 @@ fn the_question_says_where_and_how_much() {
 /// The plan is shown before the question, even with `-o json`.
 #[test]
 fn the_plan_is_shown_before_the_question_in_every_form() {
-    let (cluster, pod) = leaky();
-    let site = Site::of(&cluster);
-    let released = answered(&site, &[&RELEASE[..], &["-o", "json"]].concat(), "y\n");
+    let (site, pod) = Site::leaky();
+    let released = site.asked(&[&RELEASE[..], &["-o", "json"]].concat(), "y\n");
     let journal = site.journals().pop().unwrap();
-    let undone = answered(&site, &["undo", journal.to_str().unwrap(), "-o", "yaml"], "y\n");
+    let undone = site.asked(&["undo", journal.to_str().unwrap(), "-o", "yaml"], "y\n");
     let cases = [
         (released, format!("release-address  {}", pod.address()), "\"kind\": \"ReleasePlan\""),
         (undone, format!("create-handle  /calico/ipam/v2/handle/{}", pod.handle), "kind: UndoPlan"),
@@ -112,18 +84,11 @@ fn what_has_changed_before_the_answer_is_given_up() {
     endpoints.iter().for_each(|key| drop(cluster.remove(key)));
     let site = Site::of(&cluster);
     let before = site.dump();
-    let mut command = site.command(&RELEASE);
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+    let shown = site.asked_while(&RELEASE, "y\n", || {
         site.put(&pod.endpoint, endpoint);
         site.put(&key::node(&node), node_object);
-        terminal.write_all(b"y\n").unwrap();
     });
-    assert_eq!(shown.code, Some(1), "{shown:?}");
-    assert!(
-        shown.text.contains("not done: ")
-            && shown.text.contains("Done: 2 of 6 steps; 4 steps aborted (conflict)"),
-        "{shown:?}"
-    );
+    shown.exits(1).shows("not done: ").shows("Done: 2 of 6 steps; 4 steps aborted (conflict)");
     let mut expected = recorded(&before);
     other.addresses.iter().for_each(|(address, _)| drop(expected.remove(address)));
     let after = site.dump();
@@ -135,33 +100,23 @@ fn what_has_changed_before_the_answer_is_given_up() {
 /// Ctrl-c at the question makes no change.
 #[test]
 fn ctrl_c_is_no_consent() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
     let mut command = site.command(&RELEASE);
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |_, program| {
-        let program = rustix::process::Pid::from_child(program);
-        rustix::process::kill_process(program, rustix::process::Signal::INT).unwrap();
-    });
-    assert_eq!(shown.code, Some(130), "{shown:?}");
+    let command = command.env("TERM", "dumb");
+    Terminal::new(200).converse(command, "[y/N] ", |_, program| interrupt(program)).exits(130);
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
 #[test]
 fn a_brake_for_cron() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
-    let run = site.release(&["--leaked", "--max-changes", "1"]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(
-        run.stderr
-            .contains("the plan makes 2 changes, more than the limit of 1; nothing was changed\nhint: "),
-        "{run:?}"
-    );
+    let run = site.release(&["--leaked", "--max-changes", "1"]).exits(1);
+    let says = "the plan makes 2 changes, more than the limit of 1; nothing was changed\nhint: ";
+    assert!(run.stderr.contains(says), "{run:?}");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
-    let run = site.release(&["--leaked", "--max-changes", "2"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.release(&["--leaked", "--max-changes", "2"]).succeeded();
     let released = site.dump();
     let undo = site.run(&["undo", &journal_of(&run), "--yes", "--max-changes", "1"]);
     assert_eq!((undo.code, site.dump()), (1, released), "{undo:?}");
@@ -170,12 +125,9 @@ fn a_brake_for_cron() {
 /// A dry run reports the refusal that a run would report, with the same exit code.
 #[test]
 fn the_limit_counts_in_a_dry_run() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let dry = |limit| site.run(&[&RELEASE[..], &["--dry-run", "--max-changes", limit]].concat());
-    let refused = dry("1");
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stdout.contains("Plan: 2 addresses"), "{refused:?}");
+    let refused = dry("1").exits(1).prints("Plan: 2 addresses");
     let told = "warning: the plan makes more changes than --max-changes 1: it would be refused";
     assert!(refused.stderr.contains(told), "{refused:?}");
     assert_eq!(dry("2").code, 0);
@@ -190,8 +142,7 @@ fn the_limit_counts_in_a_dry_run() {
 /// Refusals precede the wait. Otherwise, this test would take an hour.
 #[test]
 fn nothing_is_waited_for_that_is_refused_later() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
     let waiting = ["release", "--leaked", "--grace", "1h", "--settle", "0"];
     // A file is not a folder for a journal.
@@ -204,8 +155,7 @@ fn nothing_is_waited_for_that_is_refused_later() {
         (&["--yes", "--journal", journal.to_str().unwrap()], 3, "cannot write the journal "),
     ];
     for (more, code, told) in cases {
-        let run = site.run(&[&waiting[..], more].concat());
-        assert_eq!(run.code, code, "{run:?}");
+        let run = site.run(&[&waiting[..], more].concat()).exits(code);
         assert!(run.stderr.contains(told) && !run.stderr.contains("rechecking"), "{run:?}");
     }
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
@@ -218,36 +168,27 @@ fn a_long_plan_can_be_listed_at_the_question() {
     let leaked: Vec<Pod> = (0..30).map(|node| leak(&mut cluster, node)).collect();
     let site = Site::of(&cluster);
     let before = site.dump();
-    let mut command = site.command(&RELEASE);
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N/l] ", |terminal, _| {
-        terminal.write_all(b"l\nn\n").unwrap();
-    });
-    assert_eq!((shown.code, site.dump()), (Some(1), before), "{shown:?}");
+    let shown = site.asked_at("[y/N/l] ", &RELEASE, "l\nn\n", || ()).exits(1);
+    assert_eq!(site.dump(), before, "{shown:?}");
     let parts: Vec<&str> = shown.text.split("[y/N/l] ").collect();
     assert_eq!(parts.len(), 3, "asked, listed, asked again: {}", shown.text);
     let lists = |text: &str, pod: &Pod| text.contains(&format!("release-address  {} ", pod.address()));
     assert!(leaked.iter().all(|pod| lists(parts[1], pod)), "{}", parts[1]);
     assert!(leaked.iter().any(|pod| !lists(parts[0], pod)), "{}", parts[0]);
     // A short plan is shown completely.
-    let (cluster, _) = leaky();
-    let short = answered(&Site::of(&cluster), &RELEASE, "l\n");
+    let (site, _) = Site::leaky();
+    let short = site.asked(&RELEASE, "l\n");
     assert_eq!((short.code, short.text.matches("[y/N").count()), (Some(1), 1), "{short:?}");
 }
 
 #[test]
 fn a_dry_run_changes_nothing() {
-    let (cluster, _) = leaky();
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
     for extra in [vec!["--dry-run"], vec!["--dry-run", "--yes", "--lock"]] {
-        let run = site.run(&[&RELEASE[..], &extra].concat());
-        assert_eq!(run.code, 0, "{run:?}");
-        assert!(
-            run.stderr.contains(
-                "dry run: nothing was changed\nhint: `calipam release --leaked --grace 0 --settle 0"
-            ),
-            "{run:?}"
-        );
+        let run = site.run(&[&RELEASE[..], &extra].concat()).succeeded();
+        let says = "dry run: nothing was changed\nhint: `calipam release --leaked --grace 0 --settle 0";
+        assert!(run.stderr.contains(says), "{run:?}");
         assert_eq!((site.dump(), site.journals()), (before.clone(), Vec::new()));
     }
 }

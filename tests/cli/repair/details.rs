@@ -25,8 +25,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let site = Site::of(&cluster);
         let before = block(&site, &pod);
         let planned = site.run(&[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat());
-        let run = site.release(&["--leaked"]);
-        assert_eq!(run.code, 0);
+        let run = site.release(&["--leaked"]).succeeded();
         for (said, text) in [
             (&planned.stderr, "2 released addresses will cool down for 30 s; "),
             (&run.stdout, "2 addresses are cooling down, the first until "),
@@ -49,10 +48,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let released: jiff::Timestamp = record.released_at.unwrap().parse().unwrap();
         assert!(released.duration_until(jiff::Timestamp::now()).as_secs() < 60);
         let again = site.release(&["--ip", &pod.address().to_string()]);
-        assert!(
-            again.code == 1 && again.stdout.contains("was already released and is cooling down"),
-            "{again:?}"
-        );
+        again.exits(1).prints("was already released and is cooling down");
     }
 }
 
@@ -67,8 +63,7 @@ fn an_empty_block_without_owner_is_deleted() {
     assert!(block.contains(&address.parse::<std::net::IpAddr>().unwrap()));
     let site = Site::of(&cluster);
     let before = site.dump();
-    let run = site.release(&["--leaked"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.release(&["--leaked"]).succeeded();
     assert_eq!(site.value(&key::block(block)), None);
     assert_eq!(site.findings(&["--skip-rule", "configuration-mismatch"]), set::<String>([]));
     assert_eq!(site.undo(&journal_of(&run)).code, 0);
@@ -90,8 +85,7 @@ fn handles_with_a_carriage_return_go() {
         let site = Site::of(&cluster);
         assert!(site.dump().contains_key(&key::handle(&id)));
         let targets = if by_handle { vec!["--handle", &pod.handle] } else { vec!["--leaked"] };
-        let run = site.release(&targets);
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = site.release(&targets).succeeded();
         assert!(!run.stdout.contains('\r') && !run.stderr.contains('\r'), "{run:?}");
         let after = site.dump();
         assert!(!after.contains_key(&key::handle(&id)));

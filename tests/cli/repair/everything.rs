@@ -51,12 +51,8 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
     let site = Site::with(&cluster, Etcd::start_version(version).unwrap());
     let before = site.dump();
     let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]);
-    assert!(
-        short
-            .stderr
-            .contains("hint: `calipam release --leaked --orphan-handles --dry-run --grace 0 --settle 0"),
-        "{short:?}"
-    );
+    let says = "hint: `calipam release --leaked --orphan-handles --dry-run --grace 0 --settle 0";
+    assert!(short.stderr.contains(says), "{short:?}");
     let run = site.release(&["--leaked", "--orphan-handles", "-o", "json"]);
     let plan = run.json();
     let after = site.dump();
@@ -94,12 +90,10 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
         assert!(may_stay || skipped.contains(&subject), "{finding}");
     }
 
-    let undone = site.undo(&journal_of(&run));
-    assert_eq!(undone.code, 0, "{undone:?}");
+    let undone = site.undo(&journal_of(&run)).succeeded();
     let back = site.dump();
     assert_eq!(values(&back), values(&before));
-    let again = site.undo(&journal_of(&undone));
-    assert_eq!(again.code, 0, "{again:?}");
+    site.undo(&journal_of(&undone)).succeeded();
     assert_eq!(values(&site.dump()), values(&after));
     assert_eq!(site.journals().len(), 3);
 }
@@ -108,8 +102,7 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
 fn without_anything_to_do_nothing_is_written() {
     let site = Site::of(&healthy());
     let before = site.dump();
-    let run = site.release(&["--leaked", "--orphan-handles"]);
-    assert_eq!((run.code, run.stdout.contains("\nNothing to do\n")), (0, true), "{run:?}");
+    site.release(&["--leaked", "--orphan-handles"]).succeeded().prints("\nNothing to do\n");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
@@ -119,15 +112,13 @@ fn what_others_have_changed_since_is_not_undone() {
     let [first, second] = [leak(&mut cluster, 0), leak(&mut cluster, 1)];
     let site = Site::of(&cluster);
     let before = site.dump();
-    let run = site.release(&["--leaked"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.release(&["--leaked"]).succeeded();
     site.change_block(first.block(), |block| block.sequence += 1);
     let changed = site.dump();
 
     let dry = site.run(&["undo", &journal_of(&run), "--dry-run"]);
     assert_eq!(site.dump(), changed, "{dry:?}");
-    let undone = site.undo(&journal_of(&run));
-    assert_eq!(undone.code, 1, "{undone:?}");
+    let undone = site.undo(&journal_of(&run)).exits(1);
     let told = format!("{} has changed since the run", key::block(first.block()));
     assert!(undone.stderr.contains(&told), "{undone:?}");
     assert!(undone.stderr.contains("warning: not undone: "), "{undone:?}");
@@ -147,18 +138,13 @@ fn what_others_have_changed_since_is_not_undone() {
 
 #[test]
 fn an_undo_that_finds_everything_as_it_was_says_so() {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let run = site.release(&["--leaked"]);
     assert_eq!(site.undo(&journal_of(&run)).code, 0);
     let (before, journals) = (site.dump(), site.journals().len());
     for more in [&["--yes"][..], &["--dry-run"]] {
         let again = site.run(&[&["undo", &journal_of(&run)], more].concat());
-        assert!(
-            again.code == 0 && again.stdout.contains("everything is as it was before that run"),
-            "{again:?}"
-        );
+        again.succeeded().prints("everything is as it was before that run");
     }
     assert_eq!((site.dump(), site.journals().len()), (before, journals));
 }
@@ -166,9 +152,7 @@ fn an_undo_that_finds_everything_as_it_was_says_so() {
 /// With a grace period shorter than a CNI operation, the address of a starting pod looks unused.
 #[test]
 fn a_short_grace_period_is_warned_of() {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     for (grace, is_short) in [("0", true), ("9s", true), ("10s", false)] {
         for command in [&["release", "--leaked", "--dry-run"][..], &["rebuild"]] {
             let run = site.run(&[command, &["--grace", grace, "--settle", "0"]].concat());
@@ -208,11 +192,9 @@ fn an_undo_is_for_the_cluster_of_its_journal() {
     other.put(path, information.replace("0f0e1d2c", "ffffffff"));
     let before = other.dump();
     let there = other.etcd.endpoint();
-    let undone = other.run(&["undo", &journal_of(&run), "--yes", "--etcd-endpoints", &there]);
-    assert_eq!(undone.code, 1, "{undone:?}");
-    assert!(
-        undone.stderr.contains("made for cluster 0f0e1d2c") && undone.stderr.contains("\nhint: "),
-        "{undone:?}"
-    );
+    let undone = other
+        .run(&["undo", &journal_of(&run), "--yes", "--etcd-endpoints", &there])
+        .failed(1, "made for cluster 0f0e1d2c");
+    assert!(undone.stderr.contains("\nhint: "), "{undone:?}");
     assert_eq!(other.dump(), before);
 }

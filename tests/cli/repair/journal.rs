@@ -35,8 +35,7 @@ fn a_place_that_cannot_be_written() {
     // Permissions do not stop root. Below a file and in /proc, however, not even root can create a journal.
     let nowhere = ["/proc/run.journal", "/proc/nowhere/run.journal"].map(str::to_owned);
     for place in [at("file/run.journal"), at("file"), at("folder")].into_iter().chain(nowhere) {
-        let run = release_with(&site, &place);
-        assert_eq!(run.code, 3, "{run:?}");
+        let run = release_with(&site, &place).exits(3);
         let told = format!("error: cannot write the journal {place}: ");
         assert!(run.stderr.contains(&told), "{run:?}");
         assert!(
@@ -57,7 +56,7 @@ fn without_a_place(site: &Site) {
     let homeless = |program: &Path, arguments: &[&str]| {
         let mut command = command(program);
         command.args(arguments).env("ETCD_ENDPOINTS", site.etcd.endpoint()).env("HOME", "./x");
-        Run::of(command.env_remove("XDG_STATE_HOME").stdin(Stdio::null()).output().unwrap())
+        Run::of(command.env_remove("XDG_STATE_HOME").stdin(Stdio::null()))
     };
     let calipam = Path::new(crate::cli::PROGRAM);
     let release = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
@@ -80,8 +79,7 @@ fn without_a_place(site: &Site) {
         assert!(run.code != 0 && run.stderr.contains(&format!("{told}{hint}")), "{run:?}");
     }
     // A command that only reads needs no folder for journals.
-    let run = homeless(calipam, &[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat());
-    assert_eq!(run.code, 0, "{run:?}");
+    homeless(calipam, &[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat()).succeeded();
 }
 
 #[test]
@@ -100,7 +98,7 @@ fn on_a_small_disk(command: &Command, blocks: u32) -> Run {
     shell.arg(command.get_program()).args(command.get_args()).env_clear().stdin(Stdio::null());
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.current_dir(command.get_current_dir().unwrap());
-    Run::of(shell.output().unwrap())
+    Run::of(shell)
 }
 
 #[test]
@@ -113,12 +111,9 @@ fn a_full_disk_stops_it() {
     let arguments = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
     // There is no room for the first line of the journal, or none for the first intent after it.
     for blocks in [0, 1] {
-        let run = on_a_small_disk(&site.command(&arguments), blocks);
-        assert_eq!(run.code, 3, "{run:?}");
-        assert!(
-            run.stderr.contains("error: cannot write the journal ") && run.stderr.contains("\nhint: "),
-            "{run:?}"
-        );
+        let run =
+            on_a_small_disk(&site.command(&arguments), blocks).failed(3, "error: cannot write the journal ");
+        assert!(run.stderr.contains("\nhint: "), "{run:?}");
         assert!(run.stderr.contains("File too large"), "{run:?}");
         assert_eq!(site.dump(), before, "{blocks}");
         if blocks == 1 {
@@ -142,9 +137,7 @@ fn a_full_disk_stops_it() {
         if during != start {
             assert!(recorded(&during).len() < recorded(&start).len(), "{run:?}");
             parts += u32::from(run.stderr.contains(" not started"));
-            let undone = site.undo(&journal_of(&run));
-            assert_eq!(undone.code, 1, "{undone:?}");
-            assert!(undone.stderr.contains("did not finish"), "{undone:?}");
+            site.undo(&journal_of(&run)).failed(1, "did not finish");
         }
         assert_eq!(values(&site.dump()), values(&before), "{eighths}");
     }
@@ -181,8 +174,6 @@ fn what_is_no_journal_is_not_undone() {
         assert_eq!(run.code, code, "{name}: {run:?}");
         assert!(run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{name}: {run:?}");
     }
-    let missing = site.undo("/nonexistent/journal");
-    assert_eq!(missing.code, 3, "{missing:?}");
-    assert!(missing.stderr.contains("cannot read the journal /nonexistent/journal"), "{missing:?}");
+    site.undo("/nonexistent/journal").failed(3, "cannot read the journal /nonexistent/journal");
     assert_eq!(site.dump(), before);
 }

@@ -17,9 +17,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     let mut cluster = healthy();
     let [first, second] = [leak(&mut cluster, 0), leak(&mut cluster, 1)];
     let site = Site::of(&cluster);
-    let none = site.run(&["undo", "--last", "--yes"]);
-    assert_eq!(none.code, 1, "{none:?}");
-    assert!(none.stderr.contains("error: there is no run to undo in "), "{none:?}");
+    site.run(&["undo", "--last", "--yes"]).failed(1, "error: there is no run to undo in ");
 
     let before = site.dump();
     for pod in [&first, &second] {
@@ -39,10 +37,9 @@ fn the_last_run_is_undone_where_it_was_made() {
     // The environment names another cluster, but the journal contains the location of its own.
     let last = |more: &[&str]| {
         let mut command = site.command(&[&["undo", "--last", "--yes"], more].concat());
-        Run::of(command.env("ETCD_ENDPOINTS", "http://127.0.0.1:1").output().unwrap())
+        Run::of(command.env("ETCD_ENDPOINTS", "http://127.0.0.1:1"))
     };
-    let undone = last(&[]);
-    assert_eq!(undone.code, 0, "{undone:?}");
+    let undone = last(&[]).succeeded();
     let told = format!("connecting to the journal's datastore: etcd {}\n", site.etcd.endpoint());
     assert!(undone.stderr.starts_with(&told), "{undone:?}");
     assert!(recorded(&site.dump()).contains_key(&second.address()));
@@ -67,15 +64,13 @@ fn the_last_run_of_a_cluster_is_that_of_the_named_one() {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
     let site = Site::of(&cluster);
-    let run = site.release(&["--leaked"]);
-    assert_eq!(run.code, 0);
+    site.release(&["--leaked"]).succeeded();
     let other = Site::of(&cluster);
     let path = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
     let information = String::from_utf8(other.value(path).unwrap()).unwrap();
     other.put(path, information.replace("0f0e1d2c", "ffffffff"));
-    let undo = site.run(&["undo", "--last", "--yes", "--etcd-endpoints", &other.etcd.endpoint()]);
-    assert_eq!(undo.code, 1, "{undo:?}");
-    assert!(undo.stderr.contains("there is no run of cluster ffffffff"), "{undo:?}");
+    site.run(&["undo", "--last", "--yes", "--etcd-endpoints", &other.etcd.endpoint()])
+        .failed(1, "there is no run of cluster ffffffff");
 }
 
 /// With `--quiet`, as in cron, a run prints nothing if it changes nothing. Otherwise, it prints its journal.
@@ -86,11 +81,8 @@ fn quiet_is_quiet_where_nothing_was_done() {
     let quiet = |site: &Site, arguments: &[&str]| site.run(&[arguments, &["--settle", "0", "-q"]].concat());
     for arguments in [&["check"][..], &["release", "--leaked", "--yes"], &["rebuild"]] {
         let run = quiet(&site, arguments);
-        assert_eq!(
-            (run.code, run.stdout.as_str(), run.stderr.as_str()),
-            (0, "", ""),
-            "{arguments:?}: {run:?}"
-        );
+        let expected = (0, "", "");
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), expected, "{arguments:?}: {run:?}");
         let json = quiet(&site, &[arguments, &["-o", "json"]].concat());
         assert!(json.stdout.starts_with('{'), "a document is printed at any rate: {json:?}");
     }
@@ -106,12 +98,9 @@ fn quiet_is_quiet_where_nothing_was_done() {
 fn what_to_undo_is_said_once() {
     let site = Site::of(&healthy());
     for arguments in [&["undo"][..], &["undo", "x", "--last"], &["undo", "--last", "--list"]] {
-        let run = site.run(arguments);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {run:?}");
+        site.run(arguments).exits(2).prints_nothing();
     }
     let alone = site.run(&["undo"]).stderr;
-    assert!(
-        alone.contains("undo --last` undoes the newest run") && alone.contains("undo --list` lists"),
-        "{alone}"
-    );
+    assert!(alone.contains("undo --last` undoes the newest run"), "{alone}");
+    assert!(alone.contains("undo --list` lists"), "{alone}");
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::site::{AT_ONCE, changes, healthy, journal_of, journals_in, leak, set, skips};
-use crate::cli::program::{Run, command};
+use crate::cli::program::{self, Run, command};
 
 /// Defines two tests of one function, one for each API group. They run in parallel.
 macro_rules! in_each_group {
@@ -58,7 +58,7 @@ impl KubeSite {
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command_by(self.server.kubeconfig(), arguments).output().unwrap())
+        Run::of(self.command_by(self.server.kubeconfig(), arguments))
     }
 
     /// Prepares a run of the program on the cluster with a kubeconfig.
@@ -86,9 +86,7 @@ impl KubeSite {
     /// Checks a rule, and lists findings as `severity subject`.
     fn findings(&self, rule: &str) -> BTreeSet<String> {
         let run = self.run(&[&["check", "-o", "json", "--rule", rule], &AT_ONCE[..]].concat());
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let line = |f: &Value| [&f["severity"], &f["subject"]["name"]].map(text).join(" ");
-        run.json()["findings"].as_array().unwrap().iter().map(line).collect()
+        program::findings(&run.json(), &["severity", "name"])
     }
 
     /// Returns every object that a release could change.
@@ -188,22 +186,17 @@ fn an_undo_finds_the_context_of_its_journal() {
         let mut command = command(crate::cli::PROGRAM);
         command.args(["undo", journal, "--yes"]).args(more).env("KUBECONFIG", &path);
         command.env("XDG_STATE_HOME", site.home.path()).env("DATASTORE_TYPE", "kubernetes");
-        Run::of(command.stdin(Stdio::null()).output().unwrap())
+        Run::of(command.stdin(Stdio::null()))
     };
     merged("elsewhere");
     let own = site.objects()["clusterinformations/default"]["spec"]["clusterGUID"].clone();
     site.set_guid(&json!("ffffffffffff"));
-    let refused = undo(&journal, &[]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("was made for cluster"), "{refused:?}");
+    undo(&journal, &[]).failed(1, "was made for cluster");
     site.set_guid(&own);
 
     // A context on the command line takes precedence over that of the journal.
-    let lost = undo(&journal, &["--context", "elsewhere"]);
-    assert_eq!(lost.code, 3, "{lost:?}");
-    let undone = undo(&journal, &[]);
-    assert_eq!(undone.code, 0, "{undone:?}");
-    assert!(undone.stderr.contains(" (context there)\n"), "{undone:?}");
+    undo(&journal, &["--context", "elsewhere"]).exits(3);
+    undo(&journal, &[]).succeeded().says(" (context there)\n");
     assert_eq!(values(&site.objects()), values(&before));
     merged("there");
     let again = undo(&journal, &[]);
@@ -235,7 +228,7 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
     let before = site.objects();
     let run = site.release(&["--leaked", "--orphan-handles", "--lock"]);
     let plan = run.json();
-    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{}", run.stderr);
+    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{run:?}");
     let held: BTreeSet<String> =
         skips(&plan).iter().filter_map(|line| line.strip_prefix("handle-held ")).map(str::to_owned).collect();
     let released: BTreeSet<String> =
@@ -269,8 +262,7 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
     });
     assert_eq!(strays.collect::<Vec<_>>(), Vec::<String>::new());
 
-    let undone = site.run(&["undo", &journal_of(&run), "--yes"]);
-    assert_eq!(undone.code, 0, "{undone:?}");
+    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
     assert_eq!(values(&site.objects()), values(&before));
 }
 
@@ -292,8 +284,7 @@ fn records_of_a_deleted_node_with_live_pods() {
     assert_eq!((refused.code, skips(&refused.json())), (1, expected), "{refused:?}");
     assert_eq!(site.objects(), before);
 
-    let run = site.release(&["--node", &node]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.release(&["--node", &node]).succeeded();
     let after = site.objects();
     assert!(
         !after.keys().any(|name| name.starts_with(&format!("blockaffinities/{node}-"))),
@@ -305,7 +296,6 @@ fn records_of_a_deleted_node_with_live_pods() {
     for rule in ["leaked-address", "block-of-missing-node", "affinity-of-missing-node", "half-deleted"] {
         assert_eq!(site.findings(rule), set::<String>([]), "{rule}");
     }
-    let undone = site.run(&["undo", &journal_of(&run), "--yes"]);
-    assert_eq!(undone.code, 0, "{undone:?}");
+    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
     assert_eq!(values(&site.objects()), values(&before));
 }

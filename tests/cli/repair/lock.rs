@@ -12,8 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::site::*;
-use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
+use crate::cli::program::{Run, scratch};
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
@@ -33,9 +32,7 @@ fn ended(journal: &str) -> Recorded {
 
 /// Creates a cluster with one leaked pod and a given `datastoreReady`, in a format that calipam does not write.
 fn with_ready(state: Option<bool>) -> Site {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let text = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
     let field = r#","datastoreReady":true"#;
     assert!(text.contains(field), "{text}");
@@ -55,7 +52,7 @@ fn the_previous_lock_state_is_restored() {
         if state == Some(false) {
             // The lock belongs to another client, who may release it during this run.
             let told = "cannot take the datastore lock: it is already locked";
-            assert!(run.code == 3 && run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{run:?}");
+            run.failed(3, told).says("\nhint: ");
             assert_eq!(site.dump(), whole);
             continue;
         }
@@ -77,12 +74,10 @@ fn the_previous_lock_state_is_restored() {
 
 #[test]
 fn a_conflict_unlocks_too() {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, pod) = Site::leaky();
     let before = site.value(INFORMATION);
-    let mut command = site.command(&[&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat());
-    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+    let release = [&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat();
+    let shown = site.asked_while(&release, "y\n", || {
         // The addresses are reassigned between the plan and the consent.
         for (address, block) in &pod.addresses {
             site.change_block(*block, |block| {
@@ -91,13 +86,8 @@ fn a_conflict_unlocks_too() {
                 block.sequence += 1;
             });
         }
-        std::io::Write::write_all(terminal, b"y\n").unwrap();
     });
-    assert_eq!(shown.code, Some(1), "{shown:?}");
-    assert!(
-        shown.text.contains("not done: ") && shown.text.contains("2 steps aborted (conflict)"),
-        "{shown:?}"
-    );
+    shown.exits(1).shows("not done: ").shows("2 steps aborted (conflict)");
     assert_eq!(site.history(INFORMATION).len(), 3);
     assert_eq!(site.value(INFORMATION), before);
     assert!(pod.addresses.iter().all(|(address, _)| recorded(&site.dump()).contains_key(address)));
@@ -108,8 +98,7 @@ fn undo_locks_too() {
     let site = with_ready(Some(true));
     let before = site.dump();
     let run = site.release(&["--leaked"]);
-    let undone = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]);
-    assert_eq!(undone.code, 0, "{undone:?}");
+    let undone = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]).succeeded();
     let plan = undone.json();
     assert_eq!((&plan["kind"], &plan["execution"]["written"]), (&"UndoPlan".into(), &1.into()), "{plan}");
     let states: Vec<_> = site.history(INFORMATION).iter().map(|(_, value)| ready(value)).collect();
@@ -143,8 +132,7 @@ fn in_the_middle_with(site: &Site, more: &[&str]) -> Child {
 }
 
 fn many_orphans() -> Site {
-    let mut cluster: Cluster = healthy();
-    cluster.inject(Fault::OrphanHandleEmpty, MANY / 2);
+    let cluster: Cluster = healthy().with(Fault::OrphanHandleEmpty, MANY / 2);
     Site::of(&cluster)
 }
 
@@ -164,19 +152,14 @@ fn signals_in_the_middle_unlock() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         std::thread::sleep(Duration::from_millis(200));
         site.etcd.resume().unwrap();
-        let run = Run::of(child.wait_with_output().unwrap());
-        assert_eq!(run.code, 130, "{run:?}");
-        assert!(
-            run.stderr.contains(" not started\n") && run.stderr.ends_with("error: interrupted\n"),
-            "{run:?}"
-        );
+        let run = Run::ended(child.wait_with_output().unwrap()).failed(130, " not started\n");
+        assert!(run.stderr.ends_with("error: interrupted\n"), "{run:?}");
         let after = site.dump();
         let gone = handles(&before) - handles(&after);
         assert!(gone > 0 && gone < MANY, "{gone} of {MANY}");
         assert_eq!(after[INFORMATION].0, before[INFORMATION].0);
         ended(&journal_of(&run));
-        let undone = site.undo(&journal_of(&run));
-        assert_eq!(undone.code, 0, "{}", undone.stderr);
+        site.undo(&journal_of(&run)).succeeded();
         assert_eq!(values(&site.dump()), values(&before));
     }
 }
@@ -192,15 +175,11 @@ fn a_server_that_restarts_is_unlocked() {
     // earlier, the run would simply continue.
     std::thread::sleep(Duration::from_secs(15));
     site.etcd.restart().unwrap();
-    let run = Run::of(child.wait_with_output().unwrap());
-    assert_eq!(run.code, 3, "{run:?}");
-    assert!(run.stderr.contains(" not started\n") && run.stderr.contains("\nerror: "), "{run:?}");
+    let run = Run::ended(child.wait_with_output().unwrap()).failed(3, " not started\n").says("\nerror: ");
     let after = site.dump();
     assert_eq!(after[INFORMATION].0, before[INFORMATION].0, "{run:?}");
     assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);
-    let undone = site.undo(&journal_of(&run));
-    assert_eq!(undone.code, 1, "{}", undone.stderr);
-    assert!(undone.stderr.contains("warning: the run of this journal did not finish"), "{undone:?}");
+    site.undo(&journal_of(&run)).failed(1, "warning: the run of this journal did not finish");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -225,15 +204,11 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
             && text.contains("left the datastore locked")
             && text.contains(killed.to_str().unwrap())
     };
-    assert!(asked.code == 2 && named(&asked.stderr) && is_locked(), "{}", asked.stderr);
-    let mut command = site.command(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
-    let refused = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        std::io::Write::write_all(terminal, b"n\n").unwrap();
-    });
-    assert!(
-        refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")) && is_locked(),
-        "{refused:?}"
-    );
+    assert!(asked.code == 2 && named(&asked.stderr) && is_locked(), "{asked:?}");
+    let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
+    let refused = site.asked(&release, "n\n");
+    assert!(refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")), "{refused:?}");
+    assert!(is_locked(), "{refused:?}");
     assert!(refused.text.contains("Change 1 other object of cluster"), "{refused:?}");
 
     // `--yes` is consent to the command, but not to the removal of the lock.
@@ -246,12 +221,9 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     for run in [&asked, &next] {
         assert!(run.stderr.contains("undoes that run and unlocks the datastore"), "{run:?}");
     }
-    let mut command = site.command(&["undo", &journal_of(&next)]);
-    let restored = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
-    });
-    assert_eq!(restored.code, Some(0), "{restored:?}");
-    assert!(restored.text.contains("The datastore is no longer locked.") && !is_locked(), "{restored:?}");
+    let restored = site.asked(&["undo", &journal_of(&next)], "y\ny\n").exits(0);
+    restored.shows("The datastore is no longer locked.");
+    assert!(!is_locked());
     let value = |raw: &[u8]| serde_json::from_slice::<Value>(raw).unwrap();
     assert_eq!(value(&site.value(INFORMATION).unwrap()), value(&before[INFORMATION].0));
     let quiet = site.release(&["--orphan-handles"]);
@@ -260,9 +232,8 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     // Together, the runs are complete, and each can be undone. The undo of the killed run reports that the run did not
     // finish.
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
-        let undone = site.undo(&journal);
-        assert_eq!(undone.code, code, "{}", undone.stderr);
-        assert_eq!(undone.stderr.contains("did not finish"), code == 1, "{}", undone.stderr);
+        let undone = site.undo(&journal).exits(code);
+        assert_eq!(undone.stderr.contains("did not finish"), code == 1, "{undone:?}");
     }
     assert_eq!(values(&site.dump()), values(&before));
 }
@@ -272,8 +243,7 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
     for more in [&["--lock"][..], &[]] {
         let site = many_orphans();
         let before = site.dump();
-        let folder = tempfile::tempdir().unwrap();
-        let journal = folder.path().join("x.journal");
+        let (_folder, journal) = scratch("x.journal");
         let mut child = in_the_middle_with(&site, &["--journal", journal.to_str().unwrap()]);
         kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
         child.wait().unwrap();
@@ -284,9 +254,9 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
         let dry = site.run(&[&undo[..], &["--dry-run"]].concat());
         assert!(dry.stderr.contains("left the datastore locked") && is_locked(), "{dry:?}");
         let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
-        assert!(undone.stderr.contains("left the datastore locked"), "{undone:?}");
-        assert!(undone.code == 1 && undone.stderr.contains("did not finish"), "{undone:?}");
-        assert!(undone.stderr.contains("The datastore is no longer locked.") && !is_locked(), "{undone:?}");
+        let undone = undone.failed(1, "did not finish").says("left the datastore locked");
+        undone.says("The datastore is no longer locked.");
+        assert!(!is_locked());
         let values_of = |entries| -> Vec<(String, Value)> {
             values(entries).into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
         };
@@ -308,12 +278,9 @@ fn a_stale_mark_unlocks_nothing() {
     // The operator unlocks the datastore, and locks it again for a migration.
     site.put(INFORMATION, ready_value);
     site.put(INFORMATION, locked.clone());
-    let mut command = site.command(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
-    let run = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N/l] ", |terminal, _| {
-        std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
-    });
-    assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.text.replace("\r\n", " ").contains("another program might hold the lock"), "{run:?}");
+    let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
+    let shown = site.asked_at("[y/N/l] ", &release, "y\ny\n", || ()).exits(0);
+    shown.shows("another program might hold the lock");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
     // Once the datastore is unlocked, the stale lock is forgotten.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));

@@ -73,18 +73,16 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     let document = plan.json();
     assert_eq!((plan.code, &document["phase"]), (0, &json!("create")), "{plan:?}");
     assert_eq!(changes(&document), set(["create-pool 10.99.0.0/16"]));
-    assert_eq!(
-        document["to"],
-        json!({"name": NEW, "cidr": "10.99.0.0/16", "blockSize": 28, "disabled": false})
-    );
+    let expected = json!({"name": NEW, "cidr": "10.99.0.0/16", "blockSize": 28, "disabled": false});
+    assert_eq!(document["to"], expected);
     // Each node has three tunnels and a pod. It must claim one new block for them.
     let node = |name: &str| json!({"node": name, "needed": 4, "found": 4, "newBlocks": 1});
     assert_eq!(document["capacity"], json!([node("node-1"), node("node-2"), node("node-3")]));
     assert_eq!(document["left"]["inUse"], 12);
     assert_eq!(site.dump(), begin, "a plan writes nothing");
 
-    let created = migrate(&site, &[&TO[..], &["--block-size", "28", "--apply", "--yes"]].concat());
-    assert_eq!(created.code, 0, "{created:?}");
+    let created =
+        migrate(&site, &[&TO[..], &["--block-size", "28", "--apply", "--yes"]].concat()).succeeded();
     let new = pool(&site, NEW).unwrap();
     let mut spec = pool(&site, OLD).unwrap()["spec"].clone();
     (spec["cidr"], spec["blockSize"], spec["disabled"]) = ("10.99.0.0/16".into(), 28.into(), false.into());
@@ -96,9 +94,7 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     let status = migrate(&site, &["-o", "json"]);
     assert_eq!((&status.json()["phase"], &status.json()["from"]["name"]), (&json!("move"), &json!(OLD)));
     let waiting = site.dump();
-    let refused = migrate(&site, &["--apply", "--yes"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stdout.contains("12 addresses in use"), "{refused:?}");
+    migrate(&site, &["--apply", "--yes"]).exits(1).prints("12 addresses in use");
     assert_eq!(site.dump(), waiting);
 
     leave(&site);
@@ -107,23 +103,18 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     let cleaned = resume(&site, "clean-up");
     assert_eq!(left_of_old(&site), BTreeSet::new());
     assert_eq!(phase(&site)["phase"], "delete");
-    let deleted = resume(&site, "delete");
-    assert!(deleted.stderr.contains("the migration is complete"), "{deleted:?}");
+    let deleted = resume(&site, "delete").says("the migration is complete");
     assert_eq!(pool(&site, OLD), None);
     assert_eq!(site.findings(&[]), BTreeSet::new());
 
     for (run, before) in [(deleted, None), (cleaned, Some(moved)), (disabled, None), (created, None)] {
-        let undo = site.undo(&journal_of(&run));
-        assert_eq!(undo.code, 0, "{undo:?}");
+        site.undo(&journal_of(&run)).succeeded();
         if let Some(before) = before {
             assert_eq!(values(&site.dump()), values(&before), "blocks and affinities are there again");
         }
     }
-    assert_eq!(
-        site.value(&key::pool(OLD)),
-        begin.get(&key::pool(OLD)).map(|(raw, _)| raw.clone()),
-        "byte by byte"
-    );
+    let expected = begin.get(&key::pool(OLD)).map(|(raw, _)| raw.clone());
+    assert_eq!(site.value(&key::pool(OLD)), expected, "byte by byte");
     assert_eq!(pool(&site, NEW), None);
 }
 
@@ -150,9 +141,7 @@ fn a_block_or_affinity_of_another_size_refuses_the_new_pool() {
     site.put(&affinity_key, affinity("confirmed"));
     let sized = |size: &'static str| [&TO[..], &["--block-size", size, "--apply", "--yes"]].concat();
     let before = site.dump();
-    let refused = migrate(&site, &sized("28"));
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("the block 10.99.7.64/26 still exists in 10.99.0.0/16"), "{refused:?}");
+    migrate(&site, &sized("28")).failed(1, "the block 10.99.7.64/26 still exists in 10.99.0.0/16");
     assert_eq!(site.dump(), before);
 
     site.delete(&affinity_key);
@@ -203,9 +192,7 @@ fn a_refused_migration_changes_nothing() {
         ),
         (&["--context", "a", "--context", "b", "--from", OLD], 2, "`migrate` works on one"),
     ] {
-        let run = migrate(&site, &[arguments, &["--apply", "--yes"]].concat());
-        assert_eq!(run.code, code, "{arguments:?} {run:?}");
-        assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
+        migrate(&site, &[arguments, &["--apply", "--yes"]].concat()).exits(code).says(says);
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
     let asked = migrate(&site, &[&TO[..], &["--apply"]].concat());
@@ -243,13 +230,9 @@ fn a_pool_of_the_operator_or_with_a_finalizer_is_left_to_its_keeper() {
         }
         let before = site.dump();
         let status = phase(&site);
-        assert_eq!(
-            (&status["phase"], skips(&status)),
-            (&json!("delete"), set(["needs-decision 10.244.0.0/16"]))
-        );
-        let run = migrate(&site, &["--apply", "--from", OLD, "--yes"]);
-        assert_eq!(run.code, 1, "{run:?}");
-        assert!(run.stderr.contains(says), "{run:?}");
+        let expected = (&json!("delete"), set(["needs-decision 10.244.0.0/16"]));
+        assert_eq!((&status["phase"], skips(&status)), expected);
+        migrate(&site, &["--apply", "--from", OLD, "--yes"]).failed(1, says);
         assert_eq!(site.dump(), before);
     }
 }
@@ -263,25 +246,19 @@ fn without_room_for_all_users_the_old_pool_stays_enabled() {
     let found = plan["capacity"].as_array().unwrap().iter().map(|node| node["found"].as_u64().unwrap());
     assert!(found.sum::<u64>() < 12, "{plan}");
     let before = site.dump();
-    let refused = migrate(&site, &[&narrow[..], &["--apply", "--yes"]].concat());
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("of 12 users, first on node-"), "{refused:?}");
+    migrate(&site, &[&narrow[..], &["--apply", "--yes"]].concat()).failed(1, "of 12 users, first on node-");
     assert_eq!(site.dump(), before);
-    let forced = migrate(&site, &[&narrow[..], &["--apply", "--yes", "--force"]].concat());
-    assert_eq!(forced.code, 0, "{forced:?}");
+    migrate(&site, &[&narrow[..], &["--apply", "--yes", "--force"]].concat()).succeeded();
 }
 
 #[test]
 fn the_creation_of_a_pool_is_not_undone_while_blocks_lie_in_it() {
     let site = Site::of(&cluster());
-    let created = migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat());
-    assert_eq!(created.code, 0, "{created:?}");
+    let created = migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).succeeded();
     let assign = ["assign", "--node", "node-1", "--count", "1", "--pool", NEW, "--handle", "h", "--yes"];
     assert_eq!(site.run(&assign).code, 0);
     let before = site.dump();
-    let undo = site.undo(&journal_of(&created));
-    assert_eq!(undo.code, 1, "{undo:?}");
-    assert!(undo.stdout.contains("would be deleted, but"), "{undo:?}");
+    site.undo(&journal_of(&created)).exits(1).prints("would be deleted, but");
     assert_eq!(site.dump(), before);
 }
 
@@ -294,8 +271,7 @@ fn what_is_not_known_to_be_leaked_keeps_its_block() {
     assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
     resume(&site, "disable");
     leave(&site);
-    let run = migrate(&site, &["--apply", "--yes", "-o", "json"]);
-    assert_eq!(run.code, 1, "{run:?}");
+    migrate(&site, &["--apply", "--yes", "-o", "json"]).exits(1);
     assert_eq!(left_of_old(&site).len(), 2, "the block and its affinity");
     assert_eq!(phase(&site)["phase"], "clean-up");
     assert_eq!(site.run(&[&["release", "--handle", "by-hand", "--yes"], &AT_ONCE[..]].concat()).code, 0);
@@ -325,15 +301,15 @@ fn addresses_that_cool_down_keep_their_block_until_they_have() {
 fn the_new_pool_is_named_and_its_name_does_not_grow() {
     let site = Site::of(&cluster());
     for name in ["Pool", "", "a/b"] {
-        let run = migrate(&site, &[&TO[..], &["--to-name", name, "--apply", "--yes"]].concat());
-        assert!(run.code == 1 && run.stderr.contains("cannot be a pool name"), "{run:?}");
+        migrate(&site, &[&TO[..], &["--to-name", name, "--apply", "--yes"]].concat())
+            .failed(1, "cannot be a pool name");
     }
     let named = [&TO[..], &["--to-name", "pods", "--apply", "--yes"]].concat();
     assert_eq!(migrate(&site, &named).code, 0);
     assert!(pool(&site, "pods").is_some());
     // Repeating the call continues the migration. A different name means another pool.
-    let other = migrate(&site, &[&TO[..], &["--to-name", "others", "--apply", "--yes"]].concat());
-    assert!(other.code == 1 && other.stderr.contains("is the CIDR of the pool pods"), "{other:?}");
+    migrate(&site, &[&TO[..], &["--to-name", "others", "--apply", "--yes"]].concat())
+        .failed(1, "is the CIDR of the pool pods");
     assert_eq!(migrate(&site, &named).code, 0);
     let list = site.run(&["undo", "--list"]);
     for phase in [format!("create {OLD}"), format!("disable {OLD}")] {

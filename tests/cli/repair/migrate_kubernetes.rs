@@ -6,7 +6,6 @@ use std::thread;
 use std::time::Duration;
 
 use calipam_testkit::kube::{Flavour, create, create_in_etcd};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::kubernetes::{KubeSite, Objects, in_each_group};
@@ -14,7 +13,7 @@ use super::migrate::{NEW, OLD, cluster};
 use super::site::{AT_ONCE, journal_of};
 use super::split::add_pool;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
+use crate::cli::pty::{Terminal, interrupt};
 
 fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&cluster(), flavour);
@@ -24,8 +23,7 @@ fn on_kubernetes(flavour: Flavour) {
         &["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"][..],
         &["release", "--handle", "h", "--yes", "--grace", "0", "--settle", "0"],
     ] {
-        let run = site.run(arguments);
-        assert_eq!(run.code, 0, "{run:?}");
+        site.run(arguments).succeeded();
     }
     let count_in_old_pool = |objects: &Objects| {
         objects
@@ -69,8 +67,7 @@ fn on_kubernetes(flavour: Flavour) {
     assert!(!pools.contains_key("p-10-8-0-0-28"));
 
     for run in runs.iter().rev().take(6) {
-        let undo = site.run(&["undo", &journal_of(run), "--yes"]);
-        assert_eq!(undo.code, 0, "{undo:?}");
+        site.run(&["undo", &journal_of(run), "--yes"]).succeeded();
     }
     assert_eq!(count_in_old_pool(&site.objects()), 2);
     let old = &site.list("ippools")["p"];
@@ -82,9 +79,7 @@ in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);
 fn the_last_pool_stays(flavour: Flavour) {
     let site = KubeSite::of(&cluster(), flavour);
     let migrate = |arguments: &[&str]| {
-        let run = site.run(&[&["migrate", "--from", OLD, "--yes"], &AT_ONCE[..], arguments].concat());
-        assert_eq!(run.code, 0, "{run:?}");
-        run
+        site.run(&[&["migrate", "--from", OLD, "--yes"], &AT_ONCE[..], arguments].concat()).succeeded()
     };
     let created = migrate(&["--to-cidr", "10.99.0.0/16", "--apply"]);
     migrate(&["--apply"]);
@@ -126,10 +121,10 @@ fn with_pods() -> KubeSite {
     pods.push(web(4, "", "10.7.0.4", true));
     pods.push(web(5, "StatefulSet", "10.7.0.5", true));
     create_in_etcd(&site.server, "/registry/pods/", &pods).unwrap();
-    let disable = site.run(
+    site.run(
         &[&["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"], &AT_ONCE[..]].concat(),
-    );
-    assert_eq!(disable.code, 0, "{disable:?}");
+    )
+    .succeeded();
     site
 }
 
@@ -269,8 +264,7 @@ fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
         site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
     }
     let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict", "--patience", "2s"];
-    let run = site.run(&[&evict, &AT_ONCE[..]].concat());
-    assert_eq!(run.code, 1, "{run:?}");
+    let run = site.run(&[&evict, &AT_ONCE[..]].concat()).exits(1);
     let wanted = "evicted pods have not ended after 2s: 1, such as default/web-0";
     assert!(run.stderr.contains(wanted) && run.stderr.contains("hint: is their node down?"), "{run:?}");
 }
@@ -282,10 +276,7 @@ fn an_eviction_shows_how_far_it_is_and_ctrl_c_ends_it() {
     let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
     let mut command = site.command_by(site.server.kubeconfig(), &[&evict, &AT_ONCE[..]].concat());
     command.env("TERM", "xterm-256color");
-    let shown = Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, child| {
-        kill_process(Pid::from_child(child), Signal::INT).unwrap();
-    });
-    assert_eq!(shown.code, Some(130), "{shown:?}");
+    Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, it| interrupt(it)).exits(130);
     assert_eq!(pods_of(&site).len(), 6, "the budget let none go");
 }
 
@@ -331,8 +322,8 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
         }
         store(&[launcher("db", 2, "10.244.9.2", "Running"), launcher("db", 0, "10.7.0.0", "Succeeded")]);
         run.join().unwrap()
-    });
-    assert!(run.code == 1 && run.stderr.contains("evicted 1 pod"), "{run:?}");
+    })
+    .failed(1, "evicted 1 pod");
     assert!(run.stderr.contains("KubeVirt does not migrate the virtual machine default/fixed: "), "{run:?}");
     let asked: Vec<Value> =
         migrations().iter().map(|migration| migration["spec"]["vmiName"].clone()).collect();

@@ -5,7 +5,6 @@ use calipam_testkit::cluster::wire::{affinity, key};
 use super::migrate::{NEW, OLD, TO, cluster, leave, migrate, phase, pool, resume};
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
 
 /// Phases must be undone in reverse order. Otherwise, the cluster would have no pool, or users would have no addresses.
 #[test]
@@ -13,16 +12,14 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     let last = "no pool of its family would be enabled";
     let refused = |site: &Site, run: &Run, says: &str| {
         let before = site.dump();
-        let undo = site.undo(&journal_of(run));
-        assert!(undo.code == 1 && undo.stdout.contains(says), "{undo:?}");
+        site.undo(&journal_of(run)).exits(1).prints(says);
         assert_eq!(site.dump(), before);
     };
     let site = Site::of(&cluster());
     let created = migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat());
     let disabled = resume(&site, "disable");
     refused(&site, &created, last);
-    let enabled = site.undo(&journal_of(&disabled));
-    assert_eq!(enabled.code, 0, "{enabled:?}");
+    let enabled = site.undo(&journal_of(&disabled)).succeeded();
     assert_eq!(site.undo(&journal_of(&created)).code, 0);
     refused(&site, &enabled, last);
 
@@ -39,8 +36,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     let narrow = ["--from", OLD, "--to-cidr", "10.99.0.0/30", "--block-size", "30"];
     let go_on = [&narrow[..], &["--apply", "--yes", "--force"]].concat();
     assert_eq!(migrate(&site, &go_on).code, 0);
-    let disabled = migrate(&site, &go_on);
-    assert_eq!(disabled.code, 0, "{disabled:?}");
+    let disabled = migrate(&site, &go_on).succeeded();
     let enabled = site.undo(&journal_of(&disabled));
     refused(&site, &enabled, "of 12 users, first on node-");
 }
@@ -56,8 +52,7 @@ fn a_migration_without_a_pool_to_go_to_begins_again() {
     site.delete(&key::pool(NEW));
     let before = site.dump();
     assert_eq!(phase(&site)["phase"], "create");
-    let run = migrate(&site, &["--apply", "--from", OLD, "--yes"]);
-    assert!(run.code == 1 && run.stderr.contains("no other enabled pool of its family"), "{run:?}");
+    migrate(&site, &["--apply", "--from", OLD, "--yes"]).failed(1, "no other enabled pool of its family");
     assert_eq!(site.dump(), before);
 }
 
@@ -68,8 +63,7 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
     let refused = |run: &Run| {
         site.put(&stray, affinity("confirmed"));
         let before = site.dump();
-        let undo = site.undo(&journal_of(run));
-        assert!(undo.code == 1 && undo.stdout.contains("the block 10.244.9.0/28 still exists"), "{undo:?}");
+        site.undo(&journal_of(run)).exits(1).prints("the block 10.244.9.0/28 still exists");
         assert_eq!(site.dump(), before);
         site.delete(&stray);
     };
@@ -87,12 +81,9 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
 fn each_phase_is_looked_at_again_after_the_question() {
     let site = Site::of(&cluster());
     let asked = |arguments: &[&str], meanwhile: &dyn Fn(), says: &str| {
-        let mut command = site.command(&[&["migrate"], &AT_ONCE[..], arguments].concat());
-        let run = Terminal::new(300).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-            meanwhile();
-            std::io::Write::write_all(terminal, b"y\n").unwrap();
-        });
-        assert!(run.code == Some(1) && run.text.replace("\r\n", " ").contains(says), "{run:?}");
+        site.asked_while(&[&["migrate"], &AT_ONCE[..], arguments].concat(), "y\n", meanwhile)
+            .exits(1)
+            .shows(says);
     };
     let change = |name: &str, from: &str, to: &str, disabled: bool| {
         let mut changed = pool(&site, from).unwrap();

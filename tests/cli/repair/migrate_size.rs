@@ -80,20 +80,15 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
         // Blocks of the old size cannot be restored before the old pool.
         let cleaned = journal_of(&runs[2]);
         let before = site.dump();
-        let refused = site.undo(&cleaned);
-        assert_eq!(refused.code, 1, "{refused:?}");
-        assert!(refused.stdout.contains("which is newer and has blocks of"), "{refused:?}");
+        site.undo(&cleaned).exits(1).prints("which is newer and has blocks of");
         assert_eq!(site.dump(), before);
 
         for run in runs.iter().rev() {
-            let undo = site.undo(&journal_of(run));
-            assert_eq!(undo.code, 0, "{undo:?}");
+            site.undo(&journal_of(run)).succeeded();
         }
         assert_eq!(left_of_old(&site).len(), 6, "blocks and affinities are there again");
-        assert_eq!(
-            pool(&site, OLD).unwrap(),
-            serde_json::from_slice::<Value>(&begin[&key::pool(OLD)].0).unwrap()
-        );
+        let wanted = serde_json::from_slice::<Value>(&begin[&key::pool(OLD)].0).unwrap();
+        assert_eq!(pool(&site, OLD).unwrap(), wanted);
         assert_eq!(pool(&site, NEW), None);
     }
 }
@@ -105,10 +100,8 @@ fn a_temporary_pool_can_be_given_up_and_another_way_back_is_not_begun() {
     assert_eq!(migrate(&site, &through("10.99.0.0/16", "28")).code, 0);
     for other in [through("10.98.0.0/16", "28"), through("10.99.0.0/16", "24")] {
         let refused = migrate(&site, &other);
-        assert!(
-            refused.stderr.contains("through the temporary pool default-ipv4-ippool-10-99"),
-            "{refused:?}"
-        );
+        let says = "through the temporary pool default-ipv4-ippool-10-99";
+        assert!(refused.stderr.contains(says), "{refused:?}");
     }
     resume(&site, "disable");
     // The old pool is enabled again, and the temporary one is abandoned.
@@ -127,8 +120,7 @@ fn users_that_would_find_no_address_on_the_way_back_do_not_leave() {
     assert_eq!(site.run(&limit).code, 0);
     let before = site.dump();
     let through = ["--from", OLD, "--block-size", "31", "--via", "10.99.0.0/16", "--apply", "--yes"];
-    let refused = migrate(&site, &through);
-    assert_eq!(refused.code, 1, "{refused:?}");
+    let refused = migrate(&site, &through).exits(1);
     let says = "with blocks of /31, 10.244.0.0/16 has no addresses for 6 of 12 users, first on node-1: ";
     assert!(refused.stderr.contains(says), "{refused:?}");
     assert_eq!(site.dump(), before);

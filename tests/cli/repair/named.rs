@@ -65,8 +65,7 @@ fn what_is_protected_is_refused_by_name() {
     let before = site.dump();
     for (reason, address, told) in &cases {
         let address = address.to_string();
-        let run = release_by_name(&site, &["--ip", &address]);
-        assert_eq!(run.code, 1, "{run:?}");
+        let run = release_by_name(&site, &["--ip", &address]).exits(1);
         let row =
             run.stdout.lines().find(|line| line.starts_with(&address)).unwrap_or_else(|| panic!("{run:?}"));
         assert!(row.contains(reason) && row.contains(told), "{reason}: {row}");
@@ -109,18 +108,11 @@ fn one_address_in_use_can_be_forced() {
         vec!["--orphan-handles", "--force"],
         vec!["--node", "node-9", "--force"],
     ] {
-        let run = site.release(&targets);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{targets:?}: {run:?}");
-        assert!(
-            run.stderr.contains("exactly one --ip or --handle") && run.stderr.contains("\nhint: "),
-            "{run:?}"
-        );
+        site.release(&targets).refused(2, "exactly one --ip or --handle").says("\nhint: ");
     }
     assert_eq!(site.dump(), before);
 
-    let forced = site.release(&["--ip", &address, "--force"]);
-    assert_eq!(forced.code, 0, "{forced:?}");
-    assert!(forced.stderr.contains("--force") && forced.stderr.contains("used by"), "{forced:?}");
+    let forced = site.release(&["--ip", &address, "--force"]).succeeded().says("--force").says("used by");
     let mut expected = recorded(&before);
     expected.remove(&pod.address());
     assert_eq!(recorded(&site.dump()), expected, "of two addresses the one that was named");
@@ -131,24 +123,19 @@ fn one_address_in_use_can_be_forced() {
 
 #[test]
 fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, pod) = Site::leaky();
     let before = site.dump();
     let [(address, block), (_, other)] = pod.addresses[..] else { panic!("{pod:?}") };
     let refused = site.release(&["--ip", &address.to_string(), "-o", "json"]);
     assert_eq!((refused.code, skips(&refused.json())), (1, set([format!("handle-held {address}")])));
 
-    let forced = site.release(&["--ip", &address.to_string(), "--force"]);
-    assert_eq!(forced.code, 0, "{forced:?}");
+    let forced = site.release(&["--ip", &address.to_string(), "--force"]).succeeded();
     let mut expected = recorded(&before);
     expected.remove(&address);
     assert_eq!(recorded(&site.dump()), expected);
     let handle: Value = serde_json::from_slice(&site.value(&key::handle(&pod.handle)).unwrap()).unwrap();
-    assert_eq!(
-        (&handle["block"][block.to_string()], &handle["block"][other.to_string()]),
-        (&Value::Null, &1.into())
-    );
+    let wanted = (&Value::Null, &1.into());
+    assert_eq!((&handle["block"][block.to_string()], &handle["block"][other.to_string()]), wanted);
     assert_eq!(site.undo(&journal_of(&forced)).code, 0);
     assert_eq!(values(&site.dump()), values(&before));
 }
@@ -185,16 +172,13 @@ fn the_block_of_a_node_that_its_pool_no_longer_selects_is_deleted_with_its_last_
         }
 
         // Another address of the block is still assigned.
-        let first = site.release(&["--ip", "10.7.0.1"]);
-        assert_eq!(first.code, 0, "{first:?}");
+        let first = site.release(&["--ip", "10.7.0.1"]).succeeded();
         assert!(of_node.iter().all(|key| site.value(key).is_some()), "{selector}: {first:?}");
         let before = site.dump();
-        let last = site.release(&["--ip", "10.7.0.2"]);
-        assert_eq!(last.code, 0, "{last:?}");
+        let last = site.release(&["--ip", "10.7.0.2"]).succeeded();
         assert!(of_node.iter().all(|key| site.value(key).is_some() == stays), "{selector}: {last:?}");
 
-        let undone = site.undo(&journal_of(&last));
-        assert_eq!(undone.code, 0, "{undone:?}");
+        site.undo(&journal_of(&last)).succeeded();
         assert_eq!(values(&site.dump()), values(&before));
     }
 }
@@ -209,8 +193,7 @@ fn a_handle_in_use_can_be_forced() {
     let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
     assert_eq!((refused.code, skips(&refused.json())), (1, expected));
     assert_eq!(site.dump(), before);
-    let forced = site.release(&["--handle", &pod.handle, "--force"]);
-    assert_eq!(forced.code, 0, "{forced:?}");
+    site.release(&["--handle", &pod.handle, "--force"]).succeeded();
     let mut expected = recorded(&before);
     pod.addresses.iter().for_each(|(address, _)| drop(expected.remove(address)));
     let after = site.dump();
@@ -228,8 +211,7 @@ fn a_handle_is_released_completely_or_not_at_all() {
     let site = Site::of(&cluster);
     let before = site.dump();
     for targets in [["--handle", &half.handle], ["--ip", &v6.to_string()]] {
-        let run = site.release(&[&targets[..], &["-o", "json"]].concat());
-        assert_eq!(run.code, 1, "{run:?}");
+        let run = site.release(&[&targets[..], &["-o", "json"]].concat()).exits(1);
         assert!(skips(&run.json()).contains(&format!("handle-held {v6}")), "{run:?}");
         assert_eq!(changes(&run.json()), set::<String>([]));
     }
@@ -260,8 +242,7 @@ fn handles_come_from_stdin() {
     let text =
         format!("# of last night\n\n  {}  \r\n{} # no object\n{orphan}\n", pods[0].handle, pods[1].handle);
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let run = Run::of(child.wait_with_output().unwrap());
-    assert_eq!(run.code, 0, "{run:?}");
+    Run::ended(child.wait_with_output().unwrap()).succeeded();
     let mut expected = recorded(&before);
     pods[..3].iter().flat_map(|pod| &pod.addresses).for_each(|(address, _)| drop(expected.remove(address)));
     let after = site.dump();
@@ -277,8 +258,7 @@ fn a_handle_that_nobody_knows() {
     let run = site.release(&["--handle", "k8s-pod-network.nobody"]);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stdout.contains("not-found        there is no handle k8s-pod-network.nobody"), "{run:?}");
-    let nothing = site.run(&["release", "--yes"]);
-    assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
+    let nothing = site.run(&["release", "--yes"]).exits(2).prints_nothing();
     assert!(nothing.stderr.starts_with("error: specify what to release: "), "{nothing:?}");
     assert!(nothing.stderr.contains("\nhint: "), "{nothing:?}");
 }
@@ -286,8 +266,7 @@ fn a_handle_that_nobody_knows() {
 /// A stateful pod has the same name as its predecessor, and therefore the same old handle.
 #[test]
 fn a_successor_keeps_its_address() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::SharedLegacySuccessor, 1);
+    let cluster = healthy().with(Fault::SharedLegacySuccessor, 1);
     let subject = |code: &str| cluster.truth().iter().find(|f| f.code == code).unwrap().subject;
     let (leaked, handle) = (subject("leaked-address"), subject("shared-legacy-handle"));
     for targets in [vec!["--leaked"], vec!["--handle", &handle], vec!["--ip", &leaked]] {

@@ -7,8 +7,7 @@ use super::site::*;
 
 /// Creates a cluster whose last node has `fault`. Returns the cluster and the name of the node.
 fn with(fault: Fault) -> (Cluster, String) {
-    let mut cluster = healthy();
-    cluster.inject(fault, 1);
+    let cluster = healthy().with(fault, 1);
     let node = cluster.nodes().last().unwrap().name.clone();
     (cluster, node)
 }
@@ -27,12 +26,7 @@ fn a_node_that_exists_keeps_everything() {
     let site = Site::of(&cluster);
     let before = site.dump();
     let node = &cluster.nodes()[0].name;
-    let run = site.release(&["--node", node]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(
-        run.stdout.contains("node-exists") && run.stdout.contains(&format!("node {node} exists")),
-        "{run:?}"
-    );
+    site.release(&["--node", node]).exits(1).prints("node-exists").prints(&format!("node {node} exists"));
     let unknown = site.release(&["--node", "node-of-nobody"]);
     assert_eq!(unknown.code, 1, "{unknown:?}");
     assert!(unknown.stdout.contains("nothing is recorded for node node-of-nobody"), "{unknown:?}");
@@ -45,14 +39,12 @@ fn a_node_that_is_gone_leaves_nothing() {
     let site = Site::of(&cluster);
     let before = site.dump();
     assert_eq!(of_node(&cluster, &before, &node).len(), 4, "two blocks, and an affinity for each");
-    let run = site.release(&["--node", &node]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.release(&["--node", &node]).succeeded();
     let after = site.dump();
     let left: Vec<_> =
         of_node(&cluster, &after, &node).into_iter().filter(|key| key.contains("/host/")).collect();
     assert_eq!(left, Vec::<String>::new());
-    let check = site.run(&["check", "--node", &node, "--settle", "0"]);
-    assert!(check.stderr.contains(&format!("node \"{node}\" not found")), "{check:?}");
+    site.run(&["check", "--node", &node, "--settle", "0"]).says(&format!("node \"{node}\" not found"));
     assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
     let strays = differing(&before, &after).into_iter().filter(|key| {
         let is_handle = key.contains("/handle/") && !after.contains_key(key);
@@ -69,8 +61,7 @@ fn what_a_node_still_uses_is_kept() {
     let (cluster, node) = with(Fault::NodeGonePodsLeft);
     let site = Site::of(&cluster);
     let before = site.dump();
-    let leaked = site.release(&["--leaked", "--orphan-handles"]);
-    assert_eq!(leaked.code, 0, "{leaked:?}");
+    site.release(&["--leaked", "--orphan-handles"]).succeeded();
     assert_eq!(site.dump(), before, "nothing of it goes by itself");
     let run = site.release(&["--node", &node, "-o", "json"]);
     let after = site.dump();

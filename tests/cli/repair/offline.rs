@@ -4,7 +4,7 @@ use calipam_repair::journal::{FORMAT, Header, Journal};
 use serde_json::Value;
 
 use super::site::AT_ONCE;
-use crate::cli::program::{EXAMPLE, assert_expected, on_example, root};
+use crate::cli::program::{EXAMPLE, assert_expected, on_example, root, scratch};
 
 const RELEASE: [&str; 3] = ["release", "--leaked", "--orphan-handles"];
 
@@ -24,8 +24,7 @@ fn a_plan_in_every_form() {
 fn a_file_is_never_written() {
     let before = std::fs::read(root().join(EXAMPLE)).unwrap();
     for more in [vec![], vec!["--lock"], vec!["--yes", "--dry-run"], vec!["--dry-run"]] {
-        let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &more].concat());
-        assert!(run.stdout.contains("\nPlan: "), "{run:?}");
+        let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &more].concat()).prints("\nPlan: ");
         let told = run.stderr.contains("a file is never changed: this is what would be done to the cluster");
         assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
     }
@@ -40,8 +39,7 @@ fn a_file_is_never_written() {
 
 #[test]
 fn nothing_can_be_undone_in_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
+    let (_folder, journal) = scratch("journal");
     let header = Header {
         format: FORMAT,
         program: "0.1.0".into(),
@@ -52,7 +50,6 @@ fn nothing_can_be_undone_in_a_file() {
         location: "x".into(),
     };
     drop(Journal::create(&journal, &header).unwrap());
-    let run = on_example(&["undo", journal.to_str().unwrap(), "--yes"]);
-    assert_eq!(run.code, 2, "{run:?}");
-    assert!(run.stderr.contains("a file is never changed; an undo needs a live datastore"), "{run:?}");
+    on_example(&["undo", journal.to_str().unwrap(), "--yes"])
+        .failed(2, "a file is never changed; an undo needs a live datastore");
 }

@@ -54,7 +54,7 @@ fn all_that_can_be_repaired_is_and_comes_back() {
     let plan = run.json();
     let after = site.dump();
     assert_eq!(run.code, 1, "what is skipped is not done: {}", run.stderr);
-    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{}", run.stderr);
+    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{run:?}");
     assert!(changes(&plan).len() > 100, "{:?}", changes(&plan));
 
     let strays: Vec<_> = differing(&before, &after).into_iter().filter(|key| !is_named(&plan, key)).collect();
@@ -71,8 +71,7 @@ fn all_that_can_be_repaired_is_and_comes_back() {
     let again = rebuild(&site, &["-o", "json"]).json();
     assert_eq!(changes(&again), BTreeSet::new());
 
-    let undone = site.undo(&journal_of(&run));
-    assert_eq!(undone.code, 0, "{undone:?}");
+    site.undo(&journal_of(&run)).succeeded();
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -82,8 +81,7 @@ fn the_blocks_of_a_whole_cluster_come_back() {
     let kept = recorded(&Site::of(&cluster).dump());
     cluster.inject(Fault::BlocksLost, 1);
     let site = Site::of(&cluster);
-    let run = rebuild(&site, &[]);
-    assert_eq!(run.code, 0, "{run:?}");
+    rebuild(&site, &[]).succeeded();
     let found = site.findings(&[]);
     assert!(found.iter().all(|finding| finding.starts_with("info ")), "{found:?}");
     assert_eq!(recorded(&site.dump()), kept);
@@ -91,21 +89,15 @@ fn the_blocks_of_a_whole_cluster_come_back() {
 
 #[test]
 fn endpoints_alone_need_to_be_agreed_to() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::MissingHandle, 1);
-    let site = Site::of(&cluster);
+    let site = Site::of(&healthy().with(Fault::MissingHandle, 1));
     let before = site.dump();
-    let run = site.run(&[&["rebuild", "--apply", "--yes"][..], &AT_ONCE].concat());
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stderr.contains("--endpoints-only"), "{run:?}");
+    site.run(&[&["rebuild", "--apply", "--yes"][..], &AT_ONCE].concat()).failed(1, "--endpoints-only");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
 #[test]
 fn the_files_hold_each_block_before_and_after() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::CorruptSeveralWays, 1);
-    let site = Site::of(&cluster);
+    let site = Site::of(&healthy().with(Fault::CorruptSeveralWays, 1));
     let folder = site.home.path().join("blocks");
     let before = site.dump();
     let run = site.run(&[&["rebuild", "--output-dir", folder.to_str().unwrap()][..], &AT_ONCE].concat());
@@ -123,7 +115,7 @@ fn the_files_hold_each_block_before_and_after() {
     let (link, target) = (site.home.path().join("link"), site.home.path().join("target"));
     std::fs::create_dir(&target).unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
-    let refused = site.run(&[&["rebuild", "--output-dir", link.to_str().unwrap()][..], &AT_ONCE].concat());
-    assert!(refused.code == 3 && refused.stderr.contains("it is a link"), "{refused:?}");
+    site.run(&[&["rebuild", "--output-dir", link.to_str().unwrap()][..], &AT_ONCE].concat())
+        .failed(3, "it is a link");
     assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
 }

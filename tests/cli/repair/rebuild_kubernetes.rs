@@ -18,7 +18,7 @@ fn run(server: &KubeApiserver, home: &tempfile::TempDir, arguments: &[&str]) -> 
     let mut command = command(crate::cli::PROGRAM);
     command.args([arguments, &AT_ONCE, &connection].concat());
     command.env("XDG_STATE_HOME", home.path()).stdin(Stdio::null());
-    Run::of(command.output().expect("the program starts"))
+    Run::of(command)
 }
 
 fn findings(server: &KubeApiserver, home: &tempfile::TempDir) -> BTreeSet<String> {
@@ -39,7 +39,7 @@ fn everything(flavour: Flavour) {
     let rebuild = ["rebuild", "--apply", "--yes", "-o", "json"];
     let done = run(&server, &home, &rebuild);
     let plan = done.json();
-    assert_eq!(plan["execution"]["conflicts"], json!([]), "{}", done.stderr);
+    assert_eq!(plan["execution"]["conflicts"], json!([]), "{done:?}");
     assert!(changes(&plan).len() > 100, "{:?}", changes(&plan));
     let skipped: BTreeSet<String> =
         skips(&plan).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();

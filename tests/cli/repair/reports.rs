@@ -113,8 +113,7 @@ fn two_reports_intersect() {
     let first = file(&site, "first", own(&site, "json"));
     let second = file(&site, "second", calicoctl(&site, &addresses(&leaked[1..]), &orphans[..1]).to_string());
     for paths in [[&*first, &*second], [&*second, &*first]] {
-        let run = from_reports(&site, &paths, &["--lock", "--dry-run", "-o", "json"]);
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = from_reports(&site, &paths, &["--lock", "--dry-run", "-o", "json"]).succeeded();
         assert_eq!(changes(&run.json()), expected(&leaked[1..], &orphans[..1]));
     }
 }
@@ -132,12 +131,10 @@ fn an_old_report_is_the_first_look() {
             ["release", "--from-report", path, "--grace", "30m", "--settle", "0", "--yes", "-o", "json"];
         site.run(&[&fixed[..], dry].concat())
     };
-    let young = release(&path, &["--dry-run"]);
-    assert!(young.stderr.contains("5 addresses or handles were found unused once"), "{young:?}");
+    release(&path, &["--dry-run"]).says("5 addresses or handles were found unused once");
     let at: Timestamp = report["cluster"]["takenAt"].as_str().unwrap().parse().unwrap();
     report["cluster"]["takenAt"] = (at - jiff::SignedDuration::from_mins(31)).to_string().into();
-    let old = release(&file(&site, "old", report.to_string()), &[]);
-    assert_eq!(old.code, 0, "{old:?}");
+    let old = release(&file(&site, "old", report.to_string()), &[]).succeeded();
     assert_eq!(changes(&old.json()), expected(&leaked, &orphans));
 }
 
@@ -183,13 +180,10 @@ fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
     {
         let path = file(&site, "other", text.replace("0f0e1d2c", "ffffffff"));
         for more in [vec![], vec!["--force"], vec!["--force", "--lock"]] {
-            let run = from_reports(&site, &[&path], &more);
-            assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+            let run = from_reports(&site, &[&path], &more).exits(1).prints_nothing();
             let told = "it is about cluster ffffffff3b4a59687786951423324150, but this is cluster 0f0e1d2c";
-            assert!(
-                run.stderr.contains(told) && run.stderr.contains("\nhint: connect to the cluster"),
-                "{run:?}"
-            );
+            assert!(run.stderr.contains(told), "{run:?}");
+            assert!(run.stderr.contains("\nhint: connect to the cluster"), "{run:?}");
         }
     }
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
@@ -198,9 +192,7 @@ fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
 /// `calicoctl ipam` and other programs record only a handle and a note.
 #[test]
 fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::LeakedForeign, 1);
-    let site = Site::of(&cluster);
+    let site = Site::of(&healthy().with(Fault::LeakedForeign, 1));
     let check = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat());
     let found = check.json()["findings"][0].clone();
     assert_eq!(found["code"], "leaked-address");
@@ -216,8 +208,7 @@ fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
     let differs = from_reports(&site, &[&other], &["--force", "-o", "json"]);
     assert_eq!((differs.code, skips(&differs.json())), (1, set([format!("report-differs {address}")])));
 
-    let run = from_reports(&site, &[&report], &["--force", "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = from_reports(&site, &[&report], &["--force", "-o", "json"]).succeeded();
     assert!(changes(&run.json()).contains(&format!("release-address {address}")), "{run:?}");
     assert!(!recorded(&site.dump()).contains_key(&address.parse().unwrap()));
 }
@@ -246,20 +237,16 @@ fn objections_to_calicoctls_reports_can_be_forced() {
     ];
     for (number, (text, more, told)) in cases.into_iter().enumerate() {
         let path = file(&site, &format!("report-{number}"), text);
-        let run = from_reports(&site, &[&path], &more);
-        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
-        assert!(run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{run:?}");
+        from_reports(&site, &[&path], &more).refused(1, told).says("\nhint: ");
         assert_eq!(site.dump(), before);
-        let forced = from_reports(&site, &[&path], &["--force", "--dry-run", "-o", "json"]);
-        assert_eq!(forced.code, 0, "{forced:?}");
+        let forced = from_reports(&site, &[&path], &["--force", "--dry-run", "-o", "json"]).succeeded();
         assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
         assert_eq!(changes(&forced.json()), expected(&leaked, &orphans));
     }
     // It is enough that one report matches the current cluster information. The other reports are older.
     let fresh = file(&site, "fresh", good.to_string());
     let stale = file(&site, "stale", with("clusterInformationRevision", "1"));
-    let run = from_reports(&site, &[&stale, &fresh], &["--lock"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    from_reports(&site, &[&stale, &fresh], &["--lock"]).succeeded();
     let ready: Value = serde_json::from_slice(&site.value(INFORMATION).unwrap()).unwrap();
     assert_eq!(ready["spec"]["datastoreReady"], true);
 }
@@ -270,8 +257,7 @@ fn a_locked_datastore_needs_no_lock() {
     cluster.inject(Fault::DatastoreLocked, 1);
     let site = Site::of(&cluster);
     let path = file(&site, "report", calicoctl(&site, &addresses(&leaked), &orphans).to_string());
-    let run = from_reports(&site, &[&path], &[]);
-    assert_eq!(run.code, 0, "{run:?}");
+    from_reports(&site, &[&path], &[]).succeeded();
     assert_eq!(site.history(INFORMATION).len(), 1, "the lock is its owner's");
 }
 
@@ -294,12 +280,9 @@ fn what_is_no_report_is_named() {
     ];
     for text in texts {
         let path = file(&site, "garbage", text);
-        let run = from_reports(&site, &[&path], &["--force"]);
-        assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
-        assert!(
-            run.stderr.contains("it is not a report") && run.stderr.contains("\nhint: write one with"),
-            "{run:?}"
-        );
+        let run = from_reports(&site, &[&path], &["--force"])
+            .refused(3, "it is not a report")
+            .says("\nhint: write one with");
         assert!(run.stderr.contains(path.to_str().unwrap()), "{run:?}");
     }
     // These are reports without usable entries.
@@ -308,12 +291,10 @@ fn what_is_no_report_is_named() {
     {
         let report =
             json!({"clusterGUID": guid, "allocations": allocations, "leakedHandles": [7, {"ID": 7}]});
-        let run = from_reports(&site, &[&file(&site, "odd", report.to_string())], &["--force"]);
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = from_reports(&site, &[&file(&site, "odd", report.to_string())], &["--force"]).succeeded();
         assert!(run.stdout.ends_with("Nothing to do\n"), "{run:?}");
     }
-    let missing = from_reports(&site, &[Path::new("/nonexistent/report")], &[]);
-    assert_eq!((missing.code, missing.stdout.as_str()), (3, ""), "{missing:?}");
-    assert!(missing.stderr.contains("cannot read /nonexistent/report"), "{missing:?}");
+    from_reports(&site, &[Path::new("/nonexistent/report")], &[])
+        .refused(3, "cannot read /nonexistent/report");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }

@@ -82,7 +82,7 @@ impl Rights {
     }
 
     fn run(&self, account: &str, arguments: &[&str]) -> Run {
-        Run::of(self.site.command_by(self.kubeconfig(account), arguments).output().unwrap())
+        Run::of(self.site.command_by(self.kubeconfig(account), arguments))
     }
 
     /// Waits until a change in the permissions of an account takes effect.
@@ -149,9 +149,9 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     // A repair by the reader changes nothing. An error names the missing permissions before the first write.
     let before = rights.objects();
     for repair in REPAIRS {
-        let run = rights.run("reader", &[repair, &["--yes"]].concat());
-        assert_eq!(run.code, 3, "{repair:?} {run:?}");
-        assert!(run.stderr.contains("\nhint: add this to a ClusterRole of the user"), "{run:?}");
+        rights
+            .run("reader", &[repair, &["--yes"]].concat())
+            .failed(3, "\nhint: add this to a ClusterRole of the user");
     }
     assert_eq!(rights.objects(), before);
 

@@ -61,8 +61,7 @@ fn nodes_and_namespaces_narrow_what_is_released() {
     assert_eq!(reported(&["--node", nodes[1]]), own(nodes[1]));
     assert_eq!(reported(&["--orphan-handles"]), set::<String>([]));
 
-    let written = site.release(&["--leaked", "--node", nodes[0]]);
-    assert_eq!(written.code, 0, "{written:?}");
+    site.release(&["--leaked", "--node", nodes[0]]).succeeded();
     assert_eq!(planned(&site, &["--leaked"]).0, own(nodes[1]), "no other node lost anything");
 }
 
@@ -85,16 +84,13 @@ fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
     assert!(found.1.contains(&format!("handle-held {address}")), "{found:?}");
 
     for scope in [["--pool", &*pool], ["--namespace", "default"]] {
-        let alone = site.release(&scope);
-        assert_eq!((alone.code, alone.stdout.as_str()), (2, ""), "{alone:?}");
-        assert!(alone.stderr.contains("specify what to release"), "{alone:?}");
+        site.release(&scope).refused(2, "specify what to release");
     }
 }
 
 #[test]
 fn a_pool_narrows_the_release_of_a_deleted_node() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::NodeGone, 1);
+    let cluster = healthy().with(Fault::NodeGone, 1);
     let gone = cluster.nodes().last().unwrap().clone();
     let site = Site::of(&cluster);
     let plan = |more: &[&str]| {
@@ -113,10 +109,8 @@ fn a_pool_narrows_the_release_of_a_deleted_node() {
     // Blocks belong to no namespace, and they are not leaked addresses.
     for narrowed in [["-n", "default"].as_slice(), &["--leaked"]] {
         let found = plan(narrowed);
-        assert!(
-            owned(&found) == 0 && found.iter().all(|change| change.starts_with("release-address ")),
-            "{found:?}"
-        );
+        assert!(owned(&found) == 0, "{found:?}");
+        assert!(found.iter().all(|change| change.starts_with("release-address ")), "{found:?}");
     }
 }
 
@@ -174,8 +168,6 @@ fn a_namespace_that_nothing_names_is_an_error() {
         assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
     }
     // The namespace exists in every cluster, even if it has no pods.
-    let public = site.run(&["check", "-n", "kube-public", "--settle", "0"]);
-    assert!(public.code == 0 && public.stdout.contains("No findings"), "{public:?}");
-    let node = site.run(&["check", "--node", "node-O", "--settle", "0"]);
-    assert!(node.code == 1 && node.stderr.contains("hint: did you mean `node-"), "{node:?}");
+    site.run(&["check", "-n", "kube-public", "--settle", "0"]).succeeded().prints("No findings");
+    site.run(&["check", "--node", "node-O", "--settle", "0"]).failed(1, "hint: did you mean `node-");
 }

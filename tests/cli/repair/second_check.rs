@@ -9,7 +9,7 @@ use calipam_testkit::cluster::{Cluster, Fault};
 
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
+use crate::cli::pty::{Terminal, interrupt};
 
 /// Releases leaks after two checks, and calls `meanwhile` between them.
 fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
@@ -23,7 +23,7 @@ fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
     }
     meanwhile();
     said.read_to_string(&mut stderr).unwrap();
-    let mut run = Run::of(child.wait_with_output().unwrap());
+    let mut run = Run::ended(child.wait_with_output().unwrap());
     run.stderr = stderr;
     run
 }
@@ -71,14 +71,12 @@ fn what_is_used_or_given_out_again_meanwhile_stays() {
 
 #[test]
 fn what_stays_unused_goes_after_the_second_look() {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, pod) = Site::leaky();
     let run = release_while(&site, || {
         let held = recorded(&site.dump());
         assert!(pod.addresses.iter().all(|(address, _)| held.contains_key(address)), "not before it");
-    });
-    assert_eq!(run.code, 0, "{run:?}");
+    })
+    .succeeded();
     assert_eq!(run.json()["totals"]["addresses"], pod.addresses.len());
     assert_eq!(site.findings(&[]), set::<String>([]));
 }
@@ -86,34 +84,22 @@ fn what_stays_unused_goes_after_the_second_look() {
 /// At first, a running pod and a pod that is being deleted look the same.
 #[test]
 fn what_is_deleted_normally_meanwhile_is_no_conflict() {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, pod) = Site::leaky();
     let run = release_while(&site, || {
-        let by_cni = site.release(&["--handle", &pod.handle]);
-        assert_eq!(by_cni.code, 0, "{by_cni:?}");
-    });
-    assert_eq!(run.code, 0, "{run:?}");
+        site.release(&["--handle", &pod.handle]).succeeded();
+    })
+    .succeeded();
     assert_eq!((changes(&run.json()), skips(&run.json())), (set::<String>([]), set::<String>([])));
 }
 
 #[test]
 fn ctrl_c_ends_the_wait() {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let before = site.dump();
     let release = ["release", "--leaked", "--grace", "10m", "--settle", "0", "--yes", "--lock"];
     let begun = Instant::now();
-    let shown = Terminal::new(150).converse(
-        site.command(&release).env("TERM", "xterm"),
-        "waiting to check a second time",
-        |_, it| {
-            rustix::process::kill_process(rustix::process::Pid::from_child(it), rustix::process::Signal::INT)
-                .unwrap();
-        },
-    );
-    assert_eq!(shown.code, Some(130), "{shown:?}");
+    let (mut command, waiting) = (site.command(&release), "waiting to check a second time");
+    Terminal::new(150).converse(command.env("TERM", "xterm"), waiting, |_, it| interrupt(it)).exits(130);
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 
@@ -123,8 +109,7 @@ fn ctrl_c_ends_the_wait() {
     let mut said = BufReader::new(quiet.stderr.take().unwrap()).lines().map(Result::unwrap);
     let told = said.find(|line| line.starts_with("waiting to check a second time: 10m, until "));
     assert!(told.is_some());
-    rustix::process::kill_process(rustix::process::Pid::from_child(&quiet), rustix::process::Signal::INT)
-        .unwrap();
+    interrupt(&quiet);
     assert_eq!(quiet.wait().unwrap().code(), Some(130));
     assert_eq!(said.collect::<Vec<_>>(), ["error: interrupted"]);
 }
@@ -159,13 +144,11 @@ fn the_plan_is_shown_before_the_wait() {
         });
     }
     lines.read_to_string(&mut shown).unwrap();
-    let run = Run::of(child.wait_with_output().unwrap());
+    let run = Run::ended(child.wait_with_output().unwrap());
     assert_eq!((run.code, planned(&shown)), (1, 2), "{shown} {run:?}");
     assert!(run.stderr.contains("the plan has changed since the first check\n"), "{run:?}");
 
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let run = site.run(&[&wait[..], &["2s"]].concat());
     assert_eq!((run.code, planned(&run.stdout)), (0, 1), "{run:?}");
     assert!(!run.stderr.contains("has changed"), "{run:?}");
@@ -174,18 +157,14 @@ fn the_plan_is_shown_before_the_wait() {
 /// The announcement of the wait offers an alternative: a report now, and a later release with it.
 #[test]
 fn a_report_now_and_a_release_later_need_no_wait() {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, _) = Site::leaky();
     let folder = tempfile::tempdir().unwrap();
     let run = site.run(&["release", "--leaked", "--settle", "0", "--yes", "--grace", "2s"]);
     let (_, hint) = run.stderr.split_once("hint: to avoid the wait: run ").expect("the hint");
     let lines: Vec<&str> = hint.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
     let [check, release] = lines.as_slice() else { panic!("{lines:?}") };
-    assert!(
-        check.starts_with("calipam check -o json --grace 2s") && check.ends_with(" > report.json"),
-        "{check}"
-    );
+    assert!(check.starts_with("calipam check -o json --grace 2s"), "{check}");
+    assert!(check.ends_with(" > report.json"), "{check}");
     assert!(release.contains(" --leaked ") && release.ends_with(" --from-report report.json"), "{release}");
     assert_eq!(site.undo(&journal_of(&run)).code, 0);
 
@@ -196,22 +175,18 @@ fn a_report_now_and_a_release_later_need_no_wait() {
     std::fs::write(&report, found.stdout).unwrap();
     std::thread::sleep(Duration::from_secs(3));
     let release = words(&release.replace("report.json", report.to_str().unwrap()));
-    let run =
-        Run::of(site.command(&release.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap());
+    let run = Run::of(site.command(&release.iter().map(String::as_str).collect::<Vec<_>>()));
     assert!(run.code == 0 && !run.stderr.contains("rechecking"), "{run:?}");
     assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
 }
 
 #[test]
 fn a_dry_run_does_not_wait() {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, pod) = Site::leaky();
     let before = site.dump();
     let begun = Instant::now();
-    let run = site.run(&["release", "--leaked", "--grace", "1h", "--settle", "0", "--dry-run"]);
+    let run = site.run(&["release", "--leaked", "--grace", "1h", "--settle", "0", "--dry-run"]).succeeded();
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert_eq!(run.code, 0, "{run:?}");
     assert!(run.stdout.contains(&format!("release-address  {}", pod.address())), "{run:?}");
     assert!(
         run.stderr.contains(
@@ -224,13 +199,11 @@ fn a_dry_run_does_not_wait() {
 
 #[test]
 fn addresses_of_a_deleted_node_need_no_wait() {
-    let mut cluster: Cluster = healthy();
-    cluster.inject(Fault::NodeGone, 1);
+    let cluster: Cluster = healthy().with(Fault::NodeGone, 1);
     let site = Site::of(&cluster);
     let begun = Instant::now();
-    let run = site.run(&["release", "--leaked", "--grace", "50m", "--settle", "0", "--yes"]);
+    site.run(&["release", "--leaked", "--grace", "50m", "--settle", "0", "--yes"]).succeeded();
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
     let node = &cluster.nodes().last().unwrap();
     assert!(

@@ -27,10 +27,8 @@ fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
     );
     let restart = format!("kubectl delete pod --namespace {} {pod}", other.name.namespace);
     assert_eq!(finding["repair"], *restart);
-    let check = site.run(&["check", "--settle", "0"]);
-    assert!(check.stderr.contains(&format!("for another owner: `{restart}`\n")), "{check:?}");
-    let history = site.run(&["history", "--ip", &address.to_string()]);
-    assert!(history.stdout.contains(&format!("{address} on {}", other.node)), "{history:?}");
+    site.run(&["check", "--settle", "0"]).says(&format!("for another owner: `{restart}`\n"));
+    site.run(&["history", "--ip", &address.to_string()]).prints(&format!("{address} on {}", other.node));
 }
 
 /// Returns the restart that a check recommends for the only duplicate address.

@@ -1,6 +1,7 @@
 //! A cluster in a separate etcd, and the program that repairs it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +15,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cli::program::{Run, command};
+use crate::cli::program::{self, Run, command};
+use crate::cli::pty::{Shown, Terminal};
 
 /// The options for a single check without a wait.
 pub(super) const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
@@ -49,6 +51,13 @@ impl Site {
         Self { etcd, home: tempfile::tempdir().unwrap() }
     }
 
+    /// Stores a healthy cluster with a leaked pod.
+    pub(super) fn leaky() -> (Self, Pod) {
+        let mut cluster = healthy();
+        let pod = leak(&mut cluster, 0);
+        (Self::of(&cluster), pod)
+    }
+
     /// Prepares a run of the program on the cluster. Journals go to a folder of the test.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(crate::cli::PROGRAM);
@@ -59,7 +68,32 @@ impl Site {
 
     /// Runs the program.
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command(arguments).output().expect("the program starts"))
+        Run::of(self.command(arguments))
+    }
+
+    /// Runs the program on a terminal, and types an answer when it asks.
+    pub(super) fn asked(&self, arguments: &[&str], answer: &str) -> Shown {
+        self.asked_while(arguments, answer, || ())
+    }
+
+    /// Runs the program on a terminal. When it asks, calls `meanwhile`, and types an answer.
+    pub(super) fn asked_while(&self, arguments: &[&str], answer: &str, meanwhile: impl FnOnce()) -> Shown {
+        self.asked_at("[y/N] ", arguments, answer, meanwhile)
+    }
+
+    /// Like [`Self::asked_while`], for a question that ends with this prompt.
+    pub(super) fn asked_at(
+        &self,
+        prompt: &str,
+        arguments: &[&str],
+        answer: &str,
+        meanwhile: impl FnOnce(),
+    ) -> Shown {
+        let mut command = self.command(arguments);
+        Terminal::new(250).converse(command.env("TERM", "dumb"), prompt, |terminal, _| {
+            meanwhile();
+            terminal.write_all(answer.as_bytes()).unwrap();
+        })
     }
 
     /// Runs `release` after a single check, with `--yes`.
@@ -84,15 +118,12 @@ impl Site {
 
     /// Stores a value like another client.
     pub(super) fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
-        let (key, value) = (key.to_owned(), value.into());
-        self.etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
+        self.etcd.put(key, value).unwrap();
     }
 
     /// Deletes a key like another client.
     pub(super) fn delete(&self, key: &str) {
-        let key = key.to_owned();
-        let deleted = self.etcd.with_client(async |mut client| client.delete(key, None).await).unwrap();
-        assert_eq!(deleted.deleted(), 1);
+        assert_eq!(self.etcd.delete(key).unwrap(), 1);
     }
 
     /// Returns the value of a key, if there is one.
@@ -133,9 +164,7 @@ impl Site {
 
 /// Lists the findings of a check as `severity code subject`.
 pub(super) fn findings(check: &Run) -> BTreeSet<String> {
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
-    check.json()["findings"].as_array().unwrap().iter().map(line).collect()
+    program::findings(&check.json(), &["severity", "code", "name"])
 }
 
 /// Lists the journals below a state folder, in their default subfolder.

@@ -44,12 +44,9 @@ fn pools(site: &Site) -> BTreeMap<String, Value> {
 fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_back() {
     let site = with_pool(&pool());
     let before = site.dump();
-    let run = site.run(&["split", "2", "--name", "p", "--yes", "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
-    assert_eq!(
-        changes(&run.json()),
-        set(["create-pool 10.7.0.0/30", "create-pool 10.7.0.4/30", "delete-pool 10.7.0.0/29"])
-    );
+    let run = site.run(&["split", "2", "--name", "p", "--yes", "-o", "json"]).succeeded();
+    let expected = set(["create-pool 10.7.0.0/30", "create-pool 10.7.0.4/30", "delete-pool 10.7.0.0/29"]);
+    assert_eq!(changes(&run.json()), expected);
 
     let after = pools(&site);
     assert_eq!(after.keys().collect::<Vec<_>>(), ["split-p-0", "split-p-1"]);
@@ -70,8 +67,7 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
     assert_eq!(only_pools.collect::<Vec<_>>().len(), 3);
     assert_eq!(values(&dump)[INFORMATION], values(&before)[INFORMATION], "the lock is restored");
 
-    let undo = site.undo(&journal_of(&run));
-    assert_eq!(undo.code, 0, "{undo:?}");
+    site.undo(&journal_of(&run)).succeeded();
     assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool())]));
     assert_eq!(site.value(POOL), before.get(POOL).map(|(raw, _)| raw.clone()), "byte by byte");
 }
@@ -127,8 +123,7 @@ fn more_parts_than_a_transaction_holds_come_before_the_pool_goes() {
     // The parts are deleted in separate steps before the pool is created again.
     let block = r#"{"cidr":"10.8.15.240/30","affinity":null,"allocations":[null,null,null,null],"unallocated":[0,1,2,3],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#;
     site.put("/calico/ipam/v2/assignment/ipv4/block/10.8.15.240-30", block);
-    let run = site.run(&["split", "256", "--cidr", "10.8.0.0/20", "--yes"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.run(&["split", "256", "--cidr", "10.8.0.0/20", "--yes"]).succeeded();
     let parts = pools(&site);
     assert_eq!(parts.len(), 256);
     assert_eq!(parts["split-p-255"]["spec"]["cidr"], "10.8.15.240/28");
@@ -160,9 +155,7 @@ fn a_refused_split_changes_nothing() {
     for (pool, arguments, code, says) in cases {
         site.put(POOL, pool.to_string());
         let before = site.dump();
-        let run = site.run(&[&["split", "--yes"], &arguments[..]].concat());
-        assert_eq!(run.code, code, "{arguments:?} {run:?}");
-        assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
+        site.run(&[&["split", "--yes"], &arguments[..]].concat()).exits(code).says(says);
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
 }
@@ -172,18 +165,15 @@ fn a_block_that_spans_parts_or_a_name_that_is_taken_refuses_the_split() {
     let site = with_pool(&pool());
     let block = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-29";
     site.put(block, r#"{"cidr":"10.7.0.0/29","affinity":null,"allocations":[null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#);
-    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
-    assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("the block 10.7.0.0/29 is larger than a part"), "{run:?}");
+    site.run(&["split", "2", "--name", "p", "--yes"])
+        .failed(1, "the block 10.7.0.0/29 is larger than a part");
     site.delete(block);
 
     let mut other = pool();
     other["metadata"]["name"] = "split-p-1".into();
     other["spec"]["cidr"] = "10.9.0.0/24".into();
     site.put(&format!("{POOLS}split-p-1"), other.to_string());
-    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
-    assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("the pool split-p-1 already exists"), "{run:?}");
+    site.run(&["split", "2", "--name", "p", "--yes"]).failed(1, "the pool split-p-1 already exists");
     assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool()), ("split-p-1".to_owned(), other)]));
 }
 
@@ -192,8 +182,7 @@ fn a_disabled_pool_has_disabled_parts() {
     let mut disabled = pool();
     disabled["spec"]["disabled"] = true.into();
     let site = with_pool(&disabled);
-    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]).succeeded();
     assert!(run.stderr.contains("the pool p is disabled, and so are its parts"), "{run:?}");
     assert!(pools(&site).values().all(|part| part["spec"]["disabled"] == true));
 }
@@ -202,9 +191,7 @@ fn a_disabled_pool_has_disabled_parts() {
 fn a_dry_run_writes_nothing_and_nobody_is_asked_without_a_terminal() {
     let site = with_pool(&pool());
     let before = site.dump();
-    let dry = site.run(&["split", "2", "--name", "p", "--dry-run"]);
-    assert_eq!(dry.code, 0, "{dry:?}");
-    assert!(dry.stdout.contains("delete-pool"), "{dry:?}");
+    site.run(&["split", "2", "--name", "p", "--dry-run"]).succeeded().prints("delete-pool");
     assert_eq!(site.run(&["split", "2", "--name", "p"]).code, 2);
     assert_eq!(site.dump(), before);
     assert_eq!(site.journals().len(), 0);
@@ -225,8 +212,7 @@ fn on_kubernetes(flavour: Flavour) {
     add_pool(&site, flavour);
     let all = site.list("ippools");
 
-    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]).succeeded();
     let parts = site.list("ippools");
     assert!(!parts.contains_key("p"));
     for (name, cidr) in [("split-p-0", "10.7.0.0/30"), ("split-p-1", "10.7.0.4/30")] {
@@ -244,8 +230,7 @@ fn on_kubernetes(flavour: Flavour) {
     let mut connection = Connection::open(&site.server).unwrap();
     assert_eq!(connection.request("PUT", &path, &touched.to_string()).unwrap().status, 200);
 
-    let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
-    assert_eq!(undo.code, 0, "{undo:?}");
+    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
     let after = site.list("ippools");
     assert_eq!(after.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>());
     assert_eq!(after["p"]["spec"], all["p"]["spec"]);

@@ -35,18 +35,13 @@ fn skipped_objects_have_their_code_and_appear_once() {
 /// If an address is recorded for another user, the refusal has the code of that finding.
 #[test]
 fn an_address_that_is_named_has_the_code_of_its_finding() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::OwnerMismatchPod, 1);
-    let site = Site::of(&cluster);
+    let site = Site::of(&healthy().with(Fault::OwnerMismatchPod, 1));
     let found = site.findings(&["--rule", "owner-mismatch"]);
     let address = found.first().unwrap().rsplit(' ').next().unwrap();
     let run = site.run(&["release", "--ip", address, "--dry-run", "-o", "json"]);
     let row = &run.json()["skipped"][0];
-    assert_eq!(
-        (row["code"].as_str(), row["reason"].as_str()),
-        (Some("owner-mismatch"), Some("in-use")),
-        "{run:?}"
-    );
+    let expected = (Some("owner-mismatch"), Some("in-use"));
+    assert_eq!((row["code"].as_str(), row["reason"].as_str()), expected, "{run:?}");
 }
 
 /// A handle is released completely, but an IPv4 pool contains only one of the two addresses of a pod.
@@ -74,8 +69,7 @@ fn a_pool_of_one_family_says_what_keeps_its_addresses() {
 /// Like a release, a large undo is summarized by kind. `-o wide` lists every change.
 #[test]
 fn a_large_undo_is_summed_up() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::OrphanHandleEmpty, 30);
+    let mut cluster = healthy().with(Fault::OrphanHandleEmpty, 30);
     let pod = leak(&mut cluster, 0);
     let site = Site::of(&cluster);
     let before = site.dump();

@@ -20,20 +20,15 @@ fn block(cidr: &str, node: &str) -> (String, Vec<u8>) {
 fn refused(site: &Site, journal: &str, (path, value): (String, Vec<u8>), reason: &str) {
     site.put(&path, value);
     let before = site.dump();
-    let undo = site.undo(journal);
-    assert_eq!(undo.code, 1, "{undo:?}");
-    assert!(undo.stdout.contains(reason) && undo.stdout.contains(&path), "{undo:?}");
+    site.undo(journal).exits(1).prints(reason).prints(&path);
     assert_eq!(site.dump(), before);
     site.delete(&path);
-    let undo = site.undo(journal);
-    assert_eq!(undo.code, 0, "{undo:?}");
+    site.undo(journal).succeeded();
 }
 
 #[test]
 fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
-    let mut cluster = healthy();
-    let pod = leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
+    let (site, pod) = Site::leaky();
     // The block has no owner and no other addresses, so it is deleted with its last address.
     let (address, cidr) = pod.addresses[0];
     let alone = {
@@ -46,8 +41,7 @@ fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
     site.put(&key::block(cidr), alone.value());
     site.delete(&key::affinity("host", &pod.node, cidr));
     site.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#);
-    let run = site.release(&["--handle", &pod.handle]);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.release(&["--handle", &pod.handle]).succeeded();
     assert_eq!(site.value(&key::block(cidr)), None, "{run:?}");
 
     let part = cidr.subnets(28).unwrap().nth(1).unwrap().to_string();
@@ -56,13 +50,11 @@ fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
 
 #[test]
 fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
-    let mut cluster = healthy();
-    cluster.inject(Fault::AffinityPendingWithoutBlock, 1);
+    let cluster = healthy().with(Fault::AffinityPendingWithoutBlock, 1);
     let site = Site::of(&cluster);
     let before = site.dump();
     let rebuild = [&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"], &AT_ONCE[..]].concat();
-    let run = site.run(&rebuild);
-    assert_eq!(run.code, 0, "{run:?}");
+    let run = site.run(&rebuild).succeeded();
     let after = site.dump();
     let gone = before.keys().find(|key| key.contains("/host/") && !after.contains_key(*key)).unwrap();
     let cidr = &gone.rsplit('/').next().unwrap().replacen('-', "/", 1);
@@ -85,17 +77,13 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     let before = site.dump();
     // The journals of the other runs are elsewhere.
     let older = site.home.path().join("older.journal").display().to_string();
-    let run = site.release(&["--handle", &pods[0].handle, "--journal", &older]);
-    assert_eq!(run.code, 0, "{run:?}");
+    site.release(&["--handle", &pods[0].handle, "--journal", &older]).succeeded();
     let newer = journal_of(&site.release(&["--handle", &pods[1].handle]));
 
-    let early = site.undo(&older);
-    assert!(early.code == 1 && early.stdout.contains("has changed since the run"), "{early:?}");
+    site.undo(&older).exits(1).prints("has changed since the run");
     assert_eq!(site.undo(&newer).code, 0);
-    let dry = site.run(&["undo", &older, "--dry-run"]);
-    assert_eq!(dry.code, 0, "{dry:?}");
-    let undo = site.undo(&older);
-    assert_eq!(undo.code, 0, "{undo:?}");
+    site.run(&["undo", &older, "--dry-run"]).succeeded();
+    site.undo(&older).succeeded();
     assert_eq!(values(&site.dump()), values(&before));
 
     // Repeats the test, with a write of another client between the two undo runs. It writes the value that is already
@@ -104,8 +92,7 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     assert_eq!(site.undo(&newer).code, 0);
     site.put(&key::block(cidr), site.value(&key::block(cidr)).unwrap());
     let between = site.dump();
-    let undo = site.undo(&older);
-    assert!(undo.code == 1 && undo.stdout.contains("has changed since the run"), "{undo:?}");
+    site.undo(&older).exits(1).prints("has changed since the run");
     assert_eq!(site.dump(), between);
 }
 
@@ -123,13 +110,12 @@ fn two_runs_over_one_block_are_undone(flavour: Flavour) {
     };
     let before = specs();
     let [older, newer] = pods.map(|pod| {
-        let run = site.run(&[&["release", "--yes", "--handle", &pod.handle], &AT_ONCE[..]].concat());
-        assert_eq!(run.code, 0, "{run:?}");
+        let run =
+            site.run(&[&["release", "--yes", "--handle", &pod.handle], &AT_ONCE[..]].concat()).succeeded();
         journal_of(&run)
     });
     for journal in [newer, older] {
-        let undo = site.run(&["undo", &journal, "--yes"]);
-        assert_eq!(undo.code, 0, "{undo:?}");
+        site.run(&["undo", &journal, "--yes"]).succeeded();
     }
     assert_eq!(specs(), before);
 }

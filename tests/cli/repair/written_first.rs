@@ -8,7 +8,7 @@ use calipam_testkit::cluster::Fault;
 
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
+use crate::cli::pty::{Terminal, interrupt};
 
 /// Creates a cluster with leaked addresses of a pod, and with addresses of running pods that are free in their blocks.
 fn site() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
@@ -30,23 +30,18 @@ fn an_interrupted_wait_leaves_what_was_urgent_written() {
     assert!(!live.is_empty() && live.iter().all(|address| !recorded(&before).contains_key(address)));
     let mut command = site.command(&[&REBUILD[..], &["10m"]].concat());
     let begun = Instant::now();
-    let shown = Terminal::new(150).converse(
-        command.env("TERM", "xterm"),
-        "waiting to check a second time",
-        |_, it| {
-            let held = recorded(&site.dump());
-            assert!(live.iter().all(|address| held.contains_key(address)), "written before the wait");
-            assert!(leaked.iter().all(|address| held.contains_key(address)), "not before the second look");
-            rustix::process::kill_process(rustix::process::Pid::from_child(it), rustix::process::Signal::INT)
-                .unwrap();
-        },
-    );
-    assert_eq!(shown.code, Some(130), "{shown:?}");
+    let (command, waiting) = (command.env("TERM", "xterm"), "waiting to check a second time");
+    let shown = Terminal::new(150).converse(command, waiting, |_, it| {
+        let held = recorded(&site.dump());
+        assert!(live.iter().all(|address| held.contains_key(address)), "written before the wait");
+        assert!(leaked.iter().all(|address| held.contains_key(address)), "not before the second look");
+        interrupt(it);
+    });
+    shown.exits(130);
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     let journals = site.journals();
     assert_eq!(journals.len(), 1, "{journals:?}");
-    let undone = site.undo(journals[0].to_str().unwrap());
-    assert!(undone.code == 1 && undone.stderr.contains("did not finish"), "{undone:?}");
+    site.undo(journals[0].to_str().unwrap()).failed(1, "did not finish");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -57,10 +52,8 @@ fn both_parts_are_one_run_with_one_journal() {
     let run: Run = site.run(&[&REBUILD[..], &["2s", "-o", "json"]].concat());
     assert_eq!(run.code, 0, "{run:?}");
     let hint = "hint: to avoid the wait: run `calipam check -o json --grace 2s";
-    assert!(
-        run.stderr.contains("the other changes are written first") && run.stderr.contains(hint),
-        "{run:?}"
-    );
+    assert!(run.stderr.contains("the other changes are written first"), "{run:?}");
+    assert!(run.stderr.contains(hint), "{run:?}");
     let plan = run.json();
     let addresses = live.iter().map(|address| format!("assign-address {address}"));
     let released = leaked.iter().map(|address| format!("release-address {address}"));

@@ -26,22 +26,18 @@ fn after_an_etcd_restore() {
     for living in started {
         forget(&mut cluster, living);
     }
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let kubeconfig = server.kubeconfig();
     let mut story = Story::begin(etcd).with_kubeconfig(kubeconfig.to_str().unwrap());
 
     assert_eq!(story.tell("calipam check").code, 1);
     assert_eq!(story.tell("calipam rebuild").code, 1, "some of it is skipped");
-    let applied = story.tell("calipam rebuild --apply --yes");
-    assert!(applied.stdout.contains("Done: 2 of 2 steps"), "{applied:?}");
+    story.tell("calipam rebuild --apply --yes").prints("Done: 2 of 2 steps");
 
     delete(&mut story, &server, &started, ended);
     assert_eq!(story.tell("calipam check").code, 1);
-    let released = story.tell("calipam release --leaked --yes");
-    assert_eq!(released.code, 0, "{released:?}");
-    let clean = story.tell("calipam check");
-    assert_eq!((clean.code, clean.stdout.contains("No findings")), (0, true), "{clean:?}");
+    story.tell("calipam release --leaked --yes").succeeded();
+    story.tell("calipam check").succeeded().prints("No findings");
     check_document("restore", &story.told);
 }
 
@@ -107,6 +103,5 @@ fn delete(story: &mut Story, server: &KubeApiserver, started: &[&Living], ended:
     story.told.push(format!(
         "$ calicoctl delete workloadendpoint --namespace {namespace} {name}\nSuccessfully deleted 1 'WorkloadEndpoint' resource(s)\n"
     ));
-    let deleted = story.etcd().with_client(async move |mut client| client.delete(key, None).await);
-    assert_eq!(deleted.unwrap().deleted(), 1);
+    assert_eq!(story.etcd().delete(&key).unwrap(), 1);
 }

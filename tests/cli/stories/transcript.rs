@@ -66,7 +66,7 @@ impl Story {
         if let Some(path) = &self.kubeconfig {
             command.env("KUBECONFIG", path);
         }
-        Run::of(command.stdin(Stdio::null()).output().expect("the program starts"))
+        Run::of(command.stdin(Stdio::null()))
     }
 
     fn mask(&self, text: &str) -> String {

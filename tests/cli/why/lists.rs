@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::kube::create_in_etcd;
 use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::values;
 use etcd_client::DeleteOptions;
 use serde_json::{Value, json};
 
-use super::super::program::{Run, calipam};
+use super::super::program::{self, Run, calipam};
 
 /// Lists of kubectl in a file.
 pub(super) struct Lists {
@@ -98,18 +99,15 @@ impl Lists {
     /// Adds a block of a node, with its first addresses in use by pods.
     pub(super) fn block(&mut self, cidr: &str, node: &str, taken: usize) {
         let net: calipam_model::IpNet = cidr.parse().unwrap();
-        let size = calipam_model::cidr::size(net) as usize;
         let name = cidr.replace([':', '.', '/'], "-");
         let record = |at: usize| {
             let id = format!("{:0>64}", format!("{:x}{at:x}", name.len()));
             json!({"handle_id": format!("k8s-pod-network.{id}{name}"),
                 "secondary": {"namespace": "apps", "node": node, "pod": format!("{name}-{at}"), "timestamp": "2026-05-20 10:12:00 +0000 UTC"}})
         };
-        let allocations: Vec<Value> =
-            (0..size).map(|at| if at < taken { json!(at) } else { Value::Null }).collect();
-        self.object("IPAMBlock", &name, json!({}), json!({"cidr": cidr, "affinity": format!("host:{node}"),
-            "allocations": allocations, "unallocated": (taken..size).collect::<Vec<_>>(),
-            "attributes": (0..taken).map(record).collect::<Vec<_>>(), "deleted": false, "strictAffinity": false}));
+        let mut block = values::block(cidr, format!("host:{node}"), (0..taken).map(record));
+        (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
+        self.object("IPAMBlock", &name, json!({}), block);
         self.object(
             "BlockAffinity",
             &format!("{node}-{name}"),
@@ -230,9 +228,7 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
 pub(super) fn findings(run: impl Fn(&[&str]) -> Run) -> Vec<String> {
     let rules = "node-without-addresses,pod-without-address,pool-nearly-full";
     let report = run(&["check", "--rule", rules, "-o", "json", "--settle", "0"]).json();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let findings = report["findings"].as_array().unwrap().iter();
-    findings.map(|f| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ")).collect()
+    program::findings(&report, &["severity", "code", "name"])
 }
 
 /// Returns the exit code and first line of an explanation.

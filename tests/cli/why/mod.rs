@@ -10,7 +10,7 @@ use calipam_testkit::servers::KubeApiserver;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::program::{Run, calipam, root};
+use super::program::{Run, calipam, root, scratch};
 use lists::{CREATED, Lists, answer, findings, pool};
 
 #[test]
@@ -31,8 +31,7 @@ fn each_case_wherever_the_data_is() {
 
     let case = cases::pool_of_namespaces(true);
     case.write_to(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let export = folder.path().join("export");
+    let (folder, export) = scratch("export");
     let export = export.to_str().unwrap();
     assert_eq!(calipam(&[&["export", export], &kubernetes[..]].concat()).code, 0);
     let exported =
@@ -57,16 +56,15 @@ fn released_addresses_cool_down_first(run: impl Fn(&[&str]) -> Run) {
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
     let journal = first.to_str().unwrap();
-    let released = run(&["release", "--node", "dead-1", "--grace", "0", "--yes", "--journal", journal]);
-    assert_eq!(released.code, 0, "{released:?}");
+    let released =
+        run(&["release", "--node", "dead-1", "--grace", "0", "--yes", "--journal", journal]).succeeded();
     let (code, sentence) = answer(&new, &run);
     for text in [&released.stdout, &sentence] {
         assert!(text.contains("16 addresses are cooling down, the first until "), "{text}");
     }
     assert!(code == 1 && released.stdout.contains("configure --ip-cooldown-seconds 0"), "{released:?}");
     let journal = second.to_str().unwrap();
-    let configured = run(&["configure", "--ip-cooldown-seconds", "0", "--yes", "--journal", journal]);
-    assert_eq!(configured.code, 0, "{configured:?}");
+    run(&["configure", "--ip-cooldown-seconds", "0", "--yes", "--journal", journal]).succeeded();
     // Both times have whole seconds, and a cooldown of 0 ends after the second in which the address was released.
     std::thread::sleep(Duration::from_secs(2));
     let (code, sentence) = answer(&new, &run);
@@ -96,17 +94,14 @@ fn kubeconfig_without_namespaces(server: &KubeApiserver) -> String {
 fn no_pool_is_enabled_or_selects_the_node() {
     let lists = cases::all_pools_disabled();
     let run = lists.run(&["explain", "--node", "n1"]);
-    assert!(
-        run.stdout.contains("`calicoctl patch ippool old -p '{\"spec\":{\"disabled\":false}}'`"),
-        "{run:?}"
-    );
+    let told = "`calicoctl patch ippool old -p '{\"spec\":{\"disabled\":false}}'`";
+    assert!(run.stdout.contains(told), "{run:?}");
     assert!(run.stdout.contains("Calico says: cannot find a qualified ippool"), "{run:?}");
     assert_eq!(lists.run(&["check", "--fail-on", "error"]).code, 1);
     let shown = lists.run(&["show", "--pod", "shop/new"]);
     assert!(shown.stderr.contains("shop/new gets no IPv4 address on n1: no pool is enabled"), "{shown:?}");
     assert!(shown.stderr.contains("explain --pod shop/new"), "{shown:?}");
-    let nodes = lists.run(&["show", "--nodes"]);
-    assert!(nodes.stdout.contains("ipv4: no pool is enabled"), "{nodes:?}");
+    lists.run(&["show", "--nodes"]).prints("ipv4: no pool is enabled");
     let metrics = lists.run(&["check", "-o", "prometheus"]);
     for expected in ["calipam_nodes_without_addresses 1", "calipam_pods_without_address 1"] {
         assert!(metrics.stdout.contains(expected), "{metrics:?}");
@@ -130,16 +125,11 @@ fn pools_that_pods_ask_for_by_name_ignore_selectors() {
     assert_eq!(lists.findings(), [""; 0]);
     let json = lists.run(&["show", "-o", "json"]).json();
     assert_eq!((&json["pools"][0]["allocatable"], &json["pools"][0]["byName"]), (&json!(0), &json!(17)));
-    assert!(
-        lists
-            .run(&["show"])
-            .stdout
-            .contains("west: only pods that name the pool can get its 17 free addresses")
-    );
+    let says = "west: only pods that name the pool can get its 17 free addresses";
+    assert!(lists.run(&["show"]).stdout.contains(says));
     lists.pod("team/wrong", "n1", cases::asks_for("nowhere"), CREATED, None);
-    assert!(
-        lists.answer(&["--pod", "team/wrong"]).1.contains("asks for the pool nowhere, which does not exist")
-    );
+    let says = "asks for the pool nowhere, which does not exist";
+    assert!(lists.answer(&["--pod", "team/wrong"]).1.contains(says));
     let fixed = json!({"cni.projectcalico.org/ipAddrs": "[\"10.20.0.1\"]"});
     lists.pod("team/fixed", "n1", fixed, CREATED, None);
     let (code, sentence) = lists.answer(&["--pod", "team/fixed"]);

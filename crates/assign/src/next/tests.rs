@@ -3,6 +3,8 @@
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pod::Namespace;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
+use calipam_testkit::values;
+use serde_json::Value;
 
 use super::*;
 
@@ -42,18 +44,11 @@ impl World {
 
     /// Adds a /30 or /126 block of a node.
     fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
-        let (family, length) = if base.contains(':') { ("ipv6", 126) } else { ("ipv4", 30) };
-        let free: Vec<String> = (taken..4).map(|ordinal| ordinal.to_string()).collect();
-        let allocations: Vec<&str> = (0..4).map(|at| if at < taken { "0" } else { "null" }).collect();
-        let block = format!(
-            r#"{{"cidr":"{base}/{length}","affinity":"host:{owner}","allocations":[{}],"unallocated":[{}],"attributes":[{}]}}"#,
-            allocations.join(","),
-            free.join(","),
-            if taken > 0 { record } else { "" },
-        );
-        self.put(&format!("/calico/ipam/v2/assignment/{family}/block/{base}-{length}"), &block);
-        let affinity = format!("/calico/ipam/v2/host/{owner}/{family}/block/{base}-{length}");
-        self.put(&affinity, r#"{"state":"confirmed"}"#)
+        let cidr = format!("{base}/{}", if base.contains(':') { 126 } else { 30 });
+        let record: Value = serde_json::from_str(record).unwrap();
+        let block = values::block(&cidr, format!("host:{owner}"), vec![record; taken]);
+        self.put(&values::block_key(&cidr), &block.to_string());
+        self.put(&values::affinity_key(&format!("host/{owner}"), &cidr), r#"{"state":"confirmed"}"#)
     }
 
     fn known(&self) -> Result<Option<Arc<Refused>>, NotKnown> {
@@ -97,10 +92,8 @@ fn ways_to_an_address() {
     }
     assert_eq!(World::new(OPEN, &ONE_FREE).reason(), None);
     let mut old = World::new(STRICT, &empty);
-    old.put(
-        &format!("{RESOURCE_PREFIX}clusterinformations/default"),
-        r#"{"spec":{"calicoVersion":"v3.31.7"}}"#,
-    );
+    let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
+    old.put(&key, r#"{"spec":{"calicoVersion":"v3.31.7"}}"#);
     assert_eq!(old.reason(), Some(Reason::StrictAffinity), "it takes no empty block over");
 }
 
@@ -117,10 +110,8 @@ fn full_strict_and_limited() {
     let limited = r#"{"auto_allocate_blocks":true,"strict_affinity":true,"maxBlocksPerHost":1}"#;
     let world = World::new(limited, &[("n1", 4)]);
     assert_eq!(world.reason(), Some(Reason::BlockLimit { held: 1, limit: 1 }));
-    assert_eq!(
-        world.known().unwrap().unwrap().calico,
-        "cannot allocate new block due to per host block limit"
-    );
+    let expected = "cannot allocate new block due to per host block limit";
+    assert_eq!(world.known().unwrap().unwrap().calico, expected);
     assert_eq!(World::new(limited, &[("n1", 3)]).reason(), None);
     assert_eq!(World::new("{}", &[("n1", 4)]).reason(), Some(Reason::NoAutoAllocation));
 }

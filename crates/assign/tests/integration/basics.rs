@@ -192,8 +192,6 @@ fn changes_in_one_transaction_have_one_new_revision() {
     assert_eq!(store.value_at("a").map(|(_, revision)| revision), Some(2));
     let change = |path: &str| (path.to_owned(), Some(b"2".to_vec()));
     assert_eq!(store.change_together(&[change("a"), change("b")]), 3);
-    assert_eq!(
-        ["a", "b"].map(|path| store.value_at(path)),
-        [Some((b"2".to_vec(), 3)), Some((b"2".to_vec(), 3))]
-    );
+    let expected = [Some((b"2".to_vec(), 3)), Some((b"2".to_vec(), 3))];
+    assert_eq!(["a", "b"].map(|path| store.value_at(path)), expected);
 }

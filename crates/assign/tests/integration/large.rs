@@ -8,6 +8,7 @@ use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_testkit::memory::MemoryStore;
+use calipam_testkit::values;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -68,10 +69,8 @@ impl Recorder {
 
     fn empty() -> Self {
         let memory = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
-        memory.put(
-            &format!("{RESOURCES}/ippools/p"),
-            json!({"spec": {"cidr": POOL, "blockSize": 30}}).to_string(),
-        );
+        let value = json!({"spec": {"cidr": POOL, "blockSize": 30}}).to_string();
+        memory.put(&format!("{RESOURCES}/ippools/p"), value);
         for node in ["a", "b", "other"] {
             memory.put(&format!("{RESOURCES}/nodes/{node}"), "{}");
         }
@@ -100,10 +99,8 @@ impl Recorder {
 
 /// A block as etcd stores it.
 fn block(cidr: IpNet, node: &str, taken: usize) -> serde_json::Value {
-    let allocations: Vec<Option<usize>> = (0..4).map(|ordinal| (ordinal < taken).then_some(0)).collect();
-    let attributes = if taken > 0 { json!([{"handle_id": "h", "secondary": {}}]) } else { json!([]) };
-    json!({"cidr": cidr, "affinity": format!("host:{node}"), "allocations": allocations,
-        "unallocated": Vec::from_iter(taken..4), "attributes": attributes, "deleted": false})
+    let records = vec![json!({"handle_id": "h", "secondary": {}}); taken];
+    values::block(&cidr.to_string(), format!("host:{node}"), records)
 }
 
 fn places() -> impl Iterator<Item = IpNet> {
@@ -191,10 +188,8 @@ fn the_only_empty_block_is_taken_over_under_strict_affinity() {
 fn a_block_of_the_host_without_affinity_is_found_before_others_are_borrowed_from() {
     let store = Recorder::empty();
     // There are so few blocks that all are read before one is chosen.
-    store.memory.put(
-        &format!("{RESOURCES}/ippools/p"),
-        json!({"spec": {"cidr": "10.0.0.0/27", "blockSize": 30}}).to_string(),
-    );
+    let value = json!({"spec": {"cidr": "10.0.0.0/27", "blockSize": 30}}).to_string();
+    store.memory.put(&format!("{RESOURCES}/ippools/p"), value);
     for (index, cidr) in places().take(8).enumerate() {
         store.put(cidr, if index == 5 { "a" } else { "other" }, 2);
     }
@@ -249,10 +244,8 @@ fn a_full_block_is_read_again_once_it_was_written() {
 
     // The kept full blocks are not used after the pools have changed.
     refused();
-    store.memory.put(
-        &format!("{RESOURCES}/ippools/q"),
-        json!({"spec": {"cidr": "10.1.0.0/28", "blockSize": 30}}).to_string(),
-    );
+    let value = json!({"spec": {"cidr": "10.1.0.0/28", "blockSize": 30}}).to_string();
+    store.memory.put(&format!("{RESOURCES}/ippools/q"), value);
     assert_eq!(run(allocator.auto_assign(&request("a", "h3"))).unwrap().addresses().count(), 1);
 }
 

@@ -1,7 +1,6 @@
 use std::collections::BTreeSet;
 
 use calipam_model::{IpNet, cidr};
-use serde_json::Value;
 
 use super::sweep::overlaps;
 use super::{Cluster, compare};
@@ -48,11 +47,8 @@ fn the_sweep_finds_what_comparing_all_pairs_finds() {
             };
             let expected: BTreeSet<usize> = (0..ranges.len()).filter(is_other).collect();
             let found: BTreeSet<usize> = all[position].listed.iter().copied().collect();
-            assert_eq!(
-                (&found, all[position].number),
-                (&expected, expected.len()),
-                "round {round}: {ranges:?}"
-            );
+            let wanted = (&expected, expected.len());
+            assert_eq!((&found, all[position].number), wanted, "round {round}: {ranges:?}");
             let few = &few[position];
             assert_eq!((few.number, few.listed.len()), (expected.len(), expected.len().min(most)));
             assert!(few.listed.iter().all(|listed| expected.contains(listed)));
@@ -63,9 +59,7 @@ fn the_sweep_finds_what_comparing_all_pairs_finds() {
 /// A cluster in the group. A block records its first addresses for `pods`; those in `live` have endpoints.
 fn member(name: &str, pods: &[&str], live: &[(&str, &str)]) -> Cluster {
     let mut cluster = test_cluster::Cluster::new();
-    let mut records = [Value::Null, Value::Null, Value::Null, Value::Null];
-    records.iter_mut().zip(pods).for_each(|(record, name)| *record = pod("node-1", name));
-    cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+    cluster.block("10.244.1.4/30", "host:node-1", pods.iter().map(|name| pod("node-1", name)));
     for (name, address) in live {
         cluster.endpoint("node-1", name, &[address]);
     }

@@ -8,6 +8,7 @@ use crate::{Context, Options};
 use calipam_assign::{Allocatable, Outlook, PoolLimit as Limit, PoolPassedOver};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, Source};
+use calipam_testkit::values;
 
 fn cooling() -> Value {
     json!({"releasedAt": "2026-05-01T12:00:00Z"})
@@ -23,22 +24,9 @@ fn small() -> Cluster {
     cluster.0.pools.clear();
     cluster.0.mark_read([Source::Reservations, Source::IpamConfig, Source::Affinities]);
     cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
-    cluster.block(
-        "10.244.1.0/30",
-        Some("host:node-1"),
-        [pod("node-1", "a"), cooling(), windows(), Value::Null],
-    );
-    affinity(&mut cluster, "node-1", "10.244.1.0-30");
+    cluster.block("10.244.1.0/30", "host:node-1", [pod("node-1", "a"), cooling(), windows()]);
+    cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
     cluster
-}
-
-fn affinity(cluster: &mut Cluster, node: &str, block: &str) {
-    let key = format!("/calico/ipam/v2/host/{node}/ipv4/block/{block}");
-    cluster.put(&key, json!({"state": "confirmed"}));
-}
-
-fn config(cluster: &mut Cluster, value: Value) {
-    cluster.put("/calico/ipam/v2/config", value);
 }
 
 /// The numbers of addresses in the first pool: in use, cooling, reserved by Windows, reserved, unknown and free.
@@ -74,10 +62,10 @@ fn of_first_pool(cluster: &Cluster) -> Allocatable {
 fn what_has_cooled_down_is_free() {
     let released = |at: &str| {
         let mut cluster = small();
-        config(&mut cluster, json!({"auto_allocate_blocks": true, "ipCooldownSeconds": 30}));
+        cluster.config(json!({"auto_allocate_blocks": true, "ipCooldownSeconds": 30}));
         let cooling = || json!({"releasedAt": at});
         let own = [pod("node-1", "a"), cooling(), cooling(), cooling()];
-        cluster.block("10.244.1.4/30", Some("host:node-1"), own);
+        cluster.block("10.244.1.4/30", "host:node-1", own);
         cluster.0.blocks.remove(0);
         cluster
     };
@@ -95,46 +83,39 @@ fn every_address_counts_once() {
     let mut cluster = small();
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 0, 13]);
     // The reservation covers an allocated address, a free one, and two that are in no block.
-    cluster.resource(
-        "ipreservations/r",
-        json!({"reservedCIDRs": ["10.244.1.0/32", "10.244.1.3", "10.244.1.4/31"]}),
-    );
+    let spec = json!({"reservedCIDRs": ["10.244.1.0/32", "10.244.1.3", "10.244.1.4/31"]});
+    cluster.resource("ipreservations/r", spec);
     assert_eq!(parts(&cluster), [1, 1, 1, 3, 0, 10]);
     // A block that cannot be decoded covers a part of the reservation.
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30", json!("no block"));
+    cluster.put(&values::block_key("10.244.1.4/30"), json!("no block"));
     assert_eq!(parts(&cluster), [1, 1, 1, 1, 4, 8]);
 }
 
 #[test]
 fn overlapping_blocks_count_once() {
     let mut cluster = small();
-    cluster.block("10.244.1.0/29", None, [pod("node-1", "b"), Value::Null, Value::Null, Value::Null]);
-    // The fixture writes four ordinals, so a /29 is corrupt: its other half is unknown.
+    // A /29 of four ordinals is corrupt: its other half is unknown.
+    let mut half = values::block("10.244.1.0/30", Value::Null, [pod("node-1", "b")]);
+    half["cidr"] = "10.244.1.0/29".into();
+    cluster.put(&values::block_key("10.244.1.0/29"), half);
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 5, 8]);
     let mut cluster = small();
-    let value = json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [pod("node-1", "b")]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", value);
+    cluster.block("10.244.1.0/31", Value::Null, [pod("node-1", "b"), pod("node-1", "b")]);
     assert_eq!(parts(&cluster), [2, 0, 1, 0, 0, 13], "what one block holds is not cooling in another");
 }
 
 #[test]
 fn a_block_around_the_pool_counts_with_its_part() {
     let mut cluster = Cluster::new();
-    cluster.0.pools.clear();
-    cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.2/31", "blockSize": 31}));
-    cluster.block(
-        "10.244.1.0/30",
-        None,
-        [pod("node-1", "a"), pod("node-1", "b"), pod("node-1", "c"), Value::Null],
-    );
+    cluster.only_pool("tiny", json!({"cidr": "10.244.1.2/31", "blockSize": 31}));
+    cluster.block("10.244.1.0/30", Value::Null, [pod("node-1", "a"), pod("node-1", "b"), pod("node-1", "c")]);
     assert_eq!(parts(&cluster), [1, 0, 0, 0, 0, 1]);
 }
 
 #[test]
 fn the_whole_of_ipv6_does_not_overflow() {
     let mut cluster = Cluster::new();
-    cluster.0.pools.clear();
-    cluster.resource("ippools/all", json!({"cidr": "::/0"}));
+    cluster.only_pool("all", json!({"cidr": "::/0"}));
     assert_eq!(parts(&cluster)[5], u128::MAX);
 }
 
@@ -156,7 +137,7 @@ fn what_was_not_read_is_not_guessed() {
     cluster.0.coverage.remove(&Source::Affinities);
     assert_eq!(allocatable(&cluster), (None, vec![Limit::NotKnown]));
     let mut cluster = small();
-    config(&mut cluster, json!("broken"));
+    cluster.config(json!("broken"));
     assert_eq!(allocatable(&cluster), (None, vec![Limit::NotKnown]));
 }
 
@@ -171,8 +152,7 @@ fn pools_that_give_nothing() {
         (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["Other"]}), Limit::NoUse),
     ] {
         let mut cluster = small();
-        cluster.0.pools.clear();
-        cluster.resource("ippools/small", spec);
+        cluster.only_pool("small", spec);
         assert_eq!(allocatable(&cluster), (Some(0), vec![limit]));
     }
     let mut cluster = small();
@@ -183,9 +163,8 @@ fn pools_that_give_nothing() {
 #[test]
 fn a_manual_pool_ignores_its_selector() {
     let mut cluster = small();
-    cluster.0.pools.clear();
     let spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30, "assignmentMode": "Manual", "nodeSelector": "rack == 'a'"});
-    cluster.resource("ippools/small", spec);
+    cluster.only_pool("small", spec);
     assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::Manual]));
     assert_eq!(by_name(&cluster), Some(13));
     cluster.0.pools[0].value.automatic = true;
@@ -195,78 +174,58 @@ fn a_manual_pool_ignores_its_selector() {
 #[test]
 fn the_block_limit_keeps_space_unclaimed() {
     let mut cluster = small();
-    config(
-        &mut cluster,
-        json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}),
-    );
-    assert_eq!(
-        allocatable(&cluster),
-        (Some(5), vec![Limit::BlockLimit]),
-        "one block more, and the last free one"
-    );
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
+    let expected = (Some(5), vec![Limit::BlockLimit]);
+    assert_eq!(allocatable(&cluster), expected, "one block more, and the last free one");
     // An affinity without a block counts toward the limit, and its block can still be created.
-    affinity(&mut cluster, "node-1", "10.244.1.4-30");
+    cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
     // A block counts, too, if its pool serves the same requests, but not if the pool selects no node.
-    cluster.resource(
-        "ippools/else",
-        json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"}),
-    );
-    affinity(&mut cluster, "node-1", "10.245.0.0-30");
+    let spec = json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"});
+    cluster.resource("ippools/else", spec);
+    cluster.affinity("host/node-1", "10.245.0.0/30", json!({"state": "confirmed"}));
     assert_eq!(allocatable(&cluster).0, Some(5));
     cluster.resource("ippools/more", json!({"cidr": "10.246.0.0/16", "blockSize": 30}));
-    affinity(&mut cluster, "node-1", "10.246.0.0-30");
-    assert_eq!(
-        allocatable(&cluster).0,
-        Some(5),
-        "over the limit, but the block of the affinity is still to come"
-    );
+    cluster.affinity("host/node-1", "10.246.0.0/30", json!({"state": "confirmed"}));
+    let found = allocatable(&cluster).0;
+    assert_eq!(found, Some(5), "over the limit, but the block of the affinity is still to come");
     cluster.0.affinities.retain(|a| a.value.key.cidr.to_string() != "10.244.1.4/30");
     assert_eq!(allocatable(&cluster).0, Some(1));
 }
 
 #[test]
 fn a_block_without_affinity_counts_for_the_limit_where_it_has_room() {
-    let with = |records: [Value; 4]| {
+    let with = |names: &[&str]| {
         let mut cluster = small();
-        config(&mut cluster, json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
-        cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+        cluster.config(json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
+        cluster.block("10.244.1.4/30", "host:node-1", names.iter().map(|name| pod("node-1", name)));
         cluster
     };
-    let full = ["a", "b", "c", "d"].map(|name| pod("node-1", name));
-    let mut cluster = with(full);
+    let mut cluster = with(&["a", "b", "c", "d"]);
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]), "one more block can be claimed");
-    affinity(&mut cluster, "node-1", "10.244.1.4-30");
+    cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
     assert_eq!(allocatable(&cluster), (Some(1), vec![Limit::BlockLimit]));
-    let empty = with([Value::Null, Value::Null, Value::Null, Value::Null]);
+    let empty = with(&[]);
     assert_eq!(allocatable(&empty), (Some(5), vec![Limit::BlockLimit]), "it is the one that is claimed");
 }
 
 #[test]
 fn free_addresses_in_blocks_of_others() {
     let others = |cluster: &mut Cluster| {
-        cluster.block(
-            "10.244.1.4/30",
-            Some("host:gone"),
-            [pod("node-1", "x"), Value::Null, Value::Null, Value::Null],
-        );
-        cluster.block(
-            "10.244.1.8/30",
-            Some("host:gone"),
-            [Value::Null, Value::Null, Value::Null, Value::Null],
-        );
-        affinity(cluster, "gone", "10.244.1.8-30");
+        cluster.block("10.244.1.4/30", "host:gone", [pod("node-1", "x")]);
+        cluster.block("10.244.1.8/30", "host:gone", []);
+        cluster.affinity("host/gone", "10.244.1.8/30", json!({"state": "confirmed"}));
     };
     let mut cluster = small();
     others(&mut cluster);
     assert_eq!(allocatable(&cluster), (Some(12), vec![]), "borrowed once the last place is claimed");
-    config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "a current Calico, presumably");
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.7"}));
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::StrictAffinity]));
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.1"}));
     assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "an empty block is taken over");
-    config(&mut cluster, json!({"strict_affinity": true}));
+    cluster.config(json!({"strict_affinity": true}));
     let limits = vec![Limit::AutoAllocationOff, Limit::StrictAffinity];
     assert_eq!(allocatable(&cluster), (Some(1), limits));
 }
@@ -274,25 +233,20 @@ fn free_addresses_in_blocks_of_others() {
 #[test]
 fn blocks_of_another_size_are_not_borrowed_from() {
     let mut cluster = small();
-    let value = json!({"cidr": "10.244.1.8/29", "affinity": "host:gone", "allocations": [null, null, null, null, null, null, null, null],
-        "unallocated": [0, 1, 2, 3, 4, 5, 6, 7], "attributes": []});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.8-29", value);
+    cluster.block("10.244.1.8/29", "host:gone", []);
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]));
-    config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    cluster.block("10.244.1.4/30", Some("host:gone"), [Value::Null, Value::Null, Value::Null, Value::Null]);
-    affinity(&mut cluster, "gone", "10.244.1.4-30");
-    assert_eq!(
-        allocatable(&cluster),
-        (Some(5), vec![Limit::BlockSize]),
-        "all that others have is taken over"
-    );
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.block("10.244.1.4/30", "host:gone", []);
+    cluster.affinity("host/gone", "10.244.1.4/30", json!({"state": "confirmed"}));
+    let expected = (Some(5), vec![Limit::BlockSize]);
+    assert_eq!(allocatable(&cluster), expected, "all that others have is taken over");
 }
 
 #[test]
 fn a_block_that_is_reserved_as_a_whole_takes_no_room_twice() {
     let mut cluster = small();
     cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.4/30"]}));
-    cluster.block("10.244.1.4/30", Some("host:gone"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.4/30", "host:gone", []);
     assert_eq!(allocatable(&cluster).0, Some(9), "two more blocks can be claimed");
 }
 
@@ -301,10 +255,8 @@ fn load_balancer_pools_serve_their_virtual_owner() {
     let mut cluster = small();
     cluster.0.pools.clear();
     cluster.0.nodes.clear();
-    cluster.resource(
-        "ippools/lb",
-        json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]}),
-    );
+    let spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
+    cluster.resource("ippools/lb", spec);
     assert_eq!(allocatable(&cluster), (Some(13), vec![]), "the node's block can be borrowed from");
     cluster.0.pools[0].value.node_selector = "has(rack)".into();
     assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::NoNode]), "the virtual owner has no labels");

@@ -2,6 +2,7 @@
 
 use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use crate::owner::{RecordedOwner, UnknownReason};
@@ -11,11 +12,7 @@ use crate::{Context, LeakReason, Options, check};
 
 fn healthy() -> Cluster {
     let mut cluster = Cluster::new();
-    cluster.block(
-        "10.244.1.0/30",
-        Some("host:node-1"),
-        [tunnel("node-1"), pod("node-1", "web-0"), Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("node-1", "web-0")]);
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
     cluster
 }
@@ -31,12 +28,12 @@ fn leaks_by_reason() {
     cluster.resource("nodes/node-2", json!({}));
     cluster.block(
         "10.244.1.4/30",
-        Some("host:node-1"),
+        "host:node-1",
         [pod("node-1", "gone"), pod("node-9", "lost"), pod("node-1", "web-0"), pod("node-2", "web-0")],
     );
     cluster.block(
         "10.244.1.8/30",
-        Some("host:node-1"),
+        "host:node-1",
         [tunnel("node-1"), tunnel("node-9"), json!({}), json!({"handle_id": "default.old-0"})],
     );
     let report = check(&cluster.0, &Options::default());
@@ -68,23 +65,15 @@ fn what_is_young_cooling_reserved_or_of_an_unread_source_is_not_leaked() {
     machine["secondary"]["vmi-name"] = json!("vm-1");
     let windows =
         json!({"handle_id": "Windows-Reserved-IPAM-Handle", "secondary": {"note": "windows host rsvd"}});
-    cluster.block("10.244.1.4/30", Some("host:node-1"), [young, service, machine, windows]);
-    cluster.block(
-        "10.244.1.8/30",
-        Some("host:node-1"),
-        [json!({"releasedAt": "2026-05-01T11:59:00Z"}), Value::Null, Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-1", [young, service, machine, windows]);
+    cluster.block("10.244.1.8/30", "host:node-1", [json!({"releasedAt": "2026-05-01T11:59:00Z"})]);
     assert_eq!(cluster.verdict(), [""; 0]);
 }
 
 #[test]
 fn a_node_that_endpoints_still_name_keeps_its_tunnel() {
     let mut cluster = healthy();
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-9"),
-        [tunnel("node-9"), pod("node-9", "web-1"), Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-9", [tunnel("node-9"), pod("node-9", "web-1")]);
     cluster.endpoint("node-9", "web-1", &["10.244.1.5/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
 }
@@ -107,7 +96,7 @@ fn both_sides_of_a_live_migration_are_one_owner() {
     let mut cluster = healthy();
     let side = |pod: &str| json!({"namespace": "default", "node": "node-1", "pod": pod, "vmi-name": "vm-1"});
     let record = json!({"handle_id": "k8s-pod-network.vmi.default.vm-1", "secondary": side("virt-launcher-vm-1-aaaaa"), "alternateOwnerAttrs": side("virt-launcher-vm-1-bbbbb")});
-    cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.4/30", "host:node-1", [record]);
     cluster.endpoint("node-1", "virt-launcher-vm-1-aaaaa", &["10.244.1.4/32"]);
     cluster.endpoint("node-1", "virt-launcher-vm-1-bbbbb", &["10.244.1.4/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
@@ -116,11 +105,7 @@ fn both_sides_of_a_live_migration_are_one_owner() {
 #[test]
 fn in_use_without_a_record() {
     let mut cluster = healthy();
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-1"),
-        [json!({"releasedAt": "2026-05-01T11:59:00Z"}), Value::Null, Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-1", [json!({"releasedAt": "2026-05-01T11:59:00Z"})]);
     cluster.endpoint("node-1", "free", &["10.244.1.2/32"]);
     cluster.endpoint("node-1", "cooling", &["10.244.1.4/32"]);
     cluster.endpoint("node-1", "blockless", &["10.244.9.9/32"]);
@@ -139,11 +124,7 @@ fn owners_that_are_not_the_recorded_ones() {
     let mut cluster = healthy();
     let windows = json!({"handle_id": "windows-reserved-ipam-handle"});
     let container = json!({"handle_id": format!("k8s-pod-network.{:0>64}", 4)});
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-1"),
-        [pod("node-1", "other"), windows, container, json!({})],
-    );
+    cluster.block("10.244.1.4/30", "host:node-1", [pod("node-1", "other"), windows, container, json!({})]);
     for (pod, address) in
         [("a", "10.244.1.4"), ("b", "10.244.1.5"), ("four", "10.244.1.6"), ("d", "10.244.1.7")]
     {
@@ -156,26 +137,23 @@ fn owners_that_are_not_the_recorded_ones() {
 fn strict_affinity_and_borrowing() {
     let mut cluster = healthy();
     cluster.resource("nodes/node-2", json!({}));
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-2"),
-        [pod("node-1", "web-1"), Value::Null, Value::Null, Value::Null],
-    );
-    cluster.block("10.244.1.8/30", None, [pod("node-1", "web-2"), Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.4/30", "host:node-2", [pod("node-1", "web-1")]);
+    cluster.block("10.244.1.8/30", Value::Null, [pod("node-1", "web-2")]);
     cluster.endpoint("node-1", "web-1", &["10.244.1.4/32"]).endpoint("node-1", "web-2", &["10.244.1.8/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
-    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     assert_eq!(cluster.verdict(), ["borrowed-under-strict-affinity 10.244.1.4"]);
 }
 
 #[test]
 fn two_blocks_that_both_hold_an_address() {
     let mut cluster = healthy();
-    cluster.block("10.244.1.0/31", None, [Value::Null, Value::Null, Value::Null, Value::Null]);
+    let mut of_four = values::block("10.244.1.0/30", Value::Null, []);
+    of_four["cidr"] = "10.244.1.0/31".into();
+    cluster.put(&values::block_key("10.244.1.0/31"), of_four);
     assert_eq!(cluster.verdict(), [""; 0], "a corrupt block hides what lies in it");
     let mut cluster = healthy();
-    let inner = json!({"cidr": "10.244.1.1/32", "allocations": [0], "unallocated": [], "attributes": [pod("node-1", "other")]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.1-32", inner);
+    cluster.block("10.244.1.1/32", Value::Null, [pod("node-1", "other")]);
     assert_eq!(cluster.verdict(), ["address-in-several-blocks 10.244.1.1"]);
 }
 
@@ -186,7 +164,7 @@ fn undecodable_objects_protect_the_addresses_that_they_name() {
     let vxlan = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});
     cluster.block(
         "10.244.1.4/30",
-        Some("host:node-1"),
+        "host:node-1",
         [pod("node-1", "web-1"), vxlan, tunnel("node-3"), pod("node-1", "web-2")],
     );
     cluster.put(&format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--1-eth0"), json!("no object"));
@@ -203,7 +181,7 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     let judge = |undecodable: Option<&str>| {
         let mut cluster = healthy();
         let record = json!({"handle_id": format!("k8s-pod-network.{container}")});
-        cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+        cluster.block("10.244.1.4/30", "host:node-1", [record]);
         if let Some(name) = undecodable {
             cluster.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!("no object"));
         }
@@ -222,17 +200,11 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     assert_eq!(judge(Some(&endpoint_name("node-1", "k8s", "web-9", "eth0"))), kept);
     assert_eq!(judge(Some(&endpoint_name("node-2", "cni", &container, "eth0"))), kept);
     assert_eq!(judge(Some(&endpoint_name("node-1", "cni", "another", "eth0"))), kept);
-    assert_eq!(
-        judge(Some(&endpoint_name("node-2", "k8s", "web-9", "eth0"))),
-        unnamed,
-        "it may have borrowed"
-    );
+    let found = judge(Some(&endpoint_name("node-2", "k8s", "web-9", "eth0")));
+    assert_eq!(found, unnamed, "it may have borrowed");
     assert_eq!(judge(Some("unparsable")), unnamed);
-    assert_eq!(
-        judge(Some(&endpoint_name("node-2", "cni", "another", "eth0"))),
-        gone,
-        "its key names another container"
-    );
+    let found = judge(Some(&endpoint_name("node-2", "cni", "another", "eth0")));
+    assert_eq!(found, gone, "its key names another container");
 }
 
 /// Orchestrators other than Kubernetes name handles after the endpoint's workload.
@@ -240,7 +212,7 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
 fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
     let mut cluster = healthy();
     let record = json!({"handle_id": "default.job-1"});
-    cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.4/30", "host:node-1", [record]);
     assert_eq!(cluster.verdict(), ["leaked-address 10.244.1.4"]);
 
     let name = endpoint_name("node-1", "mesos", "default.job-1", "eth0");
@@ -258,11 +230,7 @@ fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
 #[test]
 fn a_tunnel_of_a_node_that_workloads_name_is_not_gone_in_a_view_either() {
     let mut cluster = healthy();
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-9"),
-        [tunnel("node-9"), Value::Null, Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-9", [tunnel("node-9")]);
     let status =
         |cluster: &Cluster| views::address(&cluster.0, "10.244.1.4".parse().unwrap()).blocks[0].owner_status;
     assert_eq!(status(&cluster), Some(OwnerStatus::Gone));

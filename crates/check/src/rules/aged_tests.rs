@@ -48,31 +48,29 @@ fn young(name: &str) -> Value {
     record
 }
 
-fn with(records: [Value; 4]) -> Cluster {
+fn with(records: impl IntoIterator<Item = Value>) -> Cluster {
     let mut cluster = Cluster::new();
-    cluster.block("10.244.1.0/30", Some("host:node-1"), records);
+    cluster.block("10.244.1.0/30", "host:node-1", records);
     cluster.0.nodes[0].value.tunnels.clear();
     cluster
 }
 
 #[test]
 fn each_kind_of_finding_that_time_alone_makes() {
-    let none = || Value::Null;
-    let leak = with([young("web-0"), pod("node-1", "old"), none(), none()]);
+    let leak = with([young("web-0"), pod("node-1", "old")]);
     assert_eq!(assert_aged(&leak.0, "leak"), HashSet::from([Code::LeakedAddress]));
 
-    let mut mismatch = with([young("web-0"), none(), none(), none()]);
+    let mut mismatch = with([young("web-0")]);
     mismatch.endpoint("node-1", "other", &["10.244.1.0/32"]);
     assert_eq!(assert_aged(&mismatch.0, "mismatch"), HashSet::from([Code::OwnerMismatch]));
 
     // The release time is from a clock that is ahead. The entire block is checked once that time has passed.
-    let mut future =
-        with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old"), none(), none()]);
+    let mut future = with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old")]);
     future.endpoint("node-1", "web-0", &["10.244.1.2/32"]);
     let codes = HashSet::from([Code::LeakedAddress, Code::UnallocatedInUse, Code::MissingHandle]);
     assert_eq!(assert_aged(&future.0, "future"), codes);
 
-    let mut finished = with([none(), none(), none(), none()]);
+    let mut finished = with([]);
     finished.endpoint("node-1", "job", &[]);
     let ended = "2026-05-01T11:59:30Z".parse().ok();
     let parts = PodParts { phase: "Succeeded", ended_at: ended, ..running("job", "") };
@@ -80,7 +78,7 @@ fn each_kind_of_finding_that_time_alone_makes() {
     finished.0.mark_read([Source::Pods]);
     assert_eq!(assert_aged(&finished.0, "finished"), HashSet::from([Code::EndpointWithoutPod]));
 
-    let mut service = with([none(), none(), none(), none()]);
+    let mut service = with([]);
     service.resource("ippools/lb", json!({"cidr": "10.250.0.0/24", "allowedUses": ["LoadBalancer"]}));
     let created = "2026-05-01T11:59:00Z".parse().ok();
     let value = Service { namespace: "default".into(), name: "web".into(), created, ..Service::default() };

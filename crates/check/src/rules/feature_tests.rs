@@ -3,13 +3,12 @@
 use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
-use super::structure_tests::{affinity, findings, handle, pod, verdict, whole};
-use crate::test_cluster::Cluster;
+use super::structure_tests::{evidence, findings, pod, verdict, whole};
+use crate::test_cluster::{Cluster, tunnel};
 use crate::{Code, Options, Severity, check};
-
-const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
 
 /// The findings with a code, each as `severity subject`.
 fn severities(cluster: &Cluster, code: Code) -> Vec<String> {
@@ -20,23 +19,20 @@ fn severities(cluster: &Cluster, code: Code) -> Vec<String> {
 #[test]
 fn keys_that_a_get_does_not_find() {
     let mut cluster = whole();
-    let block = json!({"cidr": "10.244.1.4/30", "affinity": "host:node-1", "allocations": [0, null, null, null],
-        "unallocated": [1, 2, 3], "attributes": [{"handle_id": "k8s-pod-network.gone"}]});
+    let record = json!({"handle_id": "k8s-pod-network.gone"});
+    let block = values::block("10.244.1.4/30", "host:node-1", [record]);
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.6-30", block);
-    affinity(&mut cluster, "host/node-1", "10.244.1.9-30", json!({"state": "confirmed"}));
-    handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.4/30": 1}));
-    let upper = json!({"cidr": "fd00::a:0/126", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
+    cluster.affinity("host/node-1", "10.244.1.9/30", json!({"state": "confirmed"}));
+    cluster.handle("k8s-pod-network.gone", json!({"10.244.1.4/30": 1}));
+    let upper = values::block("fd00::a:0/126", Value::Null, []);
     cluster.put("/calico/ipam/v2/assignment/ipv6/block/FD00::A:0-126", upper);
-    assert_eq!(
-        verdict(&cluster),
-        [
-            "undecodable-object /calico/ipam/v2/assignment/ipv4/block/10.244.1.6-30",
-            "undecodable-object /calico/ipam/v2/assignment/ipv6/block/FD00::A:0-126",
-            "undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.9-30",
-            "block-outside-pools fd00::a:0/126",
-        ],
-        "neither what the block records nor the handle is judged"
-    );
+    let expected = [
+        "undecodable-object /calico/ipam/v2/assignment/ipv4/block/10.244.1.6-30",
+        "undecodable-object /calico/ipam/v2/assignment/ipv6/block/FD00::A:0-126",
+        "undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.9-30",
+        "block-outside-pools fd00::a:0/126",
+    ];
+    assert_eq!(verdict(&cluster), expected, "neither what the block records nor the handle is judged");
     let message = &findings(&cluster)[0].message();
     assert!(message.contains("Calico looks for it by the name 10.244.1.4-30"), "{message}");
 }
@@ -47,7 +43,7 @@ fn a_timestamp_in_the_future_counts_as_old() {
         let mut record = pod("gone");
         record["secondary"]["timestamp"] = timestamp.into();
         let mut cluster = whole();
-        cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+        cluster.block("10.244.1.4/30", "host:node-1", [record]);
         severities(&cluster, Code::LeakedAddress).len()
     };
     assert_eq!(leaked("2026-05-01 12:00:59 +0000 UTC"), 0, "clocks differ");
@@ -89,8 +85,8 @@ fn affinities_of_a_node_that_is_not_upgraded_yet() {
         [("node-1", "10.244.1.4/30"), ("node-2", "10.244.1.8/30"), ("node-2", "10.244.1.12/30")]
     {
         cluster.resource(&format!("nodes/{node}"), json!({}));
-        cluster.block(cidr, Some(&format!("host:{node}")), FREE);
-        affinity(&mut cluster, &format!("host/{node}"), &cidr.replace('/', "-"), json!({}));
+        cluster.block(cidr, format!("host:{node}"), []);
+        cluster.affinity(&format!("host/{node}"), cidr, json!({}));
     }
     let label = |cluster: &mut Cluster, place: usize| {
         let affinity = &mut cluster.0.affinities[place];
@@ -99,15 +95,11 @@ fn affinities_of_a_node_that_is_not_upgraded_yet() {
         affinity.revision = Revision::Kubernetes(Box::new(version));
     };
     label(&mut cluster, 0);
-    assert_eq!(
-        severities(&cluster, Code::AffinityLabels),
-        ["warning node-1/10.244.1.4/30", "info node-2/10.244.1.8/30", "info node-2/10.244.1.12/30"]
-    );
+    let wanted = ["warning node-1/10.244.1.4/30", "info node-2/10.244.1.8/30", "info node-2/10.244.1.12/30"];
+    assert_eq!(severities(&cluster, Code::AffinityLabels), wanted);
     label(&mut cluster, 2);
-    assert_eq!(
-        severities(&cluster, Code::AffinityLabels),
-        ["warning node-1/10.244.1.4/30", "warning node-2/10.244.1.12/30"]
-    );
+    let expected = ["warning node-1/10.244.1.4/30", "warning node-2/10.244.1.12/30"];
+    assert_eq!(severities(&cluster, Code::AffinityLabels), expected);
 }
 
 #[test]
@@ -136,7 +128,7 @@ fn services_where_the_controller_is_off() {
     ];
     let causes = |cluster: &Cluster| -> Vec<Value> {
         let found = findings(cluster).into_iter().filter(|f| f.code == Code::ServiceWithoutAddress);
-        found.map(|f| serde_json::to_value(&f.evidence).unwrap()["cause"].clone()).collect()
+        found.map(|f| evidence(&f)["cause"].clone()).collect()
     };
     for (controllers, version, cause) in states {
         cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
@@ -162,9 +154,8 @@ fn a_borrowed_tunnel_address_is_drift() {
     cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.2"}));
     let record = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});
     cluster.0.blocks.clear();
-    let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-1", "secondary": {"node": "node-1", "type": "ipipTunnelAddress"}});
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [tunnel, pod("web-0"), record, Value::Null]);
-    handle(&mut cluster, "vxlan-tunnel-addr-node-2", json!({"10.244.1.0/30": 1}));
+    cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("web-0"), record]);
+    cluster.handle("vxlan-tunnel-addr-node-2", json!({"10.244.1.0/30": 1}));
     let report = check(&cluster.0, &Options::default());
     let found: Vec<(Code, Severity)> = report.findings.iter().map(|f| (f.code, f.severity)).collect();
     assert_eq!(found, [(Code::BorrowedTunnelAddress, Severity::Warning)]);

@@ -9,7 +9,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::{Value, json};
 
 use super::kubernetes_tests::{running, with_pods};
-use super::structure_tests::{findings, handle, only, pod, verdict, whole};
+use super::structure_tests::{findings, only, pod, verdict, whole};
 use crate::claim::{Claim, describe};
 use crate::context::Context;
 use crate::test_cluster::Cluster;
@@ -18,7 +18,7 @@ use crate::{Code, Filter, Options, Remedy, Scope, Severity, awaits_first_block, 
 #[test]
 fn a_handle_is_in_the_pools_of_the_blocks_that_it_names() {
     let mut cluster = whole();
-    handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
+    cluster.handle("k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
     let left = |pool: &str| {
         let mut report = check(&cluster.0, &Options::default());
         report.filter(&Filter { scope: Scope::of_networks([pool.parse().unwrap()]), ..Filter::default() });
@@ -48,7 +48,7 @@ fn a_filter_by_nodes_admits_what_concerns_one_of_them() {
 #[test]
 fn what_a_filter_leaves_out_is_not_counted() {
     let mut cluster = whole();
-    handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
+    cluster.handle("k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
     let mut report = check(&cluster.0, &Options::default());
     let severity = report.findings[0].severity;
     assert_eq!(report.counts.findings[&severity], 1);
@@ -65,7 +65,7 @@ fn a_block_is_rebuilt_or_goes_with_the_node_that_it_names() {
     assert_eq!(finding.remedy(), Some(Remedy::Rebuild(BTreeSet::from([block]))));
 
     let mut of_gone = whole();
-    of_gone.block("10.244.2.0/30", Some("host:node-9"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    of_gone.block("10.244.2.0/30", "host:node-9", []);
     let finding = only(&of_gone, Code::BlockOfMissingNode);
     assert!(finding.message().contains("belongs to node-9, which does not exist"), "{}", finding.message());
     assert_eq!(finding.remedy(), Some(Remedy::ReleaseNodes(BTreeSet::from(["node-9".to_owned()]))));
@@ -86,7 +86,6 @@ fn the_endpoint_of_a_pod_that_is_gone_says_nothing_of_its_node() {
 #[test]
 fn what_findings_say() {
     let message = |cluster: &Cluster, code| only(cluster, code).message();
-    let none = || Value::Null;
     let mut cluster = whole();
     cluster.endpoint("node-1", "web-9", &["10.244.1.1/32"]);
     let users = "10.244.1.1 is used by default/web-0 (node-1) and default/web-9 (node-1), and recorded for default/web-0";
@@ -94,20 +93,20 @@ fn what_findings_say() {
 
     let mut cluster = whole();
     cluster.resource("nodes/node-2", json!({}));
-    cluster.block("10.244.2.0/30", Some("host:node-2"), [pod("web-1"), none(), none(), none()]);
+    cluster.block("10.244.2.0/30", "host:node-2", [pod("web-1")]);
     cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
-    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     let held = "10.244.2.0 is allocated on node-1 from 10.244.2.0/30, which belongs to node-2";
     assert_eq!(message(&cluster, Code::BorrowedUnderStrictAffinity), held);
 
     let mut cluster = whole();
-    cluster.block("10.244.2.0/30", None, [none(), none(), none(), none()]);
+    cluster.block("10.244.2.0/30", Value::Null, []);
     let empty = message(&cluster, Code::EmptyUnownedBlock);
     assert!(empty.ends_with("has no owner and no allocated address"), "{empty}");
 
     let mut cluster = whole();
     let pending = json!({"state": "pending"});
-    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30", pending);
+    cluster.affinity("host/node-1", "10.244.1.0/30", pending);
     let unsettled = message(&cluster, Code::UnsettledAffinity);
     assert!(unsettled.ends_with(" is pending"), "{unsettled}");
 }
@@ -120,23 +119,22 @@ fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
         cluster
     };
     let mut twice = without("web-0");
-    handle(&mut twice, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 2}));
+    twice.handle("k8s-pod-network.web-0", json!({"10.244.1.0/30": 2}));
     assert_eq!(verdict(&twice), ["handle-count k8s-pod-network.web-0"]);
 
     // A count for a block other than the handle's own is found, whether that block comes before or after.
     for (name, own, other) in [("web-0", 1, 2), ("web-1", 2, 1)] {
         let of_handle = |block: u8| {
             let mut cluster = without(name);
-            let free = || Value::Null;
-            cluster.block("10.244.2.0/30", Some("host:node-1"), [pod("web-1"), free(), free(), free()]);
+            cluster.block("10.244.2.0/30", "host:node-1", [pod("web-1")]);
             cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
             let state = json!({"state": "confirmed"});
-            cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.2.0-30", state);
+            cluster.affinity("host/node-1", "10.244.2.0/30", state);
             if name == "web-0" {
-                handle(&mut cluster, "k8s-pod-network.web-1", json!({"10.244.2.0/30": 1}));
+                cluster.handle("k8s-pod-network.web-1", json!({"10.244.2.0/30": 1}));
             }
             let id = format!("k8s-pod-network.{name}");
-            handle(&mut cluster, &id, json!({format!("10.244.{block}.0/30"): 1}));
+            cluster.handle(&id, json!({format!("10.244.{block}.0/30"): 1}));
             verdict(&cluster)
         };
         assert_eq!(of_handle(own), [""; 0]);
@@ -147,15 +145,8 @@ fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
 #[test]
 fn overlapping_blocks_give_one_finding_for_each_address() {
     let mut cluster = whole();
-    let cidr = "10.244.1.0/31";
-    let value = json!({"cidr": cidr, "affinity": "host:node-1", "allocations": [0, 1], "unallocated": [],
-        "attributes": [pod("gone-0"), pod("gone-1")]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", value);
-    cluster.block(
-        "10.244.1.0/30",
-        Some("host:node-1"),
-        [pod("gone-0"), pod("gone-1"), Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.0/31", "host:node-1", [pod("gone-0"), pod("gone-1")]);
+    cluster.block("10.244.1.0/30", "host:node-1", [pod("gone-0"), pod("gone-1")]);
     cluster.0.blocks.sort_by_key(|block| block.value.key);
     cluster.0.blocks.dedup_by_key(|block| block.value.key);
     let found = verdict(&cluster);
@@ -171,14 +162,14 @@ fn overlapping_blocks_give_one_finding_for_each_address() {
 #[test]
 fn two_addresses_of_one_legacy_handle_are_shared() {
     let record = json!({"handle_id": "default.web-9"});
-    let shared = |cidr: &str, records: [Value; 4]| {
+    let shared = |cidr: &str, times: usize| {
         let mut cluster = whole();
-        cluster.block(cidr, Some("host:node-1"), records);
+        cluster.block(cidr, "host:node-1", vec![record.clone(); times]);
         findings(&cluster).iter().any(|finding| finding.code == Code::SharedLegacyHandle)
     };
     for cidr in ["10.244.2.0/30", "fd00::/126"] {
-        assert!(shared(cidr, [record.clone(), record.clone(), Value::Null, Value::Null]));
-        assert!(!shared(cidr, [record.clone(), Value::Null, Value::Null, Value::Null]));
+        assert!(shared(cidr, 2));
+        assert!(!shared(cidr, 1));
     }
 }
 
@@ -208,7 +199,7 @@ fn a_node_that_runs_a_pod_may_be_alive_without_its_object() {
 fn a_handle_alone_says_that_ipam_is_used() {
     let mut cluster = Cluster(Snapshot::default());
     assert!(awaits_first_block(&cluster.0));
-    handle(&mut cluster, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
+    cluster.handle("k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
     assert!(!awaits_first_block(&cluster.0));
 }
 
@@ -244,11 +235,7 @@ fn a_record_of_calico_2_names_a_pod_and_one_of_a_machine_its_name_or_handle() {
 fn an_endpoint_that_cannot_be_decoded_protects_the_pod_of_calico_2_that_it_names() {
     let judged = |name: &str| {
         let mut cluster = whole();
-        cluster.block(
-            "10.244.2.0/30",
-            Some("host:node-1"),
-            [json!({"handle_id": "default.old-0"}), pod("web-0"), Value::Null, Value::Null],
-        );
+        cluster.block("10.244.2.0/30", "host:node-1", [json!({"handle_id": "default.old-0"}), pod("web-0")]);
         cluster.endpoint("node-1", "web-0", &["10.244.2.1/32"]);
         let path = format!("{}default/{name}", calipam_model::key::ENDPOINT_PREFIX);
         cluster.put(&path, json!("broken"));

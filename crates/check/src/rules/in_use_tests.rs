@@ -13,21 +13,17 @@ use crate::{Code, Options, check, views};
 pub(super) const NOTHING: [&str; 0] = [];
 
 /// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a block that the test fills.
-pub(super) fn etcd(records: [Value; 4]) -> Cluster {
+pub(super) fn etcd(records: impl IntoIterator<Item = Value>) -> Cluster {
     let mut cluster = Cluster::new();
-    let own = [tunnel("node-1"), pod("node-1", "web-0"), Value::Null, Value::Null];
-    cluster.block("10.244.1.0/30", Some("host:node-1"), own);
+    let own = [tunnel("node-1"), pod("node-1", "web-0")];
+    cluster.block("10.244.1.0/30", "host:node-1", own);
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
-    cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+    cluster.block("10.244.1.4/30", "host:node-1", records);
     cluster
 }
 
-pub(super) fn one(record: Value) -> [Value; 4] {
-    [record, Value::Null, Value::Null, Value::Null]
-}
-
 /// The same cluster, for which pods were also read. web-0 is running.
-pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
+pub(super) fn etcd_with_pods(records: impl IntoIterator<Item = Value>, pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
     let web = PodParts { container_id: "", ..running("web-0", "10.244.1.1") };
@@ -35,7 +31,7 @@ pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Clus
 }
 
 /// The same cluster on the Kubernetes datastore.
-pub(super) fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
+pub(super) fn kubernetes(records: impl IntoIterator<Item = Value>, pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd_with_pods(records, pods);
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.endpoints.clear();
@@ -69,7 +65,7 @@ pub(super) fn foreign_endpoint(
 
 #[test]
 fn blocks_that_were_not_read_lack_no_record() {
-    let mut cluster = kubernetes(one(Value::Null), &[running("other", "10.244.9.9")]);
+    let mut cluster = kubernetes([], &[running("other", "10.244.9.9")]);
     assert_eq!(verdict(&cluster), ["critical unallocated-in-use 10.244.9.9"]);
     cluster.0.blocks.clear();
     cluster.0.coverage.remove(&Source::Blocks);
@@ -78,7 +74,7 @@ fn blocks_that_were_not_read_lack_no_record() {
 
 #[test]
 fn pools_that_were_not_read_contain_any_address() {
-    let mut cluster = kubernetes(one(Value::Null), &[running("other", "192.168.7.7")]);
+    let mut cluster = kubernetes([], &[running("other", "192.168.7.7")]);
     assert_eq!(verdict(&cluster), ["error in-use-outside-pools 192.168.7.7"]);
     cluster.0.pools.clear();
     cluster.0.coverage.remove(&Source::Pools);
@@ -93,19 +89,17 @@ fn records_with_attributes_are_not_of_the_oldest_form() {
     let typed = json!({"handle_id": "other.thing", "secondary": {"type": "somethingElse", "node": "gone"}});
     let oldest = json!({"handle_id": "default.web-9"});
     let unused = etcd([bare.clone(), owned, typed, oldest]);
-    assert_eq!(
-        verdict(&unused),
-        [
-            "error leaked-address 10.244.1.7",
-            "warning leaked-address 10.244.1.4",
-            "warning leaked-address 10.244.1.5",
-            "warning leaked-address 10.244.1.6",
-        ]
-    );
-    let mut used = etcd(one(bare.clone()));
+    let expected = [
+        "error leaked-address 10.244.1.7",
+        "warning leaked-address 10.244.1.4",
+        "warning leaked-address 10.244.1.5",
+        "warning leaked-address 10.244.1.6",
+    ];
+    assert_eq!(verdict(&unused), expected);
+    let mut used = etcd([bare.clone()]);
     foreign_endpoint(&mut used, "nomad", "node-1", "web-alloc", &["10.244.1.4/32"]);
     assert_eq!(verdict(&used), NOTHING);
-    let mut waiting = etcd(one(bare));
+    let mut waiting = etcd([bare]);
     foreign_endpoint(&mut waiting, "nomad", "node-1", "web-alloc", &[]);
     assert_eq!(verdict(&waiting), NOTHING, "it may be about to get the address");
 }
@@ -114,7 +108,7 @@ fn records_with_attributes_are_not_of_the_oldest_form() {
 fn a_record_of_another_client_names_its_own_container_only() {
     let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
     let used_by = |handle: &str, attributes: &Value, container: &str| {
-        let mut cluster = etcd(one(json!({"handle_id": handle, "secondary": attributes})));
+        let mut cluster = etcd([json!({"handle_id": handle, "secondary": attributes})]);
         foreign_endpoint(&mut cluster, "cni", "node-1", container, &["10.244.1.4/32"]);
         verdict(&cluster)
     };
@@ -129,7 +123,7 @@ fn a_record_of_another_client_names_its_own_container_only() {
     // A handle of unknown form, without attributes, names no owner.
     assert_eq!(used_by("reserved-1", &json!({}), "web_2"), NOTHING);
 
-    let mut tunnel = etcd(one(json!({"handle_id": "nomad.web_1", "secondary": attributes})));
+    let mut tunnel = etcd([json!({"handle_id": "nomad.web_1", "secondary": attributes})]);
     tunnel.resource("nodes/node-2", json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.4"}}));
     let found = verdict(&tunnel);
     assert!(found.contains(&"error owner-mismatch 10.244.1.4".to_owned()), "{found:?}");
@@ -149,17 +143,14 @@ fn the_tunnel_of_a_windows_node_is_an_ordinal_that_windows_reserves() {
     assert_eq!(verdict(&cluster), ["error owner-mismatch 10.244.1.6"], "a pod must not be there");
     let mut foreign = etcd(block());
     foreign.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.5"}));
-    assert_eq!(
-        verdict(&foreign),
-        ["error owner-mismatch 10.244.1.5", "warning borrowed-tunnel-address 10.244.1.5"],
-        "of another node's block"
-    );
+    let expected = ["error owner-mismatch 10.244.1.5", "warning borrowed-tunnel-address 10.244.1.5"];
+    assert_eq!(verdict(&foreign), expected, "of another node's block");
 }
 
 #[test]
 fn the_status_of_a_pod_between_two_sandboxes_is_stale() {
     let without_endpoint = |parts: PodParts<'_>| {
-        let found = verdict(&etcd_with_pods(one(Value::Null), &[PodParts { container_id: "", ..parts }]));
+        let found = verdict(&etcd_with_pods([], &[PodParts { container_id: "", ..parts }]));
         found.into_iter().filter(|line| !line.contains("pod-without-endpoint")).collect::<Vec<_>>()
     };
     for address in ["10.244.1.1", "10.244.9.9"] {
@@ -177,7 +168,7 @@ fn the_endpoint_of_a_pod_that_finished_long_ago() {
     let found = |ended_at: Option<&str>| {
         let ended_at = ended_at.map(|text| text.parse().unwrap());
         let done = PodParts { phase: "Succeeded", ended_at, ready: false, ..running("job", "10.244.1.4") };
-        let mut cluster = etcd_with_pods(one(pod("node-1", "job")), &[done]);
+        let mut cluster = etcd_with_pods([pod("node-1", "job")], &[done]);
         cluster.endpoint("node-1", "job", &["10.244.1.4/32"]);
         let report = check(&cluster.0, &Options::default());
         let about = report.findings.into_iter().filter(|f| f.code == Code::EndpointWithoutPod);
@@ -186,7 +177,7 @@ fn the_endpoint_of_a_pod_that_finished_long_ago() {
     assert_eq!(found(Some("2026-05-01T11:50:00Z")), [""; 0], "within the grace period");
     assert_eq!(found(Some("2026-05-01T11:40:00Z")), ["finished"]);
     assert_eq!(found(None), ["finished"], "it does not say when");
-    let mut gone = etcd_with_pods(one(pod("node-1", "job")), &[]);
+    let mut gone = etcd_with_pods([pod("node-1", "job")], &[]);
     gone.endpoint("node-1", "job", &["10.244.1.4/32"]);
     assert_eq!(verdict(&gone), ["warning endpoint-without-pod default/node--1-k8s-job-eth0"]);
 }
@@ -219,7 +210,7 @@ fn the_comparison_says_for_whom_an_address_is_recorded() {
 fn the_comparison_counts_pods_without_annotation_where_a_block_records_them() {
     let bare = |name, address| PodParts { container_id: "", ..running(name, address) };
     let cluster =
-        kubernetes(one(pod("node-1", "web-1")), &[bare("web-1", "10.244.1.4"), bare("hybrid", "10.244.9.9")]);
+        kubernetes([pod("node-1", "web-1")], &[bare("web-1", "10.244.1.4"), bare("hybrid", "10.244.9.9")]);
     let comparison = views::compare(&cluster.0).unwrap();
     let node = &comparison.nodes[0];
     assert_eq!((node.pods, node.in_kubernetes, node.in_blocks, node.agreed), (2, 2, 2, 2));
@@ -237,7 +228,7 @@ fn a_pod_with_the_address_of_a_node() {
         let message = report.findings.iter().map(crate::Finding::message).find(|m| m.contains(address));
         assert!(message.unwrap().contains("node node-2 itself"), "{:?}", report.findings);
     };
-    let records = || [pod("node-1", "a"), pod("node-1", "b"), Value::Null, Value::Null];
+    let records = || [pod("node-1", "a"), pod("node-1", "b")];
     for (name, address) in [("a", "10.244.1.4"), ("b", "10.244.1.5")] {
         let mut on_etcd = etcd(records());
         on_etcd.endpoint("node-1", name, &[address]);
@@ -252,7 +243,7 @@ fn a_pod_with_the_address_of_a_node() {
 #[test]
 fn blocks_that_were_listed_before_pods() {
     let notes = |cluster: &Cluster| check(&cluster.0, &Options::default()).notes;
-    let mut cluster = kubernetes(one(Value::Null), &[running("new", "10.244.1.4")]);
+    let mut cluster = kubernetes([], &[running("new", "10.244.1.4")]);
     assert!(notes(&cluster).is_empty());
     cluster.0.blocks_before_pods = true;
     assert!(notes(&cluster)[0].contains("before pods"));
@@ -262,14 +253,12 @@ fn blocks_that_were_listed_before_pods() {
 
 #[test]
 fn a_namesake_is_told_apart_by_its_node() {
-    let mut cluster = etcd(one(pod("node-2", "db-0")));
+    let mut cluster = etcd([pod("node-2", "db-0")]);
     cluster.resource("nodes/node-2", json!({}));
     cluster.endpoint("node-1", "db-0", &["10.244.1.4/32"]);
     let report = check(&cluster.0, &Options::default());
     let found = report.findings.iter().find(|f| f.code == Code::OwnerMismatch).unwrap();
-    assert_eq!(
-        found.message(),
-        "10.244.1.4 is used by default/db-0 (node-1), but recorded for default/db-0 on node-2"
-    );
+    let expected = "10.244.1.4 is used by default/db-0 (node-1), but recorded for default/db-0 on node-2";
+    assert_eq!(found.message(), expected);
     assert_eq!(found.nodes, ["node-1", "node-2"]);
 }

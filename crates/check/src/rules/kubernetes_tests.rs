@@ -39,7 +39,7 @@ pub(super) fn kubernetes(record: Value) -> Cluster {
     cluster.0.coverage.remove(&Source::Handles);
     cluster.0.nodes[0].value.tunnels.clear();
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.0/30", "host:node-1", [record]);
     cluster
 }
 
@@ -123,7 +123,7 @@ fn an_address_of_the_other_family_under_a_pods_handle_is_not_leaked() {
         cluster.resource("ippools/v6", json!({"cidr": "fd00::/120", "blockSize": 126}));
         let mut record = pod("node-1", "web");
         record["handle_id"] = format!("k8s-pod-network.{handle}").into();
-        cluster.block("fd00::/126", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+        cluster.block("fd00::/126", "host:node-1", [record]);
         cluster
     };
     let web = running("web", "10.244.1.0");
@@ -227,11 +227,8 @@ fn endpoints_against_pods() {
     let disagreeing = PodParts { cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.3") };
     assert_eq!(verdict(&both(&[disagreeing])), ["pod-address-disagreement default/web"]);
     let stale = running("web", "10.244.1.3");
-    assert_eq!(
-        verdict(&both(&[stale])),
-        ["pod-address-disagreement default/web"],
-        "a status behind its sandbox accuses nobody"
-    );
+    let expected = ["pod-address-disagreement default/web"];
+    assert_eq!(verdict(&both(&[stale])), expected, "a status behind its sandbox accuses nobody");
     let v6_only_in_annotation =
         PodParts { cni_ips: Some("10.244.1.0/32,fd00::1/128"), ..running("web", "10.244.1.0") };
     let about_pods =
@@ -249,23 +246,18 @@ fn endpoints_against_pods() {
 fn custom_resources() {
     let mut cluster = kubernetes(json!({"handle_id": "net.ABCDEF"}));
     cluster.put("/calico/ipam/v2/handle/net.abcdef", json!({"block": {}}));
-    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30", json!({"state": "confirmed"}));
+    cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
     let report = |cluster: &Cluster| -> Vec<String> {
         let report = check(&cluster.0, &Options::default());
         let named =
             |f: &&crate::Finding| ["handle-case-collision", "affinity-labels"].contains(&f.code.name());
         report.findings.iter().filter(named).map(|f| format!("{} {}", f.code, f.subject)).collect()
     };
-    assert_eq!(
-        report(&cluster),
-        ["handle-case-collision net.abcdef"],
-        "no version and no label: an old cluster"
-    );
+    let expected = ["handle-case-collision net.abcdef"];
+    assert_eq!(report(&cluster), expected, "no version and no label: an old cluster");
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.0"}));
-    assert_eq!(
-        report(&cluster),
-        ["handle-case-collision net.abcdef", "affinity-labels node-1/10.244.1.0/30"]
-    );
+    let expected = ["handle-case-collision net.abcdef", "affinity-labels node-1/10.244.1.0/30"];
+    assert_eq!(report(&cluster), expected);
     let labels = cluster.0.affinities[0].value.key.labels().map(|(name, value)| (name.to_owned(), value));
     let version = ObjectVersion { labels: labels.into(), ..ObjectVersion::default() };
     cluster.0.affinities[0].revision = Revision::Kubernetes(Box::new(version));
@@ -326,17 +318,10 @@ fn lists_read_at_different_times_cause_no_findings() {
     // A pod got its address after blocks had been listed.
     let first = started(web(), "10.244.1.1");
     let mut later = started(web(), "10.244.1.1");
-    assert_eq!(
-        standing(&first, &written_again(started(web(), "10.244.1.1"))),
-        finding("unallocated-in-use", "10.244.1.1"),
-        "heartbeats change nothing"
-    );
+    let found = standing(&first, &written_again(started(web(), "10.244.1.1")));
+    assert_eq!(found, finding("unallocated-in-use", "10.244.1.1"), "heartbeats change nothing");
     later.0.blocks.clear();
-    later.block(
-        "10.244.1.0/30",
-        Some("host:node-1"),
-        [web(), pod("node-1", "new"), Value::Null, Value::Null],
-    );
+    later.block("10.244.1.0/30", "host:node-1", [web(), pod("node-1", "new")]);
     assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is recorded");
     let mut later = written_again(started(web(), "10.244.1.1"));
     later.0.pods.pop();
@@ -345,11 +330,7 @@ fn lists_read_at_different_times_cause_no_findings() {
     let first = started(web(), "10.244.1.9");
     assert_eq!(standing(&first, &first), finding("unallocated-in-use", "10.244.1.9"));
     let mut later = started(web(), "10.244.1.9");
-    later.block(
-        "10.244.1.8/30",
-        Some("host:node-1"),
-        [Value::Null, pod("node-1", "new"), Value::Null, Value::Null],
-    );
+    later.block("10.244.1.8/30", "host:node-1", [Value::Null, pod("node-1", "new")]);
     assert_eq!(standing(&first, &later), [""; 0], "the block is there");
     // Another owner had the address when blocks were listed.
     let first = with_pods(kubernetes(pod("node-1", "old")), &[running("web", "10.244.1.0")]);
@@ -358,10 +339,8 @@ fn lists_read_at_different_times_cause_no_findings() {
     assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is the pod's");
     // The second owner is a pod that was about to finish.
     let first = started(web(), "10.244.1.0");
-    assert_eq!(
-        standing(&first, &written_again(started(web(), "10.244.1.0"))),
-        finding("duplicate-address", "10.244.1.0")
-    );
+    let expected = finding("duplicate-address", "10.244.1.0");
+    assert_eq!(standing(&first, &written_again(started(web(), "10.244.1.0"))), expected);
     let done = PodParts { phase: "Succeeded", ..running("new", "10.244.1.0") };
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0"), done]);
     assert_eq!(standing(&first, &later), [""; 0], "it has finished");

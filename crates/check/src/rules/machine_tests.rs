@@ -5,7 +5,7 @@ use calipam_model::service::Machine;
 use calipam_model::snapshot::{Revision, Versioned};
 use serde_json::{Value, json};
 
-use super::in_use_tests::{NOTHING, etcd, kubernetes, one, verdict};
+use super::in_use_tests::{NOTHING, etcd, kubernetes, verdict};
 use super::kubernetes_tests::running;
 use crate::test_cluster::pod;
 
@@ -17,8 +17,8 @@ fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
 #[test]
 fn a_machine_on_a_network_with_a_dot_in_its_name() {
     let record = json!({"handle_id": "prod.net.vmi.vms.vm-1"});
-    assert_eq!(verdict(&etcd(one(record.clone()))), NOTHING, "machines were not read");
-    let mut stopped = kubernetes(one(record.clone()), &[]);
+    assert_eq!(verdict(&etcd([record.clone()])), NOTHING, "machines were not read");
+    let mut stopped = kubernetes([record.clone()], &[]);
     assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
     stopped.0.machines.push(machine("vm-1", false));
     assert_eq!(verdict(&stopped), NOTHING);
@@ -27,7 +27,7 @@ fn a_machine_on_a_network_with_a_dot_in_its_name() {
         machine: Some("vm-1"),
         ..running("virt-launcher-vm-1-abcde", "10.244.1.4")
     };
-    let mut runs = kubernetes(one(record), &[launcher]);
+    let mut runs = kubernetes([record], &[launcher]);
     runs.0.machines.push(machine("vm-1", false));
     assert_eq!(verdict(&runs), NOTHING);
 }
@@ -40,15 +40,15 @@ fn a_machine_whose_name_is_a_hash_in_the_handle() {
         machine: Some("long"),
         ..running("virt-launcher-long-abcde", "10.244.1.4")
     };
-    assert_eq!(verdict(&kubernetes(one(record.clone()), &[launcher])), NOTHING);
-    assert_eq!(verdict(&kubernetes(one(record.clone()), &[])), NOTHING, "any machine's, be it stopped");
-    let other = kubernetes(one(record), &[running("web-1", "10.244.1.4")]);
+    assert_eq!(verdict(&kubernetes([record.clone()], &[launcher])), NOTHING);
+    assert_eq!(verdict(&kubernetes([record.clone()], &[])), NOTHING, "any machine's, be it stopped");
+    let other = kubernetes([record], &[running("web-1", "10.244.1.4")]);
     assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
 }
 
 #[test]
 fn networks_whose_names_hold_vmi() {
-    let mut stopped = kubernetes(one(json!({"handle_id": "a.vmi.b.vmi.vms.vm-1"})), &[]);
+    let mut stopped = kubernetes([json!({"handle_id": "a.vmi.b.vmi.vms.vm-1"})], &[]);
     assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
     stopped.0.machines.push(machine("vm-1", false));
     assert_eq!(verdict(&stopped), NOTHING);
@@ -57,12 +57,12 @@ fn networks_whose_names_hold_vmi() {
     let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
     let record = json!({"handle_id": format!("prod.vmi.{id}"), "secondary": attributes});
     let container = PodParts { container_id: id, ..running("bare", "10.244.1.4") };
-    assert_eq!(verdict(&kubernetes(one(record), &[container])), NOTHING);
+    assert_eq!(verdict(&kubernetes([record], &[container])), NOTHING);
 }
 
 #[test]
 fn an_instance_whose_machine_is_deleted_keeps_no_address() {
-    let mut cluster = kubernetes(one(json!({"handle_id": "k8s-pod-network.vmi.vms.vm-1"})), &[]);
+    let mut cluster = kubernetes([json!({"handle_id": "k8s-pod-network.vmi.vms.vm-1"})], &[]);
     cluster.0.machines.push(machine("vm-1", true));
     assert_eq!(verdict(&cluster), ["error leaked-address 10.244.1.4"]);
     cluster.0.machines.push(machine("vm-1", false));
@@ -76,7 +76,7 @@ fn a_pod_that_a_record_names_has_its_address_whatever_machine_it_names() {
     record["secondary"]["vmi-name"] = "vm-1".into();
     for (name, expected) in [("odd", NOTHING.as_slice()), ("other", &["error owner-mismatch 10.244.1.4"])] {
         let pod = PodParts { machine: Some("vm-2"), ..running(name, "10.244.1.4") };
-        let mut cluster = kubernetes(one(record.clone()), &[pod]);
+        let mut cluster = kubernetes([record.clone()], &[pod]);
         cluster.0.machines.extend([machine("vm-1", false), machine("vm-2", false)]);
         assert_eq!(verdict(&cluster), expected, "{name}");
     }
@@ -87,11 +87,11 @@ fn a_machine_stays_in_the_block_of_its_first_node() {
     let mut record = pod("node-2", "virt-launcher-vm-1-abcde");
     record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
     record["secondary"]["vmi-name"] = "vm-1".into();
-    let mut cluster = etcd([record, pod("node-2", "web-1"), Value::Null, Value::Null]);
+    let mut cluster = etcd([record, pod("node-2", "web-1")]);
     cluster.resource("nodes/node-2", json!({}));
     cluster.endpoint("node-2", "virt-launcher-vm-1-abcde", &["10.244.1.4/32"]);
     cluster.endpoint("node-2", "web-1", &["10.244.1.5/32"]);
-    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
 }
 
@@ -99,7 +99,7 @@ fn a_machine_stays_in_the_block_of_its_first_node() {
 fn an_instance_without_its_name_is_not_judged() {
     let mut record = pod("node-1", "virt-launcher-db-abcde");
     record["handle_id"] = "k8s-pod-network.vmi.default.db".into();
-    let verdict_of = |record: &Value| verdict(&kubernetes(one(record.clone()), &[]));
+    let verdict_of = |record: &Value| verdict(&kubernetes([record.clone()], &[]));
     record["secondary"]["vmi-name"] = "db".into();
     assert_eq!(verdict_of(&record), ["error leaked-address 10.244.1.4"]);
     record["secondary"]["vmi-name"] = "".into();
@@ -121,7 +121,7 @@ fn pods_of_machines_whose_names_begin_alike() {
 
     for record in [record, handle] {
         let on_etcd = |pods: &[&str]| {
-            let mut cluster = etcd(one(record.clone()));
+            let mut cluster = etcd([record.clone()]);
             for name in pods {
                 cluster.endpoint("node-1", name, &["10.244.1.4/32"]);
             }
@@ -132,7 +132,7 @@ fn pods_of_machines_whose_names_begin_alike() {
                 machine: Some(if *name == other { "db-0" } else { "db" }),
                 ..running(name, "10.244.1.4")
             });
-            let mut cluster = kubernetes(one(record.clone()), &parts.collect::<Vec<_>>());
+            let mut cluster = kubernetes([record.clone()], &parts.collect::<Vec<_>>());
             cluster.0.machines.extend([machine("db", false), machine("db-0", false)]);
             verdict(&cluster)
         };
@@ -148,7 +148,7 @@ fn pods_of_machines_whose_names_begin_alike() {
 fn names_of_pods_that_are_cut() {
     let long = "v".repeat(50);
     let cut = |record: &str, pod: &str| {
-        let mut cluster = etcd(one(json!({"handle_id": format!("k8s-pod-network.vmi.default.{record}")})));
+        let mut cluster = etcd([json!({"handle_id": format!("k8s-pod-network.vmi.default.{record}")})]);
         cluster.endpoint("node-1", pod, &["10.244.1.4/32"]);
         verdict(&cluster)
     };
@@ -167,9 +167,9 @@ fn two_pods_of_one_machine_share_no_address_of_a_container() {
     let names = ["virt-launcher-db-abcde", "virt-launcher-db-fghij"];
     let parts = names.map(|name| PodParts { machine: Some("db"), ..running(name, "10.244.1.4") });
     let clash = ["critical duplicate-address 10.244.1.4"];
-    assert_eq!(verdict(&kubernetes(one(pod("node-1", names[0])), &parts)), clash);
-    assert_eq!(verdict(&kubernetes(one(pod("node-1", names[0])), &parts[..1])), NOTHING);
-    let mut on_etcd = etcd(one(pod("node-1", names[0])));
+    assert_eq!(verdict(&kubernetes([pod("node-1", names[0])], &parts)), clash);
+    assert_eq!(verdict(&kubernetes([pod("node-1", names[0])], &parts[..1])), NOTHING);
+    let mut on_etcd = etcd([pod("node-1", names[0])]);
     for name in names {
         on_etcd.endpoint("node-1", name, &["10.244.1.4/32"]);
     }
@@ -179,7 +179,7 @@ fn two_pods_of_one_machine_share_no_address_of_a_container() {
 #[test]
 fn machines_that_swapped_their_addresses() {
     let record = |name: &str| json!({"handle_id": format!("k8s-pod-network.vmi.default.{name}")});
-    let records = [record("db"), record("db-0"), Value::Null, Value::Null];
+    let records = [record("db"), record("db-0")];
     let pods = [("virt-launcher-db-abcde", "10.244.1.5"), ("virt-launcher-db-0-abcde", "10.244.1.4")];
     let both = ["error owner-mismatch 10.244.1.4", "error owner-mismatch 10.244.1.5"];
     let mut on_etcd = etcd(records.clone());

@@ -5,7 +5,7 @@ use calipam_model::pod::PodParts;
 use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
-use super::in_use_tests::{NOTHING, etcd_with_pods, kubernetes, one, verdict};
+use super::in_use_tests::{NOTHING, etcd_with_pods, kubernetes, verdict};
 use super::kubernetes_tests::{running, versioned};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::{Options, check, views};
@@ -41,13 +41,10 @@ fn with_node(mut cluster: Cluster, name: &str) -> Cluster {
 #[test]
 fn the_collector_would_free_a_live_pod_recorded_on_another_node() {
     let web = running("web", "10.244.1.4");
-    let recorded = |node: &str| kubernetes(one(web_on(node)), std::slice::from_ref(&web));
+    let recorded = |node: &str| kubernetes([web_on(node)], std::slice::from_ref(&web));
     assert_eq!(verdict(&recorded("node-1")), NOTHING);
-    assert_eq!(
-        verdict(&recorded("node-2")),
-        NOTHING,
-        "Calico does not compare with a node that does not exist"
-    );
+    let found = verdict(&recorded("node-2"));
+    assert_eq!(found, NOTHING, "Calico does not compare with a node that does not exist");
 
     let wrong = with_node(recorded("node-2"), "node-2");
     assert_eq!(verdict(&wrong), ["error wrong-node-recorded 10.244.1.4"], "young as it is");
@@ -65,14 +62,14 @@ fn the_collector_would_free_a_live_pod_recorded_on_another_node() {
     unread.0.pods.retain(|pod| pod.value.name() != *"web");
     assert_eq!(verdict(&unread).len(), 0, "the record is young, and nothing uses it");
     let finished = [PodParts { phase: "Succeeded", ..web.clone() }];
-    assert_eq!(verdict(&with_node(kubernetes(one(web_on("node-2")), &finished), "node-2")), NOTHING);
+    assert_eq!(verdict(&with_node(kubernetes([web_on("node-2")], &finished), "node-2")), NOTHING);
 }
 
 #[test]
 fn on_etcd_the_node_of_the_pod_counts_and_not_that_of_its_endpoint() {
     let cluster = |endpoint: &str, recorded: &str| {
         let web = PodParts { container_id: "", ..running("web", "10.244.1.4") };
-        let mut cluster = etcd_with_pods(one(web_on(recorded)), &[web]);
+        let mut cluster = etcd_with_pods([web_on(recorded)], &[web]);
         cluster.put(
             &format!(
                 "/calico/resources/v3/projectcalico.org/workloadendpoints/default/{endpoint}-k8s-web-eth0"
@@ -102,13 +99,13 @@ fn on_etcd_the_node_of_the_pod_counts_and_not_that_of_its_endpoint() {
 /// A cluster in which Calico's node-2 is the Kubernetes node k8s-2. The node has a tunnel, an affinity, and a block
 /// with addresses of pods.
 fn two_nodes(pods: &[PodParts<'_>]) -> Cluster {
-    let mut cluster = etcd_with_pods(one(Value::Null), pods);
+    let mut cluster = etcd_with_pods([], pods);
     let spec = json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "k8s-2"}],
         "bgp": {"ipv4IPIPTunnelAddr": "10.244.2.0", "ipv4Address": "10.244.2.3/24"}});
     cluster.resource("nodes/node-2", spec);
-    let records = [tunnel("node-2"), pod("node-2", "gone"), pod("node-2", "db-1"), Value::Null];
-    cluster.block("10.244.2.0/30", Some("host:node-2"), records);
-    cluster.put("/calico/ipam/v2/host/node-2/ipv4/block/10.244.2.0-30", json!({"state": "confirmed"}));
+    let records = [tunnel("node-2"), pod("node-2", "gone"), pod("node-2", "db-1")];
+    cluster.block("10.244.2.0/30", "host:node-2", records);
+    cluster.affinity("host/node-2", "10.244.2.0/30", json!({"state": "confirmed"}));
     cluster
 }
 
@@ -117,10 +114,8 @@ fn a_node_that_left_kubernetes_is_gone_although_its_calico_object_remains() {
     let exists = with_kubernetes_nodes(two_nodes(&[]), &["node-1", "k8s-2"]);
     let leaked = ["leaked-address 10.244.2.1", "leaked-address 10.244.2.2"];
     let lines = of_nodes(&exists);
-    assert!(
-        lines.len() == 2 && lines.iter().zip(leaked).all(|(line, code)| line.starts_with(code)),
-        "{lines:?}"
-    );
+    assert!(lines.len() == 2, "{lines:?}");
+    assert!(lines.iter().zip(leaked).all(|(line, code)| line.starts_with(code)), "{lines:?}");
 
     let gone = with_kubernetes_nodes(two_nodes(&[]), &["node-1"]);
     let expected = [

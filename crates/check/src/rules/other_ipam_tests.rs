@@ -76,10 +76,8 @@ fn lost_records_are_not_mistaken_for_another_ipam() {
 fn a_cluster_without_any_block_says_so() {
     let mut empty = cluster(Value::Null, "10.244.1.0/24", &PODS);
     empty.0.mark_read([Source::Affinities, Source::Handles]);
-    assert_eq!(
-        note_of_other_ipam(&empty.0),
-        Some("Pods have addresses from host-local, not from Calico IPAM")
-    );
+    let expected = Some("Pods have addresses from host-local, not from Calico IPAM");
+    assert_eq!(note_of_other_ipam(&empty.0), expected);
     empty.0.blocks.clear();
     let unused = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
     assert_eq!(note_of_other_ipam(&empty.0), Some(unused));

@@ -2,9 +2,9 @@
 
 use calipam_model::pod::PodParts;
 use calipam_model::snapshot::{DatastoreKind, Source};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::in_use_tests::{NOTHING, etcd, etcd_with_pods, foreign_endpoint, kubernetes, one, verdict};
+use super::in_use_tests::{NOTHING, etcd, etcd_with_pods, foreign_endpoint, kubernetes, verdict};
 use super::kubernetes_tests::{running, with_pods};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, views};
@@ -25,7 +25,7 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
     }
     assert_eq!(verdict(&cluster), NOTHING);
     // A container that has no address yet could be about to get the recorded one.
-    let mut waiting = etcd(one(json!({"handle_id": "net.web_init-7"})));
+    let mut waiting = etcd([json!({"handle_id": "net.web_init-7"})]);
     foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &[]);
     assert_eq!(verdict(&waiting), NOTHING);
     foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &["10.244.1.4"]);
@@ -42,7 +42,7 @@ fn both_spellings_of_the_status_of_networks_protect() {
         PodParts { network_status: Some(status), ..running("other", "") },
         PodParts { networks_status: Some(status), ..running("other", "") },
     ] {
-        assert_eq!(verdict(&kubernetes(one(pod("node-1", "gone")), &[parts])), NOTHING);
+        assert_eq!(verdict(&kubernetes([pod("node-1", "gone")], &[parts])), NOTHING);
     }
 }
 
@@ -50,7 +50,7 @@ fn both_spellings_of_the_status_of_networks_protect() {
 fn addresses_that_bypass_ipam_are_subtracted_from_the_endpoint() {
     let parts =
         PodParts { no_ipam: Some(r#"["10.244.9.9"]"#), container_id: "", ..running("fixed", "10.244.9.9") };
-    let mut cluster = etcd_with_pods(one(Value::Null), &[parts]);
+    let mut cluster = etcd_with_pods([], &[parts]);
     cluster.endpoint("node-1", "fixed", &["10.244.9.9/32"]);
     assert_eq!(verdict(&cluster), NOTHING);
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32", "10.244.9.8/32"]);
@@ -61,17 +61,17 @@ fn addresses_that_bypass_ipam_are_subtracted_from_the_endpoint() {
 fn pods_that_another_plugin_networks_accuse_nobody() {
     let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
     for address in ["10.244.9.9", "192.168.7.7", "10.244.1.1"] {
-        assert_eq!(verdict(&kubernetes(one(Value::Null), &[foreign(address)])), NOTHING, "{address}");
+        assert_eq!(verdict(&kubernetes([], &[foreign(address)])), NOTHING, "{address}");
     }
-    let found = verdict(&kubernetes(one(Value::Null), &[running("calico", "10.244.9.9")]));
+    let found = verdict(&kubernetes([], &[running("calico", "10.244.9.9")]));
     assert_eq!(found, ["critical unallocated-in-use 10.244.9.9"]);
-    let protected = kubernetes(one(pod("node-1", "gone")), &[foreign("10.244.1.4")]);
+    let protected = kubernetes([pod("node-1", "gone")], &[foreign("10.244.1.4")]);
     assert_eq!(verdict(&protected), NOTHING, "what they name is not leaked");
 }
 
 #[test]
 fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
-    let record = one(pod("node-1", "gone"));
+    let record = &[pod("node-1", "gone")];
     let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
     let warned = |parts: PodParts<'_>| {
         let mut cluster = kubernetes(record.clone(), &[parts]);
@@ -124,12 +124,10 @@ fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
     cluster.0.mark_read(all);
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.coverage.remove(&Source::Endpoints);
-    cluster.resource(
-        "ippools/lb",
-        json!({"cidr": "10.250.0.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]}),
-    );
+    let spec = json!({"cidr": "10.250.0.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
+    cluster.resource("ippools/lb", spec);
     let record = json!({"handle_id": "lb-hash", "secondary": {"service": "web", "namespace": "default", "type": "LoadBalancer"}});
-    cluster.block("10.250.0.0/30", Some("virtual:load-balancer"), one(record));
+    cluster.block("10.250.0.0/30", "virtual:load-balancer", [record]);
     let affinity = |of: &str| format!("/calico/ipam/v2/{of}/ipv4/block/10.250.0.0-30");
     cluster.put(&affinity("virtual/load-balancer"), json!({"state": "confirmed"}));
     cluster.put("/calico/ipam/v2/handle/lb-hash", json!({"block": {"10.250.0.0/30": 1}}));
@@ -141,21 +139,19 @@ fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
 
     // A single pod handle shows that node blocks have been lost.
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.0123456789abcdef", json!({"block": {}}));
-    assert_eq!(
-        verdict(&cluster),
-        [
-            "critical unallocated-in-use 10.244.1.0",
-            "critical unallocated-in-use 10.244.9.9",
-            "error leaked-address 10.250.0.0",
-            "error in-use-outside-pools 192.168.7.7",
-        ]
-    );
+    let expected = [
+        "critical unallocated-in-use 10.244.1.0",
+        "critical unallocated-in-use 10.244.9.9",
+        "error leaked-address 10.250.0.0",
+        "error in-use-outside-pools 192.168.7.7",
+    ];
+    assert_eq!(verdict(&cluster), expected);
     assert!(check(&cluster.0, &Options::default()).notes.is_empty());
 }
 
 #[test]
 fn endpoints_of_openstack_protect_and_accuse_nobody() {
-    let mut cluster = etcd(one(pod("node-1", "gone")));
+    let mut cluster = etcd([pod("node-1", "gone")]);
     for (node, port, addresses) in [
         ("node-1", "port-1", &["10.244.1.1/32", "192.168.9.1/32"][..]),
         ("compute-7", "port-2", &["192.168.9.1/32", "10.244.9.9/32", "10.244.1.4/32"][..]),
@@ -174,8 +170,8 @@ fn calico_as_a_secondary_network() {
         network_status: Some(status),
         ..running("two", status_ip)
     };
-    assert_eq!(verdict(&kubernetes(one(pod("node-1", "two")), &[parts("192.168.7.7")])), NOTHING);
+    assert_eq!(verdict(&kubernetes([pod("node-1", "two")], &[parts("192.168.7.7")])), NOTHING);
     let alone = PodParts { network_status: None, ..parts("192.168.7.7") };
-    let found = verdict(&kubernetes(one(pod("node-1", "two")), &[alone]));
+    let found = verdict(&kubernetes([pod("node-1", "two")], &[alone]));
     assert_eq!(found, ["warning pod-address-disagreement default/two"]);
 }

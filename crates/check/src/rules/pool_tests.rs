@@ -3,7 +3,7 @@
 use calipam_model::key::RESOURCE_PREFIX;
 use serde_json::{Value, json};
 
-use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
+use super::structure_tests::{evidence, findings, only, pod, verdict, whole};
 use crate::test_cluster::Cluster;
 use crate::{Code, Options, check};
 
@@ -22,7 +22,7 @@ pub(super) fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
         let labels = json!({"zone": node});
         cluster.put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"labels": labels}}));
     }
-    cluster.put("/calico/ipam/v2/config", config);
+    cluster.config(config);
     for (position, (owner, taken)) in blocks.iter().enumerate() {
         let base = 4 * position;
         let cidr = format!("10.244.1.{base}/30");
@@ -30,8 +30,8 @@ pub(super) fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
             true => json!({"handle_id": format!("h-{base}-{i}")}),
             false => Value::Null,
         });
-        cluster.block(&cidr, Some(&format!("host:{owner}")), records);
-        affinity(&mut cluster, &format!("host/{owner}"), &cidr.replace('/', "-"), json!({}));
+        cluster.block(&cidr, format!("host:{owner}"), records);
+        cluster.affinity(&format!("host/{owner}"), &cidr, json!({}));
     }
     cluster
 }
@@ -50,8 +50,7 @@ pub(super) const FULL: [(&str, usize); 4] = [("node-1", 4), ("node-2", 4), ("nod
 fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
     let found = |blocks: &[(&str, usize)], field: &str, value: Value| {
         let mut cluster = small(open(), blocks);
-        cluster.0.pools.clear();
-        cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.0/28", "blockSize": 30, field: value}));
+        cluster.only_pool("tiny", json!({"cidr": "10.244.1.0/28", "blockSize": 30, field: value}));
         let found = findings(&cluster).into_iter().filter(|f| f.code == Code::InvalidPoolSelector);
         found.map(|f| (f.message(), evidence(&f)["invalidSelector"].clone())).collect::<Vec<_>>()
     };
@@ -65,10 +64,9 @@ fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
         }
     }
     let mut manual = small(open(), &FULL);
-    manual.0.pools.clear();
     let spec =
         json!({"cidr": "10.244.1.0/28", "blockSize": 30, "nodeSelector": "(", "assignmentMode": "Manual"});
-    manual.resource("ippools/tiny", spec);
+    manual.only_pool("tiny", spec);
     assert!(findings(&manual).iter().all(|f| f.code != Code::InvalidPoolSelector), "it is not evaluated");
     assert_eq!(
         found(&FULL, "nodeSelector", json!(format!("{0}all(){1}", "(".repeat(200), ")".repeat(200)))),
@@ -87,18 +85,14 @@ fn nearly_full_pools() {
     let cluster = small(open(), &[("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 2)]);
     assert_eq!(percent(&cluster, 90.0), None);
     assert_eq!(percent(&cluster, 87.5), None, "above, not at");
-    assert_eq!(
-        percent(&cluster, 87.0).as_deref(),
-        Some("tiny (10.244.1.0/28) is 87 % full: 14 of 16 in use")
-    );
+    let expected = Some("tiny (10.244.1.0/28) is 87 % full: 14 of 16 in use");
+    assert_eq!(percent(&cluster, 87.0).as_deref(), expected);
     // One reserved address is in use, the other is free: neither counts.
     let mut reserved = Cluster(cluster.0.clone());
     reserved
         .resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.0", "10.244.1.15", "fd00::/8"]}));
-    assert_eq!(
-        percent(&reserved, 90.0).as_deref(),
-        Some("tiny (10.244.1.0/28) is 92 % full: 13 of 14 in use")
-    );
+    let expected = Some("tiny (10.244.1.0/28) is 92 % full: 13 of 14 in use");
+    assert_eq!(percent(&reserved, 90.0).as_deref(), expected);
     let evidence = evidence(&only(&reserved, Code::PoolNearlyFull));
     assert_eq!((&evidence["inUse"], &evidence["usable"]), (&json!("13"), &json!("14")));
     let mut disabled = Cluster(reserved.0.clone());
@@ -112,10 +106,7 @@ fn nearly_full_pools() {
 #[test]
 fn addresses_of_overlapping_blocks_count_once() {
     let mut cluster = small(open(), &[("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 0)]);
-    let inner =
-        json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [{}]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", inner);
-    let outer = json!({"cidr": "10.244.1.0/27", "allocations": vec![json!(0); 32], "unallocated": [], "attributes": [{}]});
+    cluster.block("10.244.1.0/31", Value::Null, vec![json!({}); 2]);
     let options = Options { pool_threshold: 70.0, ..Options::default() };
     let usage = |cluster: &Cluster| {
         let report = check(&cluster.0, &options);
@@ -123,7 +114,7 @@ fn addresses_of_overlapping_blocks_count_once() {
         evidence(found)["inUse"].clone()
     };
     assert_eq!(usage(&cluster), "12");
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-27", outer);
+    cluster.block("10.244.1.0/27", Value::Null, vec![json!({}); 32]);
     assert_eq!(usage(&cluster), "16", "a block larger than the pool");
 }
 
@@ -143,14 +134,14 @@ fn the_block_limit() {
     let with_limit = |config: Value, selector: &str| {
         let mut cluster = whole();
         cluster.0.pools[0].value.node_selector = selector.to_owned();
-        cluster.put("/calico/ipam/v2/config", config);
+        cluster.config(config);
         for block in 1..21 {
             let cidr = format!("10.244.2.{}/30", 4 * block);
             let id = format!("p-{block}");
-            cluster.block(&cidr, Some("host:node-1"), [pod(&id), Value::Null, Value::Null, Value::Null]);
+            cluster.block(&cidr, "host:node-1", [pod(&id)]);
             cluster.endpoint("node-1", &id, &[&format!("10.244.2.{}/32", 4 * block)]);
-            affinity(&mut cluster, "host/node-1", &cidr.replace('/', "-"), json!({}));
-            handle(&mut cluster, &format!("k8s-pod-network.{id}"), json!({cidr.as_str(): 1}));
+            cluster.affinity("host/node-1", &cidr, json!({}));
+            cluster.handle(&format!("k8s-pod-network.{id}"), json!({cidr.as_str(): 1}));
         }
         cluster
     };
@@ -177,6 +168,6 @@ fn the_block_limit() {
     assert_eq!(verdict(&split), [""; 0], "20 in one pool, one in another");
     let mut unreadable = with_limit(open(), "all()");
     unreadable.0.ipam_config = None;
-    unreadable.put("/calico/ipam/v2/config", json!([]));
+    unreadable.config(json!([]));
     assert_eq!(verdict(&unreadable), ["undecodable-object /calico/ipam/v2/config"]);
 }

@@ -32,11 +32,7 @@ fn services_and_their_records() {
     };
     let expect = |record, service, expected: &[&str], what: &str| {
         let mut cluster = with_service(record, "10.250.0.0/24", service);
-        cluster.block(
-            "10.250.0.0/30",
-            Some("virtual:load-balancer"),
-            [Value::Null, Value::Null, Value::Null, Value::Null],
-        );
+        cluster.block("10.250.0.0/30", "virtual:load-balancer", []);
         assert_eq!(verdict(&cluster), expected, "{what}");
     };
     expect(service_record("web"), web(&["10.244.1.0"]), &[], "a record of the service holds it");

@@ -4,40 +4,27 @@
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Coverage, Source};
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use crate::test_cluster::{self, Cluster, tunnel};
 use crate::{Code, Finding, Options, check};
 
-const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/";
-
 /// A healthy cluster with all sources read: node-1 with one /30, a tunnel address and a pod.
 pub(super) fn whole() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
-    cluster.block(
-        "10.244.1.0/30",
-        Some("host:node-1"),
-        [tunnel("node-1"), pod("web-0"), Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("web-0")]);
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
-    affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({"state": "confirmed"}));
-    handle(&mut cluster, "ipip-tunnel-addr-node-1", json!({"10.244.1.0/30": 1}));
-    handle(&mut cluster, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
+    cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
+    cluster.handle("ipip-tunnel-addr-node-1", json!({"10.244.1.0/30": 1}));
+    cluster.handle("k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
     cluster
 }
 
 /// The record for a pod on node-1.
 pub(super) fn pod(name: &str) -> Value {
     test_cluster::pod("node-1", name)
-}
-
-pub(super) fn affinity(cluster: &mut Cluster, holder: &str, cidr: &str, value: Value) {
-    cluster.put(&format!("/calico/ipam/v2/{holder}/ipv4/block/{cidr}"), value);
-}
-
-pub(super) fn handle(cluster: &mut Cluster, id: &str, blocks: Value) {
-    cluster.put(&format!("/calico/ipam/v2/handle/{id}"), json!({"block": blocks, "deleted": false}));
 }
 
 pub(super) fn findings(cluster: &Cluster) -> Vec<Finding> {
@@ -59,8 +46,6 @@ pub(super) fn evidence(finding: &Finding) -> Value {
     serde_json::to_value(&finding.evidence).unwrap()
 }
 
-const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
-
 #[test]
 fn a_healthy_cluster_has_no_finding() {
     assert_eq!(verdict(&whole()), [""; 0]);
@@ -69,9 +54,9 @@ fn a_healthy_cluster_has_no_finding() {
 #[test]
 fn unread_sources_cause_no_findings() {
     let mut cluster = whole();
-    cluster.block("10.244.1.4/30", Some("host:node-9"), FREE);
-    affinity(&mut cluster, "host/node-9", "10.244.1.8-30", json!({}));
-    handle(&mut cluster, "lonely", json!({"10.244.1.4/30": 1}));
+    cluster.block("10.244.1.4/30", "host:node-9", []);
+    cluster.affinity("host/node-9", "10.244.1.8/30", json!({}));
+    cluster.handle("lonely", json!({"10.244.1.4/30": 1}));
     for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Nodes] {
         cluster.0.coverage.insert(source, Coverage::Partial);
     }
@@ -82,27 +67,28 @@ fn unread_sources_cause_no_findings() {
 fn an_unowned_block_is_empty_even_with_what_windows_reserves() {
     let mut cluster = whole();
     let windows = || json!({"handle_id": "windows-reserved-ipam-handle"});
-    cluster.block("10.244.1.4/30", None, FREE);
-    cluster.block("10.244.1.8/30", None, [windows(), windows(), windows(), Value::Null]);
+    cluster.block("10.244.1.4/30", Value::Null, []);
+    cluster.block("10.244.1.8/30", Value::Null, [windows(), windows(), windows()]);
     let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
-    cluster.block("10.244.1.12/30", None, [cooling, Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.12/30", Value::Null, [cooling]);
     assert_eq!(verdict(&cluster), ["empty-unowned-block 10.244.1.4/30", "empty-unowned-block 10.244.1.8/30"]);
 }
 
 #[test]
 fn owners_of_every_form() {
     let mut cluster = whole();
-    cluster.block("10.244.1.4/30", Some("virtual:load-balancer"), FREE);
-    cluster.block("10.244.1.8/30", Some("something else"), FREE);
-    let value = json!({"cidr": "10.244.1.12/30", "hostAffinity": "node-1", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
-    cluster.put(&format!("{BLOCK}10.244.1.12-30"), value);
+    cluster.block("10.244.1.4/30", "virtual:load-balancer", []);
+    cluster.block("10.244.1.8/30", "something else", []);
+    let mut value = values::block("10.244.1.12/30", Value::Null, []);
+    value["hostAffinity"] = "node-1".into();
+    cluster.put(&values::block_key("10.244.1.12/30"), value);
     let unexpected = "unexpected-block-owner 10.244.1.8/30";
     // The block has the owner field from Calico's first versions, which Calico 3 ignores.
     let ownerless = "empty-unowned-block 10.244.1.12/30";
     assert_eq!(verdict(&cluster), [unexpected, ownerless, "block-without-affinity 10.244.1.4/30"]);
-    affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({}));
+    cluster.affinity("virtual/load-balancer", "10.244.1.4/30", json!({}));
     assert_eq!(verdict(&cluster), [unexpected, ownerless]);
-    affinity(&mut cluster, "host/node-1", "10.244.1.12-30", json!({}));
+    cluster.affinity("host/node-1", "10.244.1.12/30", json!({}));
     let mismatch = "affinity-block-mismatch node-1/10.244.1.12/30";
     assert_eq!(verdict(&cluster), [unexpected, mismatch, ownerless]);
 }
@@ -110,40 +96,34 @@ fn owners_of_every_form() {
 #[test]
 fn a_block_without_affinity_rests_on_both_keys() {
     let mut cluster = whole();
-    cluster.block("10.244.1.4/30", Some("host:node-1"), FREE);
+    cluster.block("10.244.1.4/30", "host:node-1", []);
     let finding = only(&cluster, Code::BlockWithoutAffinity);
     let paths: Vec<String> = finding.depends_on.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        paths,
-        [
-            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30",
-            "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30"
-        ]
-    );
+    let expected = [
+        "/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30",
+        "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30",
+    ];
+    assert_eq!(paths, expected);
     assert_eq!(finding.nodes, ["node-1"]);
-    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30", json!([]));
-    assert_eq!(
-        verdict(&cluster),
-        ["undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30"],
-        "an affinity that does not decode exists"
-    );
+    cluster.affinity("host/node-1", "10.244.1.4/30", json!([]));
+    let expected = ["undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30"];
+    assert_eq!(verdict(&cluster), expected, "an affinity that does not decode exists");
 }
 
 #[test]
 fn blocks_marked_deleted_are_absent() {
     let mut cluster = whole();
-    let gone = |cidr: &str| json!({"cidr": cidr, "affinity": "host:node-9", "allocations": FREE, "unallocated": [0, 1, 2, 3], "deleted": true});
-    cluster.put(&format!("{BLOCK}10.244.1.4-30"), gone("10.244.1.4/30"));
-    affinity(&mut cluster, "host/node-1", "10.244.1.4-30", json!({"state": "confirmed"}));
-    affinity(&mut cluster, "host/node-9", "10.244.1.8-30", json!({"state": "pending", "deleted": true}));
-    assert_eq!(
-        verdict(&cluster),
-        [
-            "half-deleted 10.244.1.4/30",
-            "half-deleted node-9/10.244.1.8/30",
-            "affinity-without-block node-1/10.244.1.4/30"
-        ]
-    );
+    let mut gone = values::block("10.244.1.4/30", "host:node-9", []);
+    gone["deleted"] = true.into();
+    cluster.put(&values::block_key("10.244.1.4/30"), gone);
+    cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
+    cluster.affinity("host/node-9", "10.244.1.8/30", json!({"state": "pending", "deleted": true}));
+    let expected = [
+        "half-deleted 10.244.1.4/30",
+        "half-deleted node-9/10.244.1.8/30",
+        "affinity-without-block node-1/10.244.1.4/30",
+    ];
+    assert_eq!(verdict(&cluster), expected);
 }
 
 #[test]
@@ -151,13 +131,13 @@ fn a_broken_block_is_judged_by_its_key_alone() {
     let mut cluster = whole();
     // One block is corrupt, has another size, and belongs to a missing node. Two others cannot be decoded.
     let short = json!({"cidr": "10.244.1.4/31", "affinity": "host:node-9", "allocations": [null]});
-    cluster.put(&format!("{BLOCK}10.244.1.4-31"), short);
-    cluster.put(&format!("{BLOCK}10.244.1.4-30"), json!("nonsense"));
-    cluster.put(&format!("{BLOCK}192.168.0.0-30"), json!([]));
+    cluster.put(&values::block_key("10.244.1.4/31"), short);
+    cluster.put(&values::block_key("10.244.1.4/30"), json!("nonsense"));
+    cluster.put(&values::block_key("192.168.0.0/30"), json!([]));
     for (holder, cidr) in
-        [("node-1", "10.244.1.4-31"), ("node-2", "10.244.1.4-30"), ("node-3", "192.168.0.0-30")]
+        [("node-1", "10.244.1.4/31"), ("node-2", "10.244.1.4/30"), ("node-3", "192.168.0.0/30")]
     {
-        affinity(&mut cluster, &format!("host/{holder}"), cidr, json!({"state": "pending"}));
+        cluster.affinity(&format!("host/{holder}"), cidr, json!({"state": "pending"}));
     }
     let expected = [
         "corrupt-block 10.244.1.4/31",
@@ -169,10 +149,8 @@ fn a_broken_block_is_judged_by_its_key_alone() {
         "block-size-mismatch 10.244.1.4/31",
     ];
     assert_eq!(verdict(&cluster), expected);
-    assert_eq!(
-        evidence(&only(&cluster, Code::CorruptBlock))["problems"],
-        json!([{"problem": "array-length", "expected": "2", "found": 1}])
-    );
+    let wanted = json!([{"problem": "array-length", "expected": "2", "found": 1}]);
+    assert_eq!(evidence(&only(&cluster, Code::CorruptBlock))["problems"], wanted);
 }
 
 #[test]
@@ -181,10 +159,7 @@ fn overlaps_name_each_other_once() {
     for (cidr, owner) in
         [("10.244.1.4/30", "host:node-1"), ("10.244.1.4/32", "host:node-2"), ("10.244.1.5/32", "host:node-3")]
     {
-        let size = if cidr.ends_with("30") { 4 } else { 1 };
-        let free: Vec<usize> = (0..size).collect();
-        let value = json!({"cidr": cidr, "affinity": owner, "allocations": vec![Value::Null; size], "unallocated": free});
-        cluster.put(&format!("{BLOCK}{}", cidr.replace('/', "-")), value);
+        cluster.block(cidr, owner, []);
     }
     let found: Vec<(String, Value)> = findings(&cluster)
         .iter()
@@ -202,8 +177,8 @@ fn overlaps_name_each_other_once() {
 #[test]
 fn pools_of_any_state_contain_blocks() {
     let mut cluster = whole();
-    cluster.block("10.250.0.0/30", None, [pod("old"), Value::Null, Value::Null, Value::Null]);
-    handle(&mut cluster, "k8s-pod-network.old", json!({"10.250.0.0/30": 1}));
+    cluster.block("10.250.0.0/30", Value::Null, [pod("old")]);
+    cluster.handle("k8s-pod-network.old", json!({"10.250.0.0/30": 1}));
     cluster.endpoint("node-1", "old", &["10.250.0.0/32"]);
     assert!(verdict(&cluster).contains(&"block-outside-pools 10.250.0.0/30".to_owned()));
     let mut broken = Cluster(cluster.0.clone());
@@ -216,8 +191,7 @@ fn pools_of_any_state_contain_blocks() {
 #[test]
 fn a_block_size_that_one_of_several_pools_has_is_fine() {
     let mut cluster = whole();
-    cluster.0.pools.clear();
-    cluster.resource("ippools/a", json!({"cidr": "10.244.0.0/16"}));
+    cluster.only_pool("a", json!({"cidr": "10.244.0.0/16"}));
     assert_eq!(verdict(&cluster), ["block-size-mismatch 10.244.1.0/30"]);
     assert_eq!(evidence(&only(&cluster, Code::BlockSizeMismatch))["pools"], json!(["a /26"]));
     cluster.resource("ippools/b", json!({"cidr": "10.244.0.0/20", "blockSize": 30}));
@@ -228,16 +202,16 @@ fn a_block_size_that_one_of_several_pools_has_is_fine() {
 fn affinities_and_their_blocks() {
     let mut cluster = whole();
     cluster.resource("nodes/node-2", json!({}));
-    cluster.block("10.244.1.4/30", None, [pod("left"), Value::Null, Value::Null, Value::Null]);
-    handle(&mut cluster, "k8s-pod-network.left", json!({"10.244.1.4/30": 1}));
+    cluster.block("10.244.1.4/30", Value::Null, [pod("left")]);
+    cluster.handle("k8s-pod-network.left", json!({"10.244.1.4/30": 1}));
     cluster.endpoint("node-1", "left", &["10.244.1.4/32"]);
-    affinity(&mut cluster, "host/node-2", "10.244.1.0-30", json!({"state": "confirmed"}));
-    affinity(&mut cluster, "host/node-2", "10.244.1.4-30", json!({}));
-    affinity(&mut cluster, "host/node-2", "10.244.1.8-30", json!({"state": "pending"}));
-    affinity(&mut cluster, "host/node-2", "10.244.1.12-30", json!({"state": "pendingDeletion"}));
+    cluster.affinity("host/node-2", "10.244.1.0/30", json!({"state": "confirmed"}));
+    cluster.affinity("host/node-2", "10.244.1.4/30", json!({}));
+    cluster.affinity("host/node-2", "10.244.1.8/30", json!({"state": "pending"}));
+    cluster.affinity("host/node-2", "10.244.1.12/30", json!({"state": "pendingDeletion"}));
     // An empty value means confirmed.
     cluster.0.add_entry(b"/calico/ipam/v2/host/node-2/ipv4/block/10.244.1.16-30", b"", 7);
-    affinity(&mut cluster, "host/node-9", "10.244.1.20-30", json!({"state": "confirmed"}));
+    cluster.affinity("host/node-9", "10.244.1.20/30", json!({"state": "confirmed"}));
     let expected = [
         "affinity-block-mismatch node-2/10.244.1.0/30",
         "affinity-block-mismatch node-2/10.244.1.4/30",
@@ -258,18 +232,18 @@ fn affinities_and_their_blocks() {
 fn a_pending_affinity_of_another_node_is_no_conflict() {
     let mut cluster = whole();
     cluster.resource("nodes/node-2", json!({}));
-    affinity(&mut cluster, "host/node-2", "10.244.1.0-30", json!({"state": "pending"}));
+    cluster.affinity("host/node-2", "10.244.1.0/30", json!({"state": "pending"}));
     let left = ["unsettled-affinity node-2/10.244.1.0/30", "affinity-block-mismatch node-2/10.244.1.0/30"];
     let found = verdict(&cluster);
     assert!(found.len() == 2 && left.iter().all(|line| found.contains(&(*line).to_owned())), "{found:?}");
-    affinity(&mut cluster, "host/node-3", "10.244.1.0-30", json!({"state": "pendingDeletion"}));
+    cluster.affinity("host/node-3", "10.244.1.0/30", json!({"state": "pendingDeletion"}));
     assert!(verdict(&cluster).contains(&"affinity-conflict 10.244.1.0/30".to_owned()));
 }
 
 #[test]
 fn affinities_of_unknown_types_say_nothing_else() {
     let mut cluster = whole();
-    affinity(&mut cluster, "@/node-9", "10.244.1.0-30", json!({"state": "pending"}));
+    cluster.affinity("@/node-9", "10.244.1.0/30", json!({"state": "pending"}));
     assert_eq!(verdict(&cluster), ["unexpected-affinity-type node-9/10.244.1.0/30"]);
     assert!(only(&cluster, Code::UnexpectedAffinityType).depends_on.is_empty());
     let key = |node: &str| match Key::parse(&format!("/calico/ipam/v2/@/{node}/ipv4/block/10.244.1.0-30")) {
@@ -282,10 +256,10 @@ fn affinities_of_unknown_types_say_nothing_else() {
 #[test]
 fn a_virtual_holder_needs_no_node_and_is_no_conflict() {
     let mut cluster = whole();
-    cluster.block("10.244.1.4/30", Some("virtual:load-balancer"), FREE);
-    affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({"state": "confirmed"}));
+    cluster.block("10.244.1.4/30", "virtual:load-balancer", []);
+    cluster.affinity("virtual/load-balancer", "10.244.1.4/30", json!({"state": "confirmed"}));
     assert_eq!(verdict(&cluster), [""; 0]);
-    affinity(&mut cluster, "host/load-balancer", "10.244.1.4-30", json!({"state": "confirmed"}));
+    cluster.affinity("host/load-balancer", "10.244.1.4/30", json!({"state": "confirmed"}));
     let expected = [
         "affinity-block-mismatch load-balancer/10.244.1.4/30",
         "affinity-of-missing-node load-balancer/10.244.1.4/30",
@@ -296,11 +270,9 @@ fn a_virtual_holder_needs_no_node_and_is_no_conflict() {
 #[test]
 fn settings() {
     let mut cluster = whole();
-    cluster.put(
-        &format!("{RESOURCE_PREFIX}clusterinformations/default"),
-        json!({"spec": {"datastoreReady": false}}),
-    );
-    cluster.put("/calico/ipam/v2/config", json!({}));
+    let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
+    cluster.put(&key, json!({"spec": {"datastoreReady": false}}));
+    cluster.config(json!({}));
     assert_eq!(verdict(&cluster), ["datastore-locked default", "auto-allocation-off default"]);
     let resource = format!("{RESOURCE_PREFIX}ipamconfigurations/default");
     cluster.put(&resource, json!({"spec": {"maxBlocksPerHost": 20, "ipCooldownSeconds": -1}}));
@@ -308,12 +280,10 @@ fn settings() {
     cluster.put(&resource, json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}));
     let mismatch = only(&cluster, Code::ConfigurationMismatch);
     let settings = evidence(&mismatch);
-    assert_eq!(
-        settings.as_object().unwrap().keys().collect::<Vec<_>>(),
-        ["autoAllocateBlocks", "strictAffinity"]
-    );
+    let expected = ["autoAllocateBlocks", "strictAffinity"];
+    assert_eq!(settings.as_object().unwrap().keys().collect::<Vec<_>>(), expected);
     assert_eq!(settings["strictAffinity"][&resource], "true");
-    cluster.put("/calico/ipam/v2/config", json!("broken"));
+    cluster.config(json!("broken"));
     cluster.0.ipam_config = None;
     assert_eq!(verdict(&cluster), ["datastore-locked default", "undecodable-object /calico/ipam/v2/config"]);
 }
@@ -334,10 +304,8 @@ fn endpoints_on_missing_nodes() {
 #[test]
 fn defects_of_one_object_are_one_finding() {
     let mut cluster = whole();
-    cluster.resource(
-        "nodes/node-2",
-        json!({"ipv4VXLANTunnelAddr": "10.0.0", "bgp": {"ipv4IPIPTunnelAddr": "x"}}),
-    );
+    let value = json!({"ipv4VXLANTunnelAddr": "10.0.0", "bgp": {"ipv4IPIPTunnelAddr": "x"}});
+    cluster.resource("nodes/node-2", value);
     cluster.put("/calico/ipam/v2/odd\r\nkey", json!({}));
     let path = format!("{ENDPOINT_PREFIX}default/node--1-k8s-x-eth0");
     cluster.put(&path, json!({"spec": {"ipNetworks": ["10.244.1.300", "y"]}}));

@@ -7,8 +7,6 @@ use super::structure_tests::findings;
 use crate::Code;
 use crate::test_cluster::Cluster;
 
-const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
-
 /// A cluster in which node-1 has the given tunnel, and node-2 is `node`. Both have a block in a pool with these
 /// settings.
 fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
@@ -21,8 +19,8 @@ fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
     let mut value = node;
     value["metadata"] = json!({"labels": labels});
     cluster.put(&format!("{prefix}/nodes/node-2"), value);
-    cluster.block("10.244.9.0/30", Some("host:node-1"), FREE);
-    cluster.block("10.244.9.4/30", Some("host:node-2"), FREE);
+    cluster.block("10.244.9.0/30", "host:node-1", []);
+    cluster.block("10.244.9.4/30", "host:node-2", []);
     cluster
 }
 
@@ -82,7 +80,7 @@ fn a_key_of_wireguard_needs_an_address_of_its_family() {
     let mut two = cluster(peer.clone(), both, json!({}), v4.clone());
     two.resource("ippools/six", json!({"cidr": "fd00::/64", "blockSize": 122}));
     assert_eq!(missing(&two), says("spec.wireguard.interfaceIPv4Address"), "it has no block of IPv6");
-    two.block("fd00::4/126", Some("host:node-2"), FREE);
+    two.block("fd00::4/126", "host:node-2", []);
     let fields = "spec.wireguard.interfaceIPv4Address and spec.wireguard.interfaceIPv6Address";
     assert_eq!(missing(&two), says(fields));
 }

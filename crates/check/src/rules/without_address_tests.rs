@@ -8,7 +8,7 @@ use calipam_model::snapshot::{Source, Versioned};
 use serde_json::{Value, json};
 
 use super::pool_tests::{FULL, open, small, strict};
-use super::structure_tests::{affinity, evidence, findings, only};
+use super::structure_tests::{evidence, findings, only};
 use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 
@@ -110,9 +110,9 @@ fn the_block_limit_strands_even_where_borrowing_is_allowed() {
     assert_eq!(found, of(&[("node-1", "block-limit")]));
     // A stale affinity does not count. For an affinity without a block, the block is created.
     let mut cluster = small(limited, &[("node-2", 4), ("node-2", 4)]);
-    affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({}));
+    cluster.affinity("host/node-1", "10.244.1.0/30", json!({}));
     assert_eq!(stranded(&cluster).iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>(), ["node-2"]);
-    affinity(&mut cluster, "host/node-2", "10.244.1.12-30", json!({"state": "pending"}));
+    cluster.affinity("host/node-2", "10.244.1.12/30", json!({"state": "pending"}));
     assert!(stranded(&cluster).is_empty());
 }
 
@@ -180,16 +180,12 @@ fn many_nodes_share_a_finding() {
 #[test]
 fn ways_out_through_other_pools() {
     let mut cluster = small(strict(), &FULL);
-    cluster.resource(
-        "ippools/spare",
-        json!({"cidr": "10.245.0.0/28", "blockSize": 30, "nodeSelector": "has(zone)"}),
-    );
+    let spec = json!({"cidr": "10.245.0.0/28", "blockSize": 30, "nodeSelector": "has(zone)"});
+    cluster.resource("ippools/spare", spec);
     assert!(stranded(&cluster).is_empty(), "another pool has room");
     cluster.0.pools.pop();
-    cluster.resource(
-        "ippools/spare",
-        json!({"cidr": "10.245.0.0/28", "blockSize": 30, "namespaceSelector": "has(team)"}),
-    );
+    let spec = json!({"cidr": "10.245.0.0/28", "blockSize": 30, "namespaceSelector": "has(team)"});
+    cluster.resource("ippools/spare", spec);
     assert!(stranded(&cluster).is_empty(), "pods of some namespaces get an address");
 }
 
@@ -218,11 +214,8 @@ fn reserved_space_is_neither_free_nor_claimable() {
     cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.12/31", "10.244.1.14/31"]}));
     assert_eq!(stranded(&cluster).len(), 1, "the fourth block is reserved as a whole");
     cluster.resource("ipreservations/s", json!({"reservedCIDRs": ["10.244.1.11"]}));
-    assert_eq!(
-        stranded(&cluster),
-        of(&[("node-1", "exhausted"), ("node-2", "exhausted")]),
-        "the only free one is reserved"
-    );
+    let expected = of(&[("node-1", "exhausted"), ("node-2", "exhausted")]);
+    assert_eq!(stranded(&cluster), expected, "the only free one is reserved");
 }
 
 /// True if the real allocator gives the node one more address, based on the snapshot.

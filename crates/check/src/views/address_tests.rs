@@ -2,6 +2,7 @@
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Source};
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use super::*;
@@ -10,9 +11,9 @@ use crate::test_cluster::{Cluster, pod, tunnel};
 const NONE: Value = Value::Null;
 
 /// The cluster as `show --ip` reads it: all pools, and the objects around an address.
-fn narrow(records: [Value; 4]) -> Cluster {
+fn narrow(records: impl IntoIterator<Item = Value>) -> Cluster {
     let mut cluster = Cluster::new();
-    cluster.block("10.244.1.0/30", Some("host:node-1"), records);
+    cluster.block("10.244.1.0/30", "host:node-1", records);
     let partial = [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
     cluster.0.coverage.extend(partial.map(|source| (source, Coverage::Partial)));
     cluster
@@ -57,7 +58,7 @@ fn what_a_narrow_read_cannot_find_is_not_gone() {
         assert_eq!(status(&cluster, address), Some(OwnerStatus::Unknown), "{address}");
     }
     let mut whole = Cluster::new();
-    whole.block("10.244.1.0/30", Some("host:node-1"), [container, legacy, by_handle, service]);
+    whole.block("10.244.1.0/30", "host:node-1", [container, legacy, by_handle, service]);
     for address in ["10.244.1.0", "10.244.1.1", "10.244.1.2"] {
         assert_eq!(status(&whole, address), Some(OwnerStatus::Gone), "{address}");
     }
@@ -69,10 +70,10 @@ fn what_a_narrow_read_cannot_find_is_not_gone() {
 #[test]
 fn a_mismatch_takes_an_owner_that_can_be_found() {
     // The tunnel of node-1 uses 10.244.1.0, which is recorded for a pod.
-    let mut cluster = narrow([pod("node-1", "a"), NONE, NONE, NONE]);
+    let mut cluster = narrow([pod("node-1", "a")]);
     assert_eq!(codes(&story(&cluster, "10.244.1.0")), ["owner-mismatch"]);
     let container = json!({"handle_id": format!("k8s-pod-network.{}", "0".repeat(64))});
-    cluster = narrow([container, NONE, NONE, NONE]);
+    cluster = narrow([container]);
     assert_eq!(codes(&story(&cluster, "10.244.1.0")), [""; 0]);
     cluster.0.mark_read([Source::Endpoints, Source::Nodes]);
     assert_eq!(codes(&story(&cluster, "10.244.1.0")), ["owner-mismatch"]);
@@ -80,7 +81,7 @@ fn a_mismatch_takes_an_owner_that_can_be_found() {
 
 #[test]
 fn findings_around_an_address_are_shown() {
-    let mut cluster = narrow([NONE, NONE, NONE, NONE]);
+    let mut cluster = narrow([]);
     cluster.endpoint("node-1", "a", &["10.244.1.2/32"]);
     assert_eq!(codes(&story(&cluster, "10.244.1.2")), ["unallocated-in-use"], "its block was read");
     cluster.0.mark_read([Source::Affinities]);
@@ -90,11 +91,9 @@ fn findings_around_an_address_are_shown() {
 
 #[test]
 fn what_does_not_decode_is_not_gone() {
-    let mut cluster = narrow([NONE, pod("node-1", "a"), tunnel("node-2"), NONE]);
-    cluster.put(
-        "/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-a-eth0",
-        json!("no endpoint"),
-    );
+    let mut cluster = narrow([NONE, pod("node-1", "a"), tunnel("node-2")]);
+    let value = json!("no endpoint");
+    cluster.put("/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-a-eth0", value);
     cluster.put("/calico/resources/v3/projectcalico.org/nodes/node-2", json!("no node"));
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.a", json!("no handle"));
     let view = story(&cluster, "10.244.1.1");
@@ -107,10 +106,8 @@ fn what_does_not_decode_is_not_gone() {
     assert_eq!(codes(&story(&cluster, "10.244.1.1")).len(), 3, "and the pod");
     cluster.0.defects.pop();
     let view = story(&cluster, "10.244.1.2");
-    assert_eq!(
-        (view.blocks[0].owner_status, view.blocks[0].node_exists),
-        (Some(OwnerStatus::Unknown), Some(true))
-    );
+    let expected = (Some(OwnerStatus::Unknown), Some(true));
+    assert_eq!((view.blocks[0].owner_status, view.blocks[0].node_exists), expected);
     assert_eq!(codes(&view), ["undecodable-object"], "the node");
     let view = handle(&cluster.0, "k8s-pod-network.a").unwrap();
     assert_eq!((view.exists, view.revision.clone(), view.findings.len()), (true, None, 1));
@@ -119,12 +116,9 @@ fn what_does_not_decode_is_not_gone() {
 #[test]
 fn overlapping_and_broken_blocks_are_all_shown() {
     let mut cluster = Cluster::new();
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, pod("node-1", "a"), NONE, NONE]);
-    cluster.put(
-        "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31",
-        json!({"cidr": "10.244.1.0/31", "allocations": [null, 0], "unallocated": [0], "attributes": [pod("node-2", "b")]}),
-    );
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.9.0-30", json!(7));
+    cluster.block("10.244.1.0/30", "host:node-1", [NONE, pod("node-1", "a")]);
+    cluster.block("10.244.1.0/31", NONE, [NONE, pod("node-2", "b")]);
+    cluster.put(&values::block_key("10.244.9.0/30"), json!(7));
     let view = story(&cluster, "10.244.1.1");
     assert_eq!(view.blocks.iter().map(|b| b.ordinal).collect::<Vec<_>>(), [1, 1]);
     assert!(codes(&view).contains(&"address-in-several-blocks"), "{:?}", codes(&view));
@@ -139,12 +133,10 @@ fn overlapping_and_broken_blocks_are_all_shown() {
 fn a_service_uses_its_address() {
     let mut cluster = Cluster::new();
     cluster.0.mark_read([Source::Services]);
-    cluster.resource(
-        "ippools/lb",
-        json!({"cidr": "10.9.0.0/24", "blockSize": 30, "allowedUses": ["LoadBalancer"]}),
-    );
+    let spec = json!({"cidr": "10.9.0.0/24", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
+    cluster.resource("ippools/lb", spec);
     let record = json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "shop", "service": "web"}});
-    cluster.block("10.9.0.0/30", Some("virtual:load-balancer"), [record, NONE, NONE, NONE]);
+    cluster.block("10.9.0.0/30", "virtual:load-balancer", [record]);
     assert_eq!(status(&cluster, "10.9.0.0"), Some(OwnerStatus::Gone));
     cluster.0.services.push(calipam_model::snapshot::Versioned {
         value: calipam_model::service::Service {
@@ -164,24 +156,21 @@ fn claimable_follows_the_pools_of_a_request() {
     cluster.0.mark_read(ALLOCATION_SOURCES);
     cluster.resource("ippools/other", json!({"cidr": "10.245.0.0/16", "blockSize": 30}));
     cluster.resource("ippools/rack", json!({"cidr": "10.246.0.0/16", "nodeSelector": "rack == 'a'"}));
-    cluster.resource(
-        "ippools/hand",
-        json!({"cidr": "10.247.0.0/16", "blockSize": 30, "assignmentMode": "Manual"}),
-    );
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
-    cluster.block("10.247.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
-    for block in ["10.244.1.0-30", "10.247.1.0-30"] {
-        let affinity = format!("/calico/ipam/v2/host/node-1/ipv4/block/{block}");
-        cluster.put(&affinity, json!({"state": "confirmed"}));
+    let spec = json!({"cidr": "10.247.0.0/16", "blockSize": 30, "assignmentMode": "Manual"});
+    cluster.resource("ippools/hand", spec);
+    cluster.block("10.244.1.0/30", "host:node-1", []);
+    cluster.block("10.247.1.0/30", "host:node-1", []);
+    for block in ["10.244.1.0/30", "10.247.1.0/30"] {
+        cluster.affinity("host/node-1", block, json!({"state": "confirmed"}));
     }
-    cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 3}));
+    cluster.config(json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 3}));
     let rows = |cluster: &Cluster| -> Vec<(String, u32, Option<u32>)> {
         let node = nodes(&cluster.0).nodes.remove(0);
         node.pools.into_iter().map(|p| (p.pool.unwrap_or_default(), p.blocks, p.claimable)).collect()
     };
     let row = |pool: &str, blocks, claimable| (pool.to_owned(), blocks, Some(claimable));
     assert_eq!(rows(&cluster), [row("default", 1, 2), row("hand", 1, 2), row("other", 0, 2)]);
-    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true}));
+    cluster.config(json!({"strict_affinity": true}));
     assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "no node may claim blocks");
 }
 
@@ -190,15 +179,13 @@ fn claimable_follows_the_pools_of_a_request() {
 fn claimable_leaves_out_what_the_node_has() {
     let mut cluster = Cluster::new();
     cluster.0.mark_read(ALLOCATION_SOURCES);
-    cluster.0.pools.clear();
-    cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/29", "blockSize": 30}));
-    cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 20}));
+    cluster.only_pool("small", json!({"cidr": "10.244.1.0/29", "blockSize": 30}));
+    cluster.config(json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 20}));
     let claimable = |cluster: &Cluster| nodes(&cluster.0).nodes[0].pools[0].claimable;
     assert_eq!(claimable(&cluster), Some(2));
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
-    for (block, left) in [("10.244.1.0-30", 1), ("10.244.1.4-30", 0)] {
-        let affinity = format!("/calico/ipam/v2/host/node-1/ipv4/block/{block}");
-        cluster.put(&affinity, json!({"state": "confirmed"}));
+    cluster.block("10.244.1.0/30", "host:node-1", []);
+    for (block, left) in [("10.244.1.0/30", 1), ("10.244.1.4/30", 0)] {
+        cluster.affinity("host/node-1", block, json!({"state": "confirmed"}));
         assert_eq!(claimable(&cluster), Some(left), "{block}");
     }
 }

@@ -210,7 +210,8 @@ fn owners(block: &IndexedBlock<'_>) -> Vec<(u32, String)> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use calipam_testkit::values;
+    use serde_json::json;
 
     use super::*;
     use crate::check;
@@ -220,11 +221,10 @@ mod tests {
 
     fn small() -> Cluster {
         let mut cluster = Cluster::new();
-        cluster.0.pools.clear();
-        cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/27", "blockSize": 30}));
+        cluster.only_pool("small", json!({"cidr": "10.244.1.0/27", "blockSize": 30}));
         let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
         let owner = Some("host:node-1");
-        cluster.block("10.244.1.4/30", owner, [pod("node-1", "a"), cooling, Value::Null, Value::Null]);
+        cluster.block("10.244.1.4/30", owner, [pod("node-1", "a"), cooling]);
         cluster
     }
 
@@ -259,8 +259,7 @@ mod tests {
     #[test]
     fn a_block_larger_than_a_cell_is_in_several() {
         let mut cluster = small();
-        cluster.0.pools.clear();
-        cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/27", "blockSize": 32}));
+        cluster.only_pool("small", json!({"cidr": "10.244.1.0/27", "blockSize": 32}));
         let map = mapped(&cluster, LIMITS);
         let with_blocks = map.cells.iter().filter(|cell| cell.blocks > 0);
         let cells: Vec<_> = with_blocks.map(|cell| (cell.index, cell.in_use.0, cell.cooling.0)).collect();
@@ -271,13 +270,10 @@ mod tests {
     #[test]
     fn an_ipv6_pool_of_many_blocks_has_cells_for_parts_of_it() {
         let mut cluster = Cluster::new();
-        cluster.0.pools.clear();
-        cluster.resource("ippools/six", json!({"cidr": "fd00::/48", "blockSize": 122}));
-        cluster.block(
-            "fd00:0:0:ff00::/122",
-            Some("host:node-1"),
-            [Value::Null, Value::Null, Value::Null, Value::Null],
-        );
+        cluster.only_pool("six", json!({"cidr": "fd00::/48", "blockSize": 122}));
+        let mut short = values::block("fd00:0:0:ff00::/126", "host:node-1", []);
+        short["cidr"] = "fd00:0:0:ff00::/122".into();
+        cluster.put(&values::block_key("fd00:0:0:ff00::/122"), short);
         let map = mapped(&cluster, LIMITS);
         assert_eq!((map.cell_size, map.size), (58, 1024));
         assert_eq!(map.cells[0].index, 0xff00 >> 6);

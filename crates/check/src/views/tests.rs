@@ -9,14 +9,9 @@ use crate::test_cluster::{Cluster, pod};
 /// A cluster with a /28 pool of /30 blocks instead of the usual large pool.
 fn small() -> Cluster {
     let mut cluster = Cluster::new();
-    cluster.0.pools.clear();
-    cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
+    cluster.only_pool("small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
     let cooling = json!({"releasedAt": "2026-05-01T12:00:00Z"});
-    cluster.block(
-        "10.244.1.0/30",
-        Some("host:node-1"),
-        [pod("node-1", "a"), cooling, Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.0/30", "host:node-1", [pod("node-1", "a"), cooling]);
     cluster
 }
 
@@ -24,7 +19,7 @@ fn small() -> Cluster {
 fn judged() -> Cluster {
     let mut cluster = small();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
-    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30", json!({"state": "confirmed"}));
+    cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
     cluster
 }
 
@@ -36,11 +31,7 @@ fn pool(cluster: &Cluster) -> PoolView {
 fn the_sums_of_a_pool() {
     let mut cluster = judged();
     let windows = json!({"handle_id": "windows-reserved-ipam-handle"});
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-9"),
-        [windows, pod("node-1", "b"), Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-9", [windows, pod("node-1", "b")]);
     cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.3/32", "10.244.1.8/30"]}));
     let view = pool(&cluster);
     let sums =
@@ -52,35 +43,22 @@ fn the_sums_of_a_pool() {
 #[test]
 fn free_is_not_allocatable() {
     let mut cluster = judged();
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-9"),
-        [pod("node-1", "b"), Value::Null, Value::Null, Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-9", [pod("node-1", "b")]);
     let allocatable = |cluster: &Cluster| {
         let view = pool(cluster);
         (view.free.0, view.allocatable.map_or(u128::MAX, |count| count.0), view.limited_by)
     };
     assert_eq!(allocatable(&cluster), (13, 13, vec![]));
-    let config = |c: &mut Cluster, value: Value| {
-        c.put("/calico/ipam/v2/config", value);
-    };
-    config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     let (free, some, why) = allocatable(&cluster);
     assert_eq!((free, some), (13, 10), "the free ones of node-9, which does not exist, are out of reach");
     assert!(why[0].starts_with("strict affinity"), "{why:?}");
-    config(
-        &mut cluster,
-        json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}),
-    );
+    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
     assert_eq!(allocatable(&cluster).1, 6, "one more block of four");
-    config(&mut cluster, json!({}));
+    cluster.config(json!({}));
     let (_, some, why) = allocatable(&cluster);
-    assert_eq!(
-        (some, why[0].as_str()),
-        (2, "nodes cannot claim blocks"),
-        "Calico gives up before it would borrow"
-    );
+    let expected = (2, "nodes cannot claim blocks");
+    assert_eq!((some, why[0].as_str()), expected, "Calico gives up before it would borrow");
     cluster.0.pools[0].value.disabled = true;
     assert_eq!(allocatable(&cluster).1, 0);
     cluster.0.coverage.remove(&Source::Affinities);
@@ -92,8 +70,8 @@ fn free_is_not_allocatable() {
 fn blocks_outside_all_pools_are_counted_of_both_families() {
     let mut cluster = small();
     assert!(pools(&cluster.0).outside.is_none());
-    cluster.block("10.9.0.0/30", None, [pod("node-1", "x"), Value::Null, Value::Null, Value::Null]);
-    cluster.block("fd00::/126", None, [pod("node-1", "y"), pod("node-1", "z"), Value::Null, Value::Null]);
+    cluster.block("10.9.0.0/30", Value::Null, [pod("node-1", "x")]);
+    cluster.block("fd00::/126", Value::Null, [pod("node-1", "y"), pod("node-1", "z")]);
     let outside = pools(&cluster.0).outside.unwrap();
     assert_eq!((outside.blocks, outside.total.0, outside.in_use.0, outside.free.0), (2, 8, 3, 5));
     let views = blocks(&cluster.0).blocks;
@@ -109,32 +87,20 @@ fn large_numbers_keep_their_digits() {
 #[test]
 fn nodes_and_borrowed_addresses() {
     let mut cluster = judged();
-    cluster.block(
-        "10.244.1.4/30",
-        Some("host:node-9"),
-        [pod("node-1", "b"), pod("node-9", "c"), json!({}), Value::Null],
-    );
+    cluster.block("10.244.1.4/30", "host:node-9", [pod("node-1", "b"), pod("node-9", "c"), json!({})]);
     let views = nodes(&cluster.0).nodes;
-    assert_eq!(
-        views.iter().map(|n| (n.node.as_str(), n.exists)).collect::<Vec<_>>(),
-        [("node-1", true), ("node-9", false)]
-    );
-    assert_eq!(
-        (views[0].addresses, views[0].borrowed, views[0].borrowed_by_others, views[0].free),
-        (2, 1, 0, 2)
-    );
-    assert_eq!(
-        (views[1].addresses, views[1].borrowed, views[1].borrowed_by_others, views[1].free),
-        (2, 0, 1, 1)
-    );
+    let expected = [("node-1", true), ("node-9", false)];
+    assert_eq!(views.iter().map(|n| (n.node.as_str(), n.exists)).collect::<Vec<_>>(), expected);
+    let expected = (2, 1, 0, 2);
+    assert_eq!((views[0].addresses, views[0].borrowed, views[0].borrowed_by_others, views[0].free), expected);
+    let expected = (2, 0, 1, 1);
+    assert_eq!((views[1].addresses, views[1].borrowed, views[1].borrowed_by_others, views[1].free), expected);
     assert_eq!((views[0].pools[0].limit, views[0].pools[0].claimable), (Some(20), Some(2)));
     let list = borrowed(&cluster.0, &Scope::default());
     assert_eq!((list.addresses.len(), list.unknown), (1, 1));
     let one = &list.addresses[0];
-    assert_eq!(
-        (one.address.to_string().as_str(), one.node.as_str(), one.allocated_to.as_str()),
-        ("10.244.1.4", "node-1", "default/b")
-    );
+    let expected = ("10.244.1.4", "node-1", "default/b");
+    assert_eq!((one.address.to_string().as_str(), one.node.as_str(), one.allocated_to.as_str()), expected);
 }
 
 #[test]
@@ -145,37 +111,30 @@ fn a_node_shows_its_plugin_by_annotation_and_newest_address() {
         record
     };
     let (calico, calipam) = ("02.120225471", "01.120225472");
-    let plugins = |records: [Value; 4]| {
+    let plugins = |records: &[Value]| {
         let mut cluster = small();
-        cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+        cluster.block("10.244.1.4/30", "host:node-1", records.to_vec());
         cluster.0.nodes[0].value.plugin = Some("calipam 0.1.0".into());
         let views = nodes(&cluster.0).nodes.into_iter().map(|node| node.plugin);
         views.map(|plugin| (plugin.installed, plugin.assigned_by)).collect::<Vec<_>>()
     };
     let noted = Some("calipam 0.1.0".to_owned());
     // The node has an older address.
-    let nothing = || [Value::Null, Value::Null, Value::Null, Value::Null];
-    assert_eq!(plugins(nothing()), [(noted.clone(), Some(Plugin::Calico))]);
-    let mut records = nothing();
-    records[0] = at("node-1", calipam);
-    assert_eq!(plugins(records.clone()), [(noted.clone(), Some(Plugin::Calipam))]);
+    assert_eq!(plugins(&[]), [(noted.clone(), Some(Plugin::Calico))]);
+    let records = [at("node-1", calipam), at("node-9", calico), at("node-1", calico)];
+    assert_eq!(plugins(&records[..1]), [(noted.clone(), Some(Plugin::Calipam))]);
     // Another node's address in its block does not count.
-    records[1] = at("node-9", calico);
     let expected = [(noted.clone(), Some(Plugin::Calipam)), (None, Some(Plugin::Calico))];
-    assert_eq!(plugins(records.clone()), expected);
-    records[2] = at("node-1", calico);
-    assert_eq!(plugins(records)[0], (noted, Some(Plugin::Calico)));
+    assert_eq!(plugins(&records[..2]), expected);
+    assert_eq!(plugins(&records)[0], (noted, Some(Plugin::Calico)));
 }
 
 #[test]
 fn borrowed_addresses_of_overlapping_blocks_are_in_order() {
     let mut cluster = small();
-    let record = pod("node-2", "b");
-    let value = json!({"cidr": "10.244.2.0/29", "affinity": "host:node-1", "attributes": [record],
-        "allocations": [null, null, null, null, null, 0, null, null], "unallocated": [0, 1, 2, 3, 4, 6, 7]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.2.0-29", value);
-    let records = [pod("node-2", "a"), Value::Null, Value::Null, Value::Null];
-    cluster.block("10.244.2.0/30", Some("host:node-1"), records);
+    let fifth = std::iter::repeat_n(Value::Null, 5).chain([pod("node-2", "b")]);
+    cluster.block("10.244.2.0/29", "host:node-1", fifth);
+    cluster.block("10.244.2.0/30", "host:node-1", [pod("node-2", "a")]);
     let list = borrowed(&cluster.0, &Scope::of_networks(["10.244.2.0/24".parse().unwrap()]));
     let addresses: Vec<String> = list.addresses.iter().map(|of| of.address.to_string()).collect();
     assert_eq!(addresses, ["10.244.2.0", "10.244.2.5"]);
@@ -184,7 +143,7 @@ fn borrowed_addresses_of_overlapping_blocks_are_in_order() {
 #[test]
 fn a_negative_cooldown_counts_as_zero() {
     let mut cluster = small();
-    cluster.put("/calico/ipam/v2/config", json!({"ipCooldownSeconds": -1}));
+    cluster.config(json!({"ipCooldownSeconds": -1}));
     let settings = configuration(&cluster.0).settings;
     let cooldown = settings.iter().find(|setting| setting.name == "ipCooldownSeconds").unwrap();
     assert_eq!(cooldown.value, "0");
@@ -204,9 +163,9 @@ fn a_node_without_addresses_is_shown_by_family() {
 
     cluster.resource("ippools/six", json!({"cidr": "fd00::/124", "blockSize": 126}));
     let taken = ["a", "b", "c", "d"].map(|name| pod("node-1", name));
-    cluster.block("fd00::/126", Some("host:node-1"), taken);
-    cluster.put("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-126", json!({"state": "confirmed"}));
-    cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
+    cluster.block("fd00::/126", "host:node-1", taken);
+    cluster.affinity("host/node-1", "fd00::/126", json!({"state": "confirmed"}));
+    cluster.config(json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
     let full = Some("the block limit of 1 is reached: the node holds 1".to_owned());
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
     // A node that does not exist needs no address.
@@ -221,10 +180,8 @@ fn the_story_of_an_address() {
     cluster.0.nodes[0].value.tunnels.clear();
     let story = |cluster: &Cluster, text: &str| address(&cluster.0, text.parse().unwrap());
     let used = story(&cluster, "10.244.1.0");
-    assert_eq!(
-        (used.state, used.blocks[0].owner_status),
-        (AddressState::Allocated, Some(OwnerStatus::UsesIt))
-    );
+    let expected = (AddressState::Allocated, Some(OwnerStatus::UsesIt));
+    assert_eq!((used.state, used.blocks[0].owner_status), expected);
     assert_eq!(used.blocks[0].handle.as_ref().map(|h| (h.exists, h.count)), Some((false, 0)));
     assert_eq!(used.owners[0].pod, "default/a");
     assert_eq!(used.findings.iter().map(|f| f.code.name()).collect::<Vec<_>>(), ["missing-handle"]);
@@ -243,15 +200,11 @@ fn the_story_of_an_address() {
 #[test]
 fn a_handle_and_what_is_recorded_under_it() {
     let mut cluster = small();
-    cluster.put(
-        "/calico/ipam/v2/handle/k8s-pod-network.a",
-        json!({"block": {"10.244.1.0/30": 2, "10.244.9.0/30": 1}}),
-    );
+    let value = json!({"block": {"10.244.1.0/30": 2, "10.244.9.0/30": 1}});
+    cluster.put("/calico/ipam/v2/handle/k8s-pod-network.a", value);
     let view = handle(&cluster.0, "k8s-pod-network.a").unwrap();
-    assert_eq!(
-        view.blocks.iter().map(|b| (b.in_handle, b.addresses.len(), b.exists)).collect::<Vec<_>>(),
-        [(2, 1, true), (1, 0, false)]
-    );
+    let found = view.blocks.iter().map(|b| (b.in_handle, b.addresses.len(), b.exists)).collect::<Vec<_>>();
+    assert_eq!(found, [(2, 1, true), (1, 0, false)]);
     assert_eq!(view.findings.iter().map(|f| f.code.name()).collect::<Vec<_>>(), ["handle-count"]);
     assert_eq!(handle(&cluster.0, "nobody"), None);
     let ids = |begin: &str| handle_ids(&cluster.0, begin).into_iter().collect::<Vec<_>>();
@@ -274,16 +227,14 @@ fn configuration_and_where_it_comes_from() {
     assert_eq!(value(&cluster, "maxBlocksPerHost"), default("20", ": nothing is stored"));
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.18.0"}));
     assert_eq!(value(&cluster, "maxBlocksPerHost").0, "no limit");
-    cluster.put("/calico/ipam/v2/config", json!({}));
+    cluster.config(json!({}));
     assert_eq!(value(&cluster, "maxBlocksPerHost"), default("no limit", " (not set)"));
     assert_eq!(value(&cluster, "kubeVirtVMAddressPersistence"), default("Enabled", " (not set)"));
     cluster
         .resource("ipamconfigurations/default", json!({"strictAffinity": false, "autoAllocateBlocks": true}));
     let (stored, origin, resource) = value(&cluster, "autoAllocateBlocks");
-    assert_eq!(
-        (stored.as_str(), origin.as_str(), resource.as_deref()),
-        ("false", "/calico/ipam/v2/config", Some("true"))
-    );
+    let expected = ("false", "/calico/ipam/v2/config", Some("true"));
+    assert_eq!((stored.as_str(), origin.as_str(), resource.as_deref()), expected);
     assert_eq!(value(&cluster, "leakGracePeriod").0, "15m");
 }
 
@@ -298,6 +249,6 @@ fn a_configuration_that_is_not_called_default_is_ignored() {
     assert_eq!(strict.origin, "Calico's default: there is no IPAM configuration called default");
     assert_eq!(view.ignored, ["rancher-config"]);
     let note = "Calico ignores the IPAM configuration rancher-config: only the one called default counts";
-    cluster.block("10.244.1.0/30", None, [Value::Null, Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.0/30", Value::Null, []);
     assert_eq!(crate::check(&cluster.0, &crate::Options::default()).notes, [note]);
 }

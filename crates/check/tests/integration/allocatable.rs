@@ -11,7 +11,7 @@ use calipam_model::key::{Key, RESOURCE_PREFIX};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
 use calipam_testkit::cluster::rng::Rng;
-use calipam_testkit::rounds;
+use calipam_testkit::{rounds, values};
 use serde_json::{Value, json};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -110,14 +110,9 @@ impl World {
         let size = 1 << (32 - cidr.prefix_len());
         let taken = *self.rng.pick(&[0, 0, 1, 3, size]);
         let taken = taken.min(size);
-        let allocations: Vec<Value> =
-            (0..size).map(|at| if at < taken { json!(0) } else { Value::Null }).collect();
-        let records = if taken > 0 { json!([{"handle_id": "others"}]) } else { json!([]) };
-        let mut value = json!({"cidr": cidr, "allocations": allocations,
-            "unallocated": (taken..size).collect::<Vec<_>>(), "attributes": records});
-        if !owner.is_empty() {
-            value["affinity"] = owner.into();
-        }
+        let affinity = Some(owner).filter(|owner| !owner.is_empty());
+        let records = vec![json!({"handle_id": "others"}); taken];
+        let value = values::block(&cidr.to_string(), affinity, records);
         self.put(&Key::Block(cidr).to_string(), &value);
         match owner.split_once(':') {
             Some((kind, name)) if has_affinity => {

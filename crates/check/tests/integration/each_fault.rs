@@ -13,8 +13,7 @@ fn each_fault_gives_exactly_its_findings() {
     let mut failures = Vec::new();
     for fault in Fault::ALL {
         for spec in [ClusterSpec::new(7), ClusterSpec::new(8).v4_only()] {
-            let mut cluster = Cluster::small(spec);
-            cluster.inject(*fault, 2);
+            let cluster = Cluster::small(spec).with(*fault, 2);
             let judged = std::panic::catch_unwind(|| assert_truth(fault.name(), &cluster));
             failures.extend(judged.is_err().then(|| fault.name()));
         }
@@ -32,8 +31,7 @@ fn of_addresses(snapshot: &Snapshot) -> Vec<String> {
 #[test]
 fn a_record_that_no_ordinal_refers_to_changes_no_finding_about_an_address() {
     for fault in Fault::ALL {
-        let mut cluster = Cluster::small(ClusterSpec::new(7));
-        cluster.inject(*fault, 2);
+        let cluster = Cluster::small(ClusterSpec::new(7)).with(*fault, 2);
         let snapshot = cluster.snapshot();
         let mut stray = snapshot.clone();
         for block in &mut stray.blocks {

@@ -32,9 +32,7 @@ fn any_two_faults_do_not_hide_each_other() {
         }
         // Faults that depend on the entire cluster come last.
         let (first, second) = if *fault < other { (*fault, other) } else { (other, *fault) };
-        let mut cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2);
-        cluster.inject(first, 1);
-        cluster.inject(second, 1);
+        let cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2).with(first, 1).with(second, 1);
         assert_truth(&format!("{} and {}", first.name(), second.name()), &cluster);
     }
 }
@@ -60,8 +58,7 @@ fn every_rule_that_etcd_decides_has_a_fault() {
     ];
     let mut clusters = vec![Cluster::all_faults(ClusterSpec::new(1), 1)];
     for fault in Fault::ALL.iter().filter(|fault| fault.stands_alone()) {
-        let mut cluster = Cluster::small(ClusterSpec::new(1));
-        cluster.inject(*fault, 1);
+        let cluster = Cluster::small(ClusterSpec::new(1)).with(*fault, 1);
         clusters.push(cluster);
     }
     let found: std::collections::BTreeSet<&str> =

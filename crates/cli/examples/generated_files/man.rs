@@ -266,10 +266,8 @@ mod tests {
                 |title: &str| page.split(title).nth(1).unwrap().split("\n.SH").next().unwrap().trim();
             let summary = section(".SH NAME\n").split_once(" \\- ").unwrap().1;
             let description = section(".SH \"DESCRIPTION\"\n");
-            assert!(
-                !description.starts_with(".PP\n.SH") && !description.contains(summary),
-                "{name}: {description}"
-            );
+            assert!(!description.starts_with(".PP\n.SH"), "{name}: {description}");
+            assert!(!description.contains(summary), "{name}: {description}");
             assert!(description.len() > summary.len(), "{name}: {description}");
             // The synopsis does not name global options.
             let synopsis = section(".SH \"SYNOPSIS\"\n");

@@ -95,10 +95,8 @@ mod tests {
     #[test]
     fn a_line_is_split_as_bash_would_run_it() {
         assert_eq!(words("calipam check "), ["calipam", "check", ""]);
-        assert_eq!(
-            words("calipam  --context 'a b' --node n"),
-            ["calipam", "--context", "a b", "--node", "n"]
-        );
+        let expected = ["calipam", "--context", "a b", "--node", "n"];
+        assert_eq!(words("calipam  --context 'a b' --node n"), expected);
         assert_eq!(words("calipam --rule=leaked,or"), ["calipam", "--rule=leaked,or"]);
         assert_eq!(words(r#"calipam a\ b "c\"d\e" '' x"#), ["calipam", "a b", "c\"d\\e", "", "x"]);
         assert_eq!(words("calipam https://10.0.0.5:2379 \"no"), ["calipam", "https://10.0.0.5:2379", "no"]);

@@ -155,9 +155,7 @@ mod tests {
         let (path, field) = ("calicoctl.cfg".into(), "etcdEndpoint".to_owned());
         let error = SettingsError::UnknownField { path, field, similar: Some("etcdEndpoints") };
         assert_eq!(hint(error), "did you mean `etcdEndpoints`?");
-        assert!(
-            hint(SettingsError::SrvUnsupported("example.org".into()))
-                .contains("_etcd-client-ssl._tcp.example.org")
-        );
+        let says = "_etcd-client-ssl._tcp.example.org";
+        assert!(hint(SettingsError::SrvUnsupported("example.org".into())).contains(says));
     }
 }

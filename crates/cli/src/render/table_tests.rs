@@ -27,10 +27,8 @@ fn columns_are_two_spaces_apart() {
         left("B", |row: (&'static str, u32, &'static str)| row.2),
     ];
     let grid = Grid::new(false, rows, columns);
-    assert_eq!(
-        text(Page::default(), grid),
-        "A          COUNT  B\nlong text      1  x\\ty\ns          1,000\n"
-    );
+    let expected = "A          COUNT  B\nlong text      1  x\\ty\ns          1,000\n";
+    assert_eq!(text(Page::default(), grid), expected);
 }
 
 #[test]

@@ -101,10 +101,8 @@ mod tests {
     #[test]
     fn health_has_the_reason_that_the_plugin_is_not_in_place() {
         let state = State { reason: "Calico is not installed".into(), ..State::default() };
-        assert_eq!(
-            state.answer("/healthz"),
-            (StatusCode::SERVICE_UNAVAILABLE, "Calico is not installed\n".into())
-        );
+        let expected = (StatusCode::SERVICE_UNAVAILABLE, "Calico is not installed\n".into());
+        assert_eq!(state.answer("/healthz"), expected);
         let state = State { in_place: true, replaced: 3, ..state };
         assert_eq!(state.answer("/healthz").0, StatusCode::OK);
         let (_, metrics) = state.answer("/metrics");

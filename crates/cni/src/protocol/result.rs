@@ -137,10 +137,8 @@ mod tests {
     #[test]
     fn empty_fields_are_left_out() {
         assert_eq!(printed(&IpamResult::default(), Version::V1_0_0), json!({"cniVersion": "1.0.0"}));
-        assert_eq!(
-            printed(&IpamResult::default(), Version::V0_3_1),
-            json!({"cniVersion": "0.3.1", "dns": {}})
-        );
+        let expected = json!({"cniVersion": "0.3.1", "dns": {}});
+        assert_eq!(printed(&IpamResult::default(), Version::V0_3_1), expected);
         let target = IpamResult { routed: false, ..result() };
         assert_eq!(printed(&target, Version::V1_0_0)["routes"], Value::Null);
         assert_eq!(printed(&target, Version::V0_2_0)["ip4"], json!({"ip": "10.7.0.2/29"}));

@@ -74,10 +74,8 @@ mod tests {
         }
         for text in ["1.2.0", "0.3", "1", "v1.0.0", " 1.0.0", "latest"] {
             let error = Version::parse_configuration(text).unwrap_err();
-            assert_eq!(
-                (error.code, error.msg.as_str()),
-                (Code::IncompatibleVersion, "incompatible CNI versions")
-            );
+            let expected = (Code::IncompatibleVersion, "incompatible CNI versions");
+            assert_eq!((error.code, error.msg.as_str()), expected);
             assert!(error.details.contains(text) && error.details.contains("0.4.0"), "{}", error.details);
         }
     }

@@ -47,10 +47,8 @@ fn errors_have_calicos_form() {
 fn errors_name_missing_variables() {
     let lacking = |count: usize| run(&[], &ADD[..count], Stdio::null()).error();
     assert_eq!(lacking(3), (4, "required env variables [CNI_IFNAME,CNI_PATH] missing".into()));
-    assert_eq!(
-        lacking(1).1,
-        "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH] missing"
-    );
+    let expected = "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH] missing";
+    assert_eq!(lacking(1).1, expected);
     let folder = File::open("/").unwrap();
     assert_eq!(run(&[], &ADD, folder.into()).error().0, 5);
     let (code, text) = run(&[], &ADD, Stdio::null()).error();
@@ -152,10 +150,8 @@ fn errors_have_calicos_texts() {
     let unknown = world.runtime().with_ipam("ipv4_pools", json!(["x"]));
     assert_eq!(ask(unknown, ""), (999, "error parsing pool \"x\": invalid CIDR address: x".into()));
     let missing = world.runtime().with_ipam("ipv4_pools", json!(["10.9.0.0/24"]));
-    assert_eq!(
-        ask(missing, ""),
-        (999, "the given pool (10.9.0.0/24) does not exist, or is not enabled".into())
-    );
+    let expected = (999, "the given pool (10.9.0.0/24) does not exist, or is not enabled".into());
+    assert_eq!(ask(missing, ""), expected);
     let stranger = world.runtime().with("nodename", "c");
     assert_eq!(ask(stranger, ""), (999, "resource does not exist: Node(c) with error: <nil>".into()));
     let none = world.runtime().with_ipam("assign_ipv4", "false");

@@ -122,11 +122,8 @@ fn collects_garbage(world: &World) {
     let gc = world.runtime().with("cniVersion", "1.1.0").with("cni.dev/valid-attachments", valid);
     assert_eq!(gc.call("GC", "", "").success(), Value::Null);
     let handles: Vec<String> = world.allocated().into_iter().map(|(_, handle)| handle).collect();
-    assert!(
-        handles.len() == 2
-            && handles.contains(&"net.alive".into())
-            && handles.contains(&"net.elsewhere".into())
-    );
+    assert!(handles.len() == 2 && handles.contains(&"net.alive".into()));
+    assert!(handles.contains(&"net.elsewhere".into()));
     runtime.call("DEL", "alive", POD).success();
     elsewhere.call("DEL", "elsewhere", POD).success();
     world.assert_empty();

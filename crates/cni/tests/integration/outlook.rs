@@ -4,7 +4,8 @@
 use calipam_assign::{Family, NextAddress, Outlook};
 use calipam_model::cidr::address_at;
 use calipam_testkit::servers::EtcdVersion;
-use serde_json::{Value, json};
+use calipam_testkit::values;
+use serde_json::json;
 
 use crate::runtime::addresses;
 use crate::world::World;
@@ -100,31 +101,20 @@ fn put_cluster(world: &World, dice: &mut Dice) {
             }
             let (owner, taken) =
                 (["a", "b"][dice.below(2) as usize], [4, 4, 4, 3, 0][dice.below(5) as usize]);
-            put_block(world, family, block, owner, taken);
+            put_block(world, &block.to_string(), owner, taken);
         }
         if dice.one_in(4) {
             let reserved = format!("{}", address_at(pool, dice.below(16) as u32));
             let name = format!("{family}-kept");
-            world.put(
-                "ipreservations",
-                "IPReservation",
-                &name,
-                &json!({"reservedCIDRs": [reserved]}),
-                &json!({}),
-            );
+            let value = json!({"reservedCIDRs": [reserved]});
+            world.put("ipreservations", "IPReservation", &name, &value, &json!({}));
         }
     }
 }
 
-fn put_block(world: &World, family: &str, block: calipam_model::IpNet, owner: &str, taken: usize) {
-    let allocations: Vec<Value> = (0..4).map(|at| if at < taken { json!(0) } else { Value::Null }).collect();
-    let records = if taken > 0 { json!([{"handle_id": "others"}]) } else { json!([]) };
-    let value = json!({"cidr": block, "affinity": format!("host:{owner}"), "allocations": allocations,
-        "unallocated": (taken..4).collect::<Vec<_>>(), "attributes": records});
-    let name = block.to_string().replace('/', "-");
-    world.put_key(&format!("/calico/ipam/v2/assignment/{family}/block/{name}"), &value);
-    world.put_key(
-        &format!("/calico/ipam/v2/host/{owner}/{family}/block/{name}"),
-        &json!({"state": "confirmed"}),
-    );
+fn put_block(world: &World, block: &str, owner: &str, taken: usize) {
+    let records = vec![json!({"handle_id": "others"}); taken];
+    world.put_key(&values::block_key(block), &values::block(block, format!("host:{owner}"), records));
+    let key = values::affinity_key(&format!("host/{owner}"), block);
+    world.put_key(&key, &json!({"state": "confirmed"}));
 }

@@ -107,14 +107,13 @@ impl World {
     /// Writes an etcd key.
     pub(crate) fn put_key(&self, key: &str, value: &Value) {
         let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
-        etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await).unwrap();
+        etcd.put(key, value.to_string()).unwrap();
     }
 
     /// Deletes the etcd keys with a prefix.
     pub(crate) fn delete_prefix(&self, prefix: &str) {
         let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
-        let options = etcd_client::DeleteOptions::new().with_prefix();
-        etcd.with_client(async |mut client| client.delete(prefix, Some(options)).await).unwrap();
+        etcd.delete_below(prefix).unwrap();
     }
 
     /// Deletes a handle object, as a crash or a person could.
@@ -122,8 +121,7 @@ impl World {
         match self {
             Self::Etcd(etcd) => {
                 let key = format!("/calico/ipam/v2/handle/{id}");
-                let answer = etcd.with_client(async |mut client| client.delete(key, None).await).unwrap();
-                assert_eq!(answer.deleted(), 1, "there was no handle {id}");
+                assert_eq!(etcd.delete(&key).unwrap(), 1, "there was no handle {id}");
             }
             Self::Kubernetes(server, flavour) => {
                 let path = format!("{}/{id}", flavour.path("ipamhandles"));

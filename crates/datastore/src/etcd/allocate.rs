@@ -34,25 +34,6 @@ impl EtcdStore {
         Self { connection: Connection::new(&client) }
     }
 
-    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
-        let all = ranges.concat();
-        let mut answers = Vec::with_capacity(all.len());
-        for part in all.chunks(LIMITS.conditions) {
-            answers.extend(self.get(part).await?);
-        }
-
-        let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
-        for (query, ranges) in queries.iter().zip(ranges) {
-            let answers = answers.by_ref().take(ranges.len());
-            match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
-                Some(entries) => found.push(entries.concat()),
-                None => found.push(self.filtered(query).await?),
-            }
-        }
-        Ok(found)
-    }
-
     /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many other keys.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
@@ -76,6 +57,40 @@ impl EtcdStore {
             // If no endpoint answers, a retry is pointless.
             self.connection.replace(&client).await.map_err(unavailable)?;
         }
+    }
+
+    fn refused(&self, reason: &str) -> StoreError {
+        unavailable(self.connection.current().write_error("a record", Failure::Other(reason.to_owned())))
+    }
+}
+
+#[async_trait]
+impl Records for EtcdStore {
+    fn request_count(&self) -> u64 {
+        self.connection.current().request_count()
+    }
+
+    fn machine_configuration(&self) -> Key {
+        Key::IpamConfiguration(DEFAULT.to_owned())
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
+        let all = ranges.concat();
+        let mut answers = Vec::with_capacity(all.len());
+        for part in all.chunks(LIMITS.conditions) {
+            answers.extend(self.get(part).await?);
+        }
+
+        let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
+        for (query, ranges) in queries.iter().zip(ranges) {
+            let answers = answers.by_ref().take(ranges.len());
+            match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
+                Some(entries) => found.push(entries.concat()),
+                None => found.push(self.filtered(query).await?),
+            }
+        }
+        Ok(found)
     }
 
     /// Sends a change once, on condition that the key still has the revision that was read. If the result is
@@ -111,29 +126,6 @@ impl EtcdStore {
             Some(_) if response.op_responses().iter().any(is_there) => StoreError::Conflict(key),
             Some(_) => StoreError::NotFound(key),
         })
-    }
-
-    fn refused(&self, reason: &str) -> StoreError {
-        unavailable(self.connection.current().write_error("a record", Failure::Other(reason.to_owned())))
-    }
-}
-
-#[async_trait]
-impl Records for EtcdStore {
-    fn request_count(&self) -> u64 {
-        self.connection.current().request_count()
-    }
-
-    fn machine_configuration(&self) -> Key {
-        Key::IpamConfiguration(DEFAULT.to_owned())
-    }
-
-    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        self.read(queries).await
-    }
-
-    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
-        self.swap(swap).await
     }
 }
 

@@ -53,12 +53,43 @@ impl Objects for EtcdV2Objects {
         retried(|| read(&self.client, &self.own, keys)).await
     }
 
+    /// Converts the values to Calico 2.x's form.
     fn converted(&self, batch: Batch) -> Batch {
-        converted(batch)
+        let change = |change: Change| {
+            let value = change.value().and_then(|value| calico2::value(change.key(), value));
+            match value {
+                Some(value) => change.with_value(value),
+                None => change,
+            }
+        };
+        Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        commit(&self.client, &self.own, batch).await
+        let refused = |failure| self.client.write_error(BATCH, failure);
+        let only = batch.only().map_err(refused)?;
+        let (path, value) = target(only).map_err(refused)?;
+        let condition = match only.precondition() {
+            Precondition::Absent => Condition::Absent,
+            // etcd treats index 0 as no condition.
+            Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
+            other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
+        };
+        if only.value().is_none() && condition == Condition::Absent {
+            return Err(refused(unsendable(format!("{} cannot be deleted: it does not exist", only.key()))));
+        }
+
+        let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
+        if !are_expected(&read(&self.client, &self.own, &keys).await?, &batch.evidence) {
+            return Ok(Swap::Conflict);
+        }
+        Ok(match self.client.write(&path, value.as_deref(), condition).await? {
+            WriteOutcome::At(index) => {
+                self.own.note(only, index);
+                Swap::Done(vec![Some(Revision::Etcd(index))])
+            }
+            WriteOutcome::Conflict => Swap::Conflict,
+        })
     }
 }
 
@@ -142,46 +173,6 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     let wanted = key.to_string();
     let entry = convert(&leaves).into_iter().find(|entry| entry.key == wanted.as_bytes());
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
-}
-
-/// Converts the values of a batch to Calico 2.x's form.
-fn converted(batch: Batch) -> Batch {
-    let change = |change: Change| {
-        let value = change.value().and_then(|value| calico2::value(change.key(), value));
-        match value {
-            Some(value) => change.with_value(value),
-            None => change,
-        }
-    };
-    Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
-}
-
-/// Makes the only change in a batch.
-async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: &Batch) -> Result<Swap> {
-    let refused = |failure| client.write_error(BATCH, failure);
-    let only = batch.only().map_err(refused)?;
-    let (path, value) = target(only).map_err(refused)?;
-    let condition = match only.precondition() {
-        Precondition::Absent => Condition::Absent,
-        // etcd treats index 0 as no condition.
-        Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
-        other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
-    };
-    if only.value().is_none() && condition == Condition::Absent {
-        return Err(refused(unsendable(format!("{} cannot be deleted: it does not exist", only.key()))));
-    }
-
-    let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
-    if !are_expected(&read(client, own, &keys).await?, &batch.evidence) {
-        return Ok(Swap::Conflict);
-    }
-    Ok(match client.write(&path, value.as_deref(), condition).await? {
-        WriteOutcome::At(index) => {
-            own.note(only, index);
-            Swap::Done(vec![Some(Revision::Etcd(index))])
-        }
-        WriteOutcome::Conflict => Swap::Conflict,
-    })
 }
 
 /// The path and text of a change. In the cluster information, only the flag `Ready` is ever written.

@@ -72,13 +72,8 @@ impl Datastore {
         self.kubernetes().map(|client| Workloads::new(Arc::clone(client)))
     }
 
-    /// Returns an error for a datastore without revisions.
-    pub fn require_past_revisions(&self) -> Result<()> {
-        self.require_revisions().map(drop)
-    }
-
     /// Returns etcd, or an error for a datastore without revisions.
-    fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
+    pub fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
         self.backend.revisions().ok_or_else(|| Error::NoRevisions { location: self.location() })
     }
 

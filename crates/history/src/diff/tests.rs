@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use calipam_check::{Options, Report, check};
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use calipam_testkit::values;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -24,18 +25,12 @@ fn record(handle: &str, node: &str, pod: &str) -> Value {
 /// Builds a block of eight addresses. `held` has the ordinal, record and sequence number of each address that is not
 /// free.
 fn block(owner: &str, held: &[(usize, Value, u64)]) -> Value {
-    let mut allocations = vec![Value::Null; 8];
-    let mut sequences = serde_json::Map::new();
-    for (index, (ordinal, _, sequence)) in held.iter().enumerate() {
-        allocations[*ordinal] = index.into();
-        sequences.insert(ordinal.to_string(), (*sequence).into());
-    }
-    let free: Vec<usize> = (0..8).filter(|ordinal| allocations[*ordinal].is_null()).collect();
-    let records: Vec<&Value> = held.iter().map(|(_, record, _)| record).collect();
-    json!({
-        "cidr": "10.0.0.0/29", "affinity": owner, "allocations": allocations, "unallocated": free,
-        "attributes": records, "sequenceNumber": 100, "sequenceNumberForAllocation": sequences,
-    })
+    let records = held.iter().map(|(ordinal, record, _)| (*ordinal, record.clone()));
+    let mut block = values::block("10.0.0.0/29", owner, values::sparse(records));
+    let sequences = held.iter().map(|(ordinal, _, sequence)| (ordinal.to_string(), (*sequence).into()));
+    block["sequenceNumberForAllocation"] = Value::Object(sequences.collect());
+    block["sequenceNumber"] = 100.into();
+    block
 }
 
 fn cluster(entries: &[(&str, Value)]) -> Snapshot {
@@ -263,10 +258,8 @@ fn affinities_pools_nodes_and_settings() {
     ]);
     everything(&old, &new, |found| {
         let affinity = &found.affinities[0];
-        assert_eq!(
-            (affinity.before.as_deref(), affinity.after.as_deref()),
-            (Some("pending"), Some("confirmed"))
-        );
+        let expected = (Some("pending"), Some("confirmed"));
+        assert_eq!((affinity.before.as_deref(), affinity.after.as_deref()), expected);
         let field = |changes: &[super::ObjectChange]| {
             let field = &changes[0].fields[0];
             let text = |side: &Option<String>| side.clone().unwrap_or_default();

@@ -3,7 +3,7 @@
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
 
-use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
+use super::tests::{PATH, address, cidr, fresh, kept, of_pod_a, pod, time, version, words};
 use super::{
     Event, EventKind, ExportReader, HistorySubject, JournaledWrite, RECORDS, Run, Uncertainty, Version, When,
     timeline,
@@ -11,8 +11,7 @@ use super::{
 
 #[test]
 fn a_block_that_is_deleted_takes_its_addresses_along() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let block = of_pod_a();
     let kept = kept(Vec::new(), vec![version(21, Some(&block)), version(22, None)]);
     let of = |about: HistorySubject| timeline(&kept, &[], &about);
     let by_handle = of(HistorySubject::Handle("net.a".into()));
@@ -24,8 +23,7 @@ fn a_block_that_is_deleted_takes_its_addresses_along() {
 
 #[test]
 fn a_write_that_changes_the_owner_is_an_event_for_both_owners() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let first = version(21, Some(&block));
     block.update(|update| update.release(&[3]));
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
@@ -41,8 +39,7 @@ fn a_write_that_changes_the_owner_is_an_event_for_both_owners() {
 
 #[test]
 fn other_writes_to_the_block_bound_event_times() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let mut versions = vec![version(20, Some(&block))];
     block.update(|update| update.assign(4, &pod("b", "2026-05-01 10:20:00 +0000 UTC"))).unwrap();
     versions.push(version(21, Some(&block)));
@@ -61,8 +58,7 @@ fn other_writes_to_the_block_bound_event_times() {
 
 #[test]
 fn an_address_in_overlapping_blocks_is_not_reused() {
-    let mut outer = fresh();
-    outer.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let outer = of_pod_a();
     let mut inner = Block::new("10.0.0.0/30".parse().unwrap(), None, time("2026-05-01T10:06:00Z")).unwrap();
     let claimed = serde_json::to_vec(&inner).unwrap();
     inner.update(|update| update.assign(3, &pod("b", "2026-05-01 10:07:00 +0000 UTC"))).unwrap();
@@ -81,8 +77,7 @@ fn an_address_in_overlapping_blocks_is_not_reused() {
 
 #[test]
 fn an_undecodable_block_is_an_event_of_its_handles_and_node() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let block = of_pod_a();
     let broken = |revision: i64| Version { path: PATH.into(), revision, value: Some(b"{".to_vec()) };
     let after = kept(Vec::new(), vec![version(20, Some(&block)), broken(21)]);
     let first = kept(vec![broken(8)], Vec::new());
@@ -103,8 +98,7 @@ fn export(at: &str, block: &Block) -> Snapshot {
 
 #[test]
 fn changes_between_exports_are_events_of_each_owner() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let first = export("2026-05-01T11:00:00Z", &block);
     block.update(|update| update.release(&[3]));
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 11:20:00 +0000 UTC"))).unwrap();
@@ -120,10 +114,8 @@ fn changes_between_exports_are_events_of_each_owner() {
     assert_eq!(whats(&found), [EventKind::Known, EventKind::Released, EventKind::Reused]);
     // The address was free before the next owner got it.
     let released = &found[1].time;
-    assert_eq!(
-        (released.after, released.before),
-        (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")))
-    );
+    let expected = (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")));
+    assert_eq!((released.after, released.before), expected);
     assert_eq!(whats(&of(HistorySubject::Handle("net.a".into()))), [EventKind::Known, EventKind::Released]);
     // Between two exports, recorded times order events.
     let of_block = of(HistorySubject::Block(cidr()));

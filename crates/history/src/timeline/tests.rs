@@ -28,6 +28,13 @@ pub(super) fn fresh() -> Block {
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
+/// A block in which the pod `a` has got its address.
+pub(super) fn of_pod_a() -> Block {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    block
+}
+
 pub(super) fn pod(name: &str, at: &str) -> Attribute {
     let handle = format!("net.{name}");
     let owner = [("namespace", "ns"), ("node", "node-1"), ("pod", name), ("timestamp", at)];
@@ -91,13 +98,10 @@ fn the_story_of_an_address() {
     assert_eq!(found[6].time.before, Some(time("2026-05-01T12:00:00Z")));
     assert_eq!(found[3].detail, "previously pod ns/a");
     let elsewhere = HistorySubject::Address("10.0.0.4".parse().unwrap());
-    assert_eq!(
-        words(&timeline(&block_history(), &[], &elsewhere)),
-        [(20, EventKind::BlockClaimed), (26, EventKind::BlockReleased)]
-    );
-    assert!(
-        timeline(&block_history(), &[], &HistorySubject::Address("10.0.1.3".parse().unwrap())).is_empty()
-    );
+    let wanted = [(20, EventKind::BlockClaimed), (26, EventKind::BlockReleased)];
+    assert_eq!(words(&timeline(&block_history(), &[], &elsewhere)), wanted);
+    let outside = HistorySubject::Address("10.0.1.3".parse().unwrap());
+    assert!(timeline(&block_history(), &[], &outside).is_empty());
 }
 
 #[test]
@@ -114,8 +118,7 @@ fn the_same_by_handle_node_and_block() {
 
 #[test]
 fn the_first_event_is_the_oldest_known_state() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut block = of_pod_a();
     let base = version(8, Some(&block));
     block.update(|update| update.release(&[3]));
     let kept = kept(vec![base], vec![version(30, Some(&block))]);
@@ -127,8 +130,7 @@ fn the_first_event_is_the_oldest_known_state() {
 
 #[test]
 fn what_cannot_be_decoded_leaves_a_gap() {
-    let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let block = of_pod_a();
     let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
     let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
     let found = timeline(&kept(Vec::new(), versions), &[], &address());
@@ -187,10 +189,8 @@ fn calipam_runs_are_named_even_after_compaction() {
     assert_eq!((found[6].what, found[6].by.as_ref()), (EventKind::BlockReleased, Some(&run)));
     let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..block_history.clone() };
     let found = timeline(&later, &[deletion], &address());
-    assert_eq!(
-        found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(),
-        [(EventKind::BlockReleased, None)]
-    );
+    let expected = [(EventKind::BlockReleased, None)];
+    assert_eq!(found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -187,10 +187,8 @@ mod tests {
     fn a_clock_that_went_backwards_bounds_nothing() {
         let anchors = Anchors::new(vec![write(5, "2026-05-01T12:00:00Z"), write(9, "2026-05-01T11:00:00Z")]);
         let between = anchors.of(7, None);
-        assert_eq!(
-            (between.after, between.before, between.uncertainty),
-            (None, None, Some(Uncertainty::ClocksDisagree))
-        );
+        let expected = (None, None, Some(Uncertainty::ClocksDisagree));
+        assert_eq!((between.after, between.before, between.uncertainty), expected);
         let own = anchors.of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));
         assert_eq!((own.at.is_some(), own.uncertainty), (true, Some(Uncertainty::ClocksDisagree)));
     }

@@ -138,10 +138,8 @@ impl Expected {
         let none = Vec::new();
         let attributes = printed["attributes"].as_array().unwrap_or(&none);
         prop_assert_eq!(allocations.len(), self.size as usize);
-        prop_assert_eq!(
-            printed["unallocated"].as_array().unwrap(),
-            &self.free.iter().map(|o| (*o).into()).collect::<Vec<Value>>()
-        );
+        let expected = &self.free.iter().map(|o| (*o).into()).collect::<Vec<Value>>();
+        prop_assert_eq!(printed["unallocated"].as_array().unwrap(), expected);
         prop_assert_eq!(printed["sequenceNumber"].as_u64(), Some(self.sequence));
         prop_assert_eq!(printed["affinity"].as_str(), self.owner.as_deref());
         prop_assert_eq!(printed.get("affinity_claim_time").is_some(), self.owner.is_some());

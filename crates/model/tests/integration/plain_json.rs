@@ -176,10 +176,8 @@ fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
 /// Checks that both readers return the same value, or both fail.
 fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(from_json::<Tokens>(bytes).ok(), serde_json::from_slice::<Tokens>(bytes).ok());
-    prop_assert_eq!(
-        from_json::<IgnoredAny>(bytes).is_ok(),
-        serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
-    );
+    let expected = serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
+    prop_assert_eq!(from_json::<IgnoredAny>(bytes).is_ok(), expected);
     let raw = from_json::<&RawValue>(bytes).map(RawValue::get).ok();
     prop_assert_eq!(raw, serde_json::from_slice::<&RawValue>(bytes).map(RawValue::get).ok());
     Ok(())

@@ -234,10 +234,8 @@ fn changes_name_the_pool_and_the_handle() {
     let pool = snapshot.pools[0].value.name.clone();
     let (plain, _) = one_more(snapshot.clone(), report);
     let [assigned, handle] = &described(&plain)[..] else { panic!("{:?}", described(&plain)) };
-    assert!(
-        assigned.starts_with("AssignAddress ") && assigned.contains(&format!(", in pool {pool}")),
-        "{assigned}"
-    );
+    assert!(assigned.starts_with("AssignAddress "), "{assigned}");
+    assert!(assigned.contains(&format!(", in pool {pool}")), "{assigned}");
     assert!(handle.starts_with("CreateHandle printer 1 more address in block "), "{handle}");
     assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
 

@@ -10,6 +10,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_plan::migrate::{MigrateRefusal, Migration, Target, clean_up, find, may_become, survey};
 use calipam_plan::release::Observations;
 use calipam_plan::{Basis, SkipReason, configure};
+use calipam_testkit::values;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -35,13 +36,9 @@ fn cluster() -> Snapshot {
         let state = json!({"state": "confirmed"});
         put(format!("/calico/ipam/v2/host/{node}/ipv4/block/{block}-30"), state);
         let secondary = json!({"namespace": "ns", "pod": pod, "node": node, "timestamp": "2026-05-01 11:59:00 +0000 UTC"});
-        let (attributes, used) = match pod {
-            "" => (json!([]), Value::Null),
-            _ => (json!([{"handle_id": format!("net.{pod}"), "secondary": secondary}]), json!(0)),
-        };
-        let unallocated: Vec<u8> = (u8::from(!pod.is_empty())..4).collect();
-        let value = json!({"cidr": format!("{block}/30"), "affinity": format!("host:{node}"), "attributes": attributes,
-            "allocations": [used, null, null, null], "unallocated": unallocated});
+        let record = json!({"handle_id": format!("net.{pod}"), "secondary": secondary});
+        let records = Some(record).filter(|_| !pod.is_empty());
+        let value = values::block(&format!("{block}/30"), format!("host:{node}"), records);
         put(format!("/calico/ipam/v2/assignment/ipv4/block/{block}-30"), value);
     }
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
@@ -101,10 +98,8 @@ fn a_begun_migration_is_found_only_by_its_own_pools() {
         Some(calipam_model::pool::Successor { name: old.name, cidr: old.cidr, block_size: 29 });
     snapshot.pools.push(temporary);
     let found = |name: &str| find(&snapshot, Some(name), &Target::Unstated).unwrap().unwrap();
-    assert_eq!(
-        ["old", "temporary"].map(|name| found(name).1),
-        [(); 2].map(|()| Target::Pool("temporary".into()))
-    );
+    let expected = [(); 2].map(|()| Target::Pool("temporary".into()));
+    assert_eq!(["old", "temporary"].map(|name| found(name).1), expected);
     assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
 }
 
@@ -125,10 +120,8 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     };
     let new = "old-10-1-0-0-24";
     let of = |old: &str| Ok(Some((old.to_owned(), Target::Pool(new.into()))));
-    assert_eq!(
-        [false, true].map(|disabled| begun(new, "old", disabled, [2, 2], false)),
-        [of("old"), of("old")]
-    );
+    let expected = [of("old"), of("old")];
+    assert_eq!([false, true].map(|disabled| begun(new, "old", disabled, [2, 2], false)), expected);
     assert_eq!(begun(new, "old", true, [2, 2], true), of("old"), "blocks are left in the disabled pool");
     // If calipam named both pools, the later one is the new one.
     assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2], false), of("old-10-0-0-0-24"));

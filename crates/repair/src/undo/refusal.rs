@@ -371,10 +371,8 @@ mod tests {
         let is_same = |other: Option<LeftVersion>| {
             is_same_version(&Key::Handle("h".into()), version("7", 1).as_ref(), other.as_ref())
         };
-        assert_eq!(
-            [version("7", 1), version("8", 1), version("7", 2), None].map(is_same),
-            [true, false, false, false]
-        );
+        let expected = [true, false, false, false];
+        assert_eq!([version("7", 1), version("8", 1), version("7", 2), None].map(is_same), expected);
         assert!(is_same_version(&Key::Handle("h".into()), None, None));
     }
 

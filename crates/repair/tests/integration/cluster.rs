@@ -16,6 +16,7 @@ use calipam_repair::journal::{ChangeRecord, FORMAT, Header, Intent, Journal, Out
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 pub(crate) use calipam_testkit::servers::Entries;
 use calipam_testkit::servers::Etcd;
+use tempfile::TempDir;
 
 /// A cluster with about `allocations` addresses.
 pub(crate) async fn start(allocations: u64) -> (Etcd, Datastore) {
@@ -89,6 +90,13 @@ pub(crate) fn header(cluster: &str) -> Header {
 
 pub(crate) fn journal_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.journal"))
+}
+
+/// Returns a new folder, and the path of a journal in it.
+pub(crate) fn new_journal(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), name);
+    (folder, path)
 }
 
 /// Returns `count` blocks, each with the ordinal of a pod address to release, and the handle of the address.

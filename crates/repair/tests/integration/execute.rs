@@ -16,7 +16,7 @@ use calipam_model::writable::Object;
 use calipam_repair::{Execution, Options, RepairError, execute};
 use calipam_testkit::servers::Etcd;
 
-use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, start};
+use crate::cluster::{Entries, consent, dump, guid, journal_path, new_journal, observe, start};
 
 fn held(block: &Block, ordinal: u32) -> AllocationGuard {
     AllocationGuard::new(&block.allocation(ordinal).unwrap())
@@ -279,8 +279,7 @@ async fn steps_for_another_cluster_are_refused() {
     let snapshot = observe(&store).await;
     let blocks = pod_blocks(&snapshot);
     let steps = vec![release(blocks[0].0, &blocks[0].1[..1], Vec::new())];
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(folder.path(), "run");
+    let (_folder, path) = new_journal("run");
     let options = Options::new("a test", &path);
     let error = execute(&store, "another", steps, consent("another"), &options).await.unwrap_err();
     assert!(matches!(error, RepairError::OtherCluster { what: "plan", .. }), "{error}");
@@ -341,10 +340,8 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let delete = || Edit::Delete(Key::Handle(id.clone()), handle.revision.clone());
     let execution = run(&store, vec![step(0..=0, delete())]).await;
     assert_eq!((execution.written, execution.conflicts.len()), (0, 1), "{execution:?}");
-    assert!(
-        execution.conflicts[0].reason.contains("records more addresses under the handle"),
-        "{execution:?}"
-    );
+    let says = "records more addresses under the handle";
+    assert!(execution.conflicts[0].reason.contains(says), "{execution:?}");
     assert_eq!(dump(&etcd).await, before);
     // Other writes of the block do no harm, and a deleted block records nothing.
     let key = Key::Block(block.cidr()).to_string();

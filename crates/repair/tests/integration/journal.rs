@@ -14,7 +14,9 @@ use calipam_repair::journal::{
 };
 use calipam_repair::{Options, RepairError, UndoPlan, undo};
 
-use crate::cluster::{Until, consent, dump, guid, header, journal_path, leaks, repair_by_hand, start};
+use crate::cluster::{
+    Until, consent, dump, guid, header, journal_path, leaks, new_journal, repair_by_hand, start,
+};
 
 /// The lines of a journal in frames, as any zstd tool reads them.
 fn lines_of(file: &[u8]) -> Vec<u8> {
@@ -60,8 +62,7 @@ async fn what_was_written_is_read() {
 
 #[tokio::test]
 async fn an_outcome_without_its_intent_leaves_none_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(folder.path(), "run");
+    let (_folder, path) = new_journal("run");
     let journal = Journal::create(&path, &header("cluster")).unwrap();
     journal.conclude(Outcome { id: 0, written: None }).unwrap();
     assert_eq!(journal.open_intents(), 0);
@@ -77,8 +78,7 @@ type Seen = std::collections::BTreeSet<(usize, usize, bool)>;
 /// Cuts a journal at many places and reads it. Reading fails if less than the header is left, which is `header` bytes
 /// long.
 fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
-    let folder = tempfile::tempdir().unwrap();
-    let cut = journal_path(folder.path(), "cut");
+    let (_folder, cut) = new_journal("cut");
     let mut seen = Seen::new();
     for length in (0..whole.len()).step_by(7).chain(whole.len() - 3..=whole.len()) {
         fs::write(&cut, &whole[..length]).unwrap();
@@ -97,8 +97,7 @@ fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
 #[tokio::test]
 async fn cut_at_any_byte_it_reads_as_what_was_durable() {
     let (_etcd, store) = start(300).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(folder.path(), "run");
+    let (_folder, path) = new_journal("run");
     repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Outcome).await;
     let whole = fs::read(&path).unwrap();
     let each: Vec<Vec<u8>> = lines_of(&whole).split_inclusive(|byte| *byte == b'\n').map(framed).collect();
@@ -166,8 +165,7 @@ fn intent(key: &str, before: Option<Value>) -> Intent {
 
 /// Writes a journal of one intent and its outcome with sound checksums, and reads it.
 async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recorded, JournalError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(folder.path(), "run");
+    let (_folder, path) = new_journal("run");
     let journal = Journal::create(&path, &header("c")).unwrap();
     journal.intend(&mut one).await.unwrap();
     journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
@@ -218,8 +216,7 @@ async fn what_would_be_undone_wrongly_is_refused() {
 
 #[tokio::test]
 async fn a_journal_whose_run_lives_is_not_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(folder.path(), "run");
+    let (_folder, path) = new_journal("run");
     let journal = Journal::create(&path, &header("c")).unwrap();
     assert!(matches!(Recorded::read(&path).unwrap_err(), JournalError::Alive { .. }));
     journal.end().await.unwrap();
@@ -291,8 +288,7 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
 #[tokio::test]
 async fn a_damaged_journal_has_no_other_effect() {
     let (_etcd, store) = start(300).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(folder.path(), "run");
+    let (folder, path) = new_journal("run");
     repair_by_hand(&store, &path, &leaks(&store, 5).await, Until::Outcome).await;
     let file = fs::read(&path).unwrap();
     let lines = lines_of(&file);
@@ -348,8 +344,7 @@ async fn a_damaged_journal_has_no_other_effect() {
 async fn open_intents_are_resolved_by_reading() {
     for (until, name) in [(Until::Intent, "intent"), (Until::Write, "write")] {
         let (etcd, store) = start(300).await;
-        let folder = tempfile::tempdir().unwrap();
-        let path = journal_path(folder.path(), name);
+        let (_folder, path) = new_journal(name);
         let touched = repair_by_hand(&store, &path, &leaks(&store, 2).await, until).await;
         let recorded = Recorded::read(&path).unwrap();
         assert_eq!((recorded.open_intents().count(), recorded.ended), (1, false));

@@ -15,7 +15,8 @@ use calipam_testkit::servers::Etcd;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cluster::{
-    Until, consent, dump, guid, journal_path, leaks, observe, open, repair_by_hand, start, values,
+    Until, consent, dump, guid, journal_path, leaks, new_journal, observe, open, repair_by_hand, start,
+    values,
 };
 use crate::execute::release;
 
@@ -149,8 +150,7 @@ async fn a_killed_undo_is_finished_by_another() {
     }
     let (etcd, store) = start(3000).await;
     let cluster = guid(&store).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
+    let (folder, first) = new_journal("first");
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &leaks(&store, 40).await, Until::Outcome).await;
     run_and_die("kill::a_killed_undo_is_finished_by_another", &etcd, folder.path(), "after a write", 12);

@@ -50,8 +50,7 @@ impl Scene {
     fn on_etcd() -> Self {
         let spec = ClusterSpec::new(3).v4_only();
         let cluster = Cluster::plain(spec, 4, 0);
-        let etcd = Etcd::start().unwrap();
-        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let etcd = Etcd::of(&cluster).unwrap();
         let nodes = cluster.nodes().iter().map(|node| node.name.clone()).collect();
         Self { server: Server::Etcd(Box::new(etcd)), spec, nodes }
     }

@@ -6,7 +6,7 @@ use calipam_repair::journal::Recorded;
 use calipam_repair::{Event, Options, UndoPlan, undo};
 use calipam_testkit::servers::Etcd;
 
-use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, repair_by_hand, start};
+use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, new_journal, repair_by_hand, start};
 
 const KEY: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
@@ -18,8 +18,7 @@ async fn information(etcd: &Etcd) -> String {
 async fn what_others_change_meanwhile_stays() {
     let (etcd, store) = start(600).await;
     let cluster = guid(&store).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
+    let (folder, first) = new_journal("first");
     repair_by_hand(&store, &first, &leaks(&store, 1).await, Until::Outcome).await;
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
     let before: serde_json::Value = serde_json::from_str(&information(&etcd).await).unwrap();

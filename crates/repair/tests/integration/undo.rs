@@ -9,7 +9,9 @@ use calipam_repair::journal::Recorded;
 use calipam_repair::{Options, RepairError, UndoPlan, execute, undo};
 use jiff::Timestamp;
 
-use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, repair_by_hand, start, values};
+use crate::cluster::{
+    Until, consent, dump, guid, journal_path, leaks, new_journal, repair_by_hand, start, values,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_come_back_and_the_rest_is_untouched() {
@@ -60,8 +62,7 @@ async fn values_come_back_and_the_rest_is_untouched() {
 async fn what_changed_since_is_refused_and_the_rest_undone() {
     let (etcd, store) = start(600).await;
     let cluster = guid(&store).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
+    let (folder, first) = new_journal("first");
     let all = leaks(&store, 4).await;
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &all, Until::Outcome).await;
@@ -92,8 +93,7 @@ async fn what_changed_since_is_refused_and_the_rest_undone() {
 #[tokio::test]
 async fn changes_between_two_writes_of_a_run_are_noticed() {
     let (etcd, store) = start(600).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
+    let (_folder, first) = new_journal("first");
     let leak = leaks(&store, 1).await;
     repair_by_hand(&store, &first, &leak, Until::Outcome).await;
     let mut recorded = Recorded::read(&first).unwrap();
@@ -117,8 +117,7 @@ async fn changes_between_two_writes_of_a_run_are_noticed() {
 async fn another_cluster_and_missing_consent_are_refused() {
     let (etcd, store) = start(300).await;
     let cluster = guid(&store).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
+    let (folder, first) = new_journal("first");
     repair_by_hand(&store, &first, &leaks(&store, 2).await, Until::Outcome).await;
     let before = dump(&etcd).await;
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();

@@ -161,9 +161,8 @@ mod tests {
         assert!(error(|s| s.pools.clear()).contains("no pool"));
         assert!(error(|s| s.nodes = 0).contains("no node"));
         assert!(error(|s| s.pods_per_node = 0).contains("there are no pods"));
-        assert!(
-            error(|s| s.pools = vec![pool("10.0.0.0/24", 22)]).contains("larger than the pool 10.0.0.0/24")
-        );
+        let says = "larger than the pool 10.0.0.0/24";
+        assert!(error(|s| s.pools = vec![pool("10.0.0.0/24", 22)]).contains(says));
         assert!(error(|s| s.pools = vec![pool("10.0.0.0/8", 19)]).contains("/20 to /32"));
         assert!(error(|s| s.pools.push(pool("10.0.8.0/24", 26))).contains("overlap"));
         assert!(error(|s| s.max_blocks_per_host = 2).contains("strict affinity"));
@@ -173,9 +172,8 @@ mod tests {
         assert!(error(|s| s.max_pods_per_node = 5).contains("maximum of 5"));
         assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("longer than 0"));
         assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
-        assert!(
-            error(|s| s.pools = vec![pool("fd00::/120", 116)]).contains("larger than the pool fd00::/120")
-        );
+        let says = "larger than the pool fd00::/120";
+        assert!(error(|s| s.pools = vec![pool("fd00::/120", 116)]).contains(says));
     }
 
     #[test]

@@ -13,5 +13,6 @@ pub mod relay;
 mod runtime;
 pub mod servers;
 mod soak;
+pub mod values;
 
 pub use soak::rounds;

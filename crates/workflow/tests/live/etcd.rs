@@ -26,24 +26,19 @@ async fn a_finding_of_both_states_is_not_gone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("old.jsonl");
     std::fs::write(&file, cluster.export()).unwrap();
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let entries = etcd.entries().unwrap();
     let endpoint = entries.keys().find(|key| key.contains("/workloadendpoints/")).unwrap().clone();
-    etcd.with_client(async |mut client| client.delete(endpoint.clone(), None).await).unwrap();
+    etcd.delete(&endpoint).unwrap();
 
     let overrides = Overrides { datastore: Some(file.display().to_string()), ..Overrides::default() };
     let old = Side { datastore: open(&overrides).await, revision: None };
     let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
     let new = Side { datastore: open(&overrides).await, revision: None };
     let pair = read_pair(&old, &new, false, &Unattended).await.unwrap();
-    etcd.with_client(async |mut client| {
-        for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {
-            client.put(key.as_str(), value.clone(), None).await?;
-        }
-        Ok(())
-    })
-    .unwrap();
+    for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {
+        etcd.put(key, value.clone()).unwrap();
+    }
     let pause = SignedDuration::from_millis(10);
     let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &Unattended).await.unwrap();
     assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
@@ -61,7 +56,7 @@ impl Operator for Overtaken<'_> {
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {
         if activity == Activity::Writing {
             let block = self.block.to_string();
-            self.etcd.with_client(async |mut client| client.put(block, "{}", None).await).unwrap();
+            self.etcd.put(&block, "{}").unwrap();
         }
         Arc::new(Unattended)
     }
@@ -82,14 +77,12 @@ impl Operator for Overtaken<'_> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_is_not_deleted_if_a_block_came_after_the_last_look() {
     for (block, is_deleted) in [("10.9.3.0/26", false), ("10.99.3.0/26", true)] {
-        let etcd = Etcd::start().unwrap();
-        Cluster::plain(ClusterSpec::new(32), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+        let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
         let pool = Key::Pool("old".into()).to_string();
         let spec = json!({"cidr": "10.9.0.0/16", "blockSize": 26, "disabled": true, "nodeSelector": "all()"});
         let value = json!({"kind": "IPPool", "apiVersion": "projectcalico.org/v3", "metadata": {"name": "old"},
             "spec": spec});
-        etcd.with_client(async |mut client| client.put(pool.as_str(), value.to_string(), None).await)
-            .unwrap();
+        etcd.put(&pool, value.to_string()).unwrap();
 
         let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
         let datastore = open(&overrides).await;
@@ -123,8 +116,7 @@ async fn a_pool_is_not_deleted_if_a_block_came_after_the_last_look() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_complete_read_replaces_the_followed_snapshot() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::plain(ClusterSpec::new(32), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
     let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
     let datastore = open(&overrides).await;
     let criteria = criteria(0);
@@ -141,7 +133,7 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
     };
     let key = Key::Block(block).to_string();
     let value = etcd.entries().unwrap()[&key].0.clone();
-    etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
+    etcd.put(&key, value).unwrap();
     let Step::Changes(1) = live.step(&datastore, &Unattended).await.unwrap() else { panic!("no change") };
     assert!(live.report().findings.iter().any(|finding| finding.code == Code::LeakedAddress));
 

@@ -83,11 +83,8 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     let key = |finding: &Finding| finding.key();
     let expected = check(&whole, &criteria(0).options).findings;
     let found = &live.report().findings;
-    assert_eq!(
-        found.iter().map(key).collect::<Vec<_>>(),
-        expected.iter().map(key).collect::<Vec<_>>(),
-        "{name}"
-    );
+    let wanted = expected.iter().map(key).collect::<Vec<_>>();
+    assert_eq!(found.iter().map(key).collect::<Vec<_>>(), wanted, "{name}");
 }
 
 fn differences(held: &Snapshot, whole: &Snapshot) -> String {
@@ -156,11 +153,10 @@ async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_fu
                 _ => Some(first[key].clone()),
             };
             changed.push((key.as_str(), value.is_some()));
-            let written = server.etcd().with_client(async |mut client| match &value {
-                Some(value) => client.put(key.as_str(), value.clone(), None).await.map(drop),
-                None => client.delete(key.as_str(), None).await.map(drop),
-            });
-            written.unwrap();
+            match value {
+                Some(value) => server.etcd().put(key, value).unwrap(),
+                None => server.etcd().delete(key).unwrap(),
+            };
         }
         assert_equal(&mut live, &datastore, &format!("seed {seed}, round {round}: {changed:?}")).await;
     }
@@ -245,7 +241,7 @@ async fn a_server_that_comes_back_older_is_read_anew() {
     let mut live = begin(&datastore).await;
     let handles = format!("/registry/{}/ipamhandles/", flavour.api_version().split('/').next().unwrap());
     for handle in server.etcd().entries_below(&handles).unwrap().keys().take(3) {
-        server.etcd().with_client(async |mut client| client.delete(handle.as_str(), None).await).unwrap();
+        server.etcd().delete(handle).unwrap();
     }
     assert_equal(&mut live, &datastore, "before").await;
     assert_eq!(live.report().findings.len(), 3);

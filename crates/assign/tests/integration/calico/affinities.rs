@@ -28,10 +28,8 @@ fn claimed(of_other: Option<&str>, cidr: &str, expected: Result<(usize, usize), 
     assert_eq!(counts, expected.map_err(str::to_owned));
     let (claimed, _) = counts.unwrap_or_default();
     assert_eq!(cluster.blocks_of("host-b").len(), claimed);
-    assert_eq!(
-        cluster.blocks().iter().filter(|block| block.owner() == owned_by("host-b").as_ref()).count(),
-        claimed
-    );
+    let found = cluster.blocks().iter().filter(|block| block.owner() == owned_by("host-b").as_ref()).count();
+    assert_eq!(found, claimed);
 }
 
 rows! { claimed:

@@ -1,16 +1,17 @@
 //! Findings about handles, on clusters made of a few hand-written entries.
 
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
-use crate::rules::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
+use crate::rules::structure_tests::{evidence, findings, only, pod, verdict, whole};
 use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 
 /// A cluster with a second block of node-1, which has these records.
-fn with(records: [Value; 4]) -> Cluster {
+fn with(records: impl IntoIterator<Item = Value>) -> Cluster {
     let mut cluster = whole();
-    affinity(&mut cluster, "host/node-1", "10.244.1.4-30", json!({"state": "confirmed"}));
-    cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+    cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
+    cluster.block("10.244.1.4/30", "host:node-1", records);
     cluster
 }
 
@@ -23,10 +24,10 @@ fn about_handles(cluster: &Cluster) -> Vec<String> {
 #[test]
 fn orphans_missing_ones_and_counts() {
     let mut cluster = with([pod("a"), pod("a"), pod("b"), pod("c")]);
-    handle(&mut cluster, "k8s-pod-network.a", json!({"10.244.1.4/30": 1}));
-    handle(&mut cluster, "k8s-pod-network.b", json!({"10.244.1.4/30": 3, "10.244.9.0/30": 1}));
-    handle(&mut cluster, "lonely", json!({"10.244.1.4/30": 1}));
-    handle(&mut cluster, "empty", Value::Null);
+    cluster.handle("k8s-pod-network.a", json!({"10.244.1.4/30": 1}));
+    cluster.handle("k8s-pod-network.b", json!({"10.244.1.4/30": 3, "10.244.9.0/30": 1}));
+    cluster.handle("lonely", json!({"10.244.1.4/30": 1}));
+    cluster.handle("empty", Value::Null);
     cluster.put("/calico/ipam/v2/handle/half", json!({"block": {}, "deleted": true}));
     let expected = [
         "missing-handle k8s-pod-network.c",
@@ -56,10 +57,10 @@ fn orphans_missing_ones_and_counts() {
 
 #[test]
 fn several_blocks_and_several_addresses_in_order() {
-    let mut cluster = with([pod("web-1"), pod("web-1"), pod("web-2"), Value::Null]);
-    cluster.block("10.244.1.8/30", None, [pod("web-2"), Value::Null, Value::Null, Value::Null]);
-    handle(&mut cluster, "k8s-pod-network.web-1", json!({"10.244.1.4/30": 2}));
-    handle(&mut cluster, "k8s-pod-network.web-2", json!({"10.244.1.4/30": 1, "10.244.1.8/30": 1}));
+    let mut cluster = with([pod("web-1"), pod("web-1"), pod("web-2")]);
+    cluster.block("10.244.1.8/30", Value::Null, [pod("web-2")]);
+    cluster.handle("k8s-pod-network.web-1", json!({"10.244.1.4/30": 2}));
+    cluster.handle("k8s-pod-network.web-2", json!({"10.244.1.4/30": 1, "10.244.1.8/30": 1}));
     assert_eq!(about_handles(&cluster), [""; 0]);
 }
 
@@ -78,15 +79,15 @@ fn what_has_no_handle_misses_none() {
 fn carriage_returns() {
     let mut dirty = pod("a");
     dirty["handle_id"] = json!("k8s-pod-network.a\r\neth0");
-    let mut cluster = with([dirty, Value::Null, Value::Null, Value::Null]);
+    let mut cluster = with([dirty]);
     cluster.endpoint("node-1", "a", &["10.244.1.4/32"]);
-    handle(&mut cluster, "k8s-pod-network.a", json!({"10.244.1.4/30": 1}));
+    cluster.handle("k8s-pod-network.a", json!({"10.244.1.4/30": 1}));
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
     let finding = only(&cluster, Code::HandleCarriageReturn);
     assert_eq!(evidence(&finding)["recordedAs"], json!(["k8s-pod-network.a\r\neth0"]));
     assert_eq!(evidence(&finding)["addresses"], json!(["10.244.1.4"]));
     // A handle under the long ID is not an orphan if one under the clean ID exists.
-    handle(&mut cluster, "k8s-pod-network.a\r\neth0", json!({"10.244.1.4/30": 1}));
+    cluster.handle("k8s-pod-network.a\r\neth0", json!({"10.244.1.4/30": 1}));
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
     // Without a handle under the clean ID, it is the allocation's handle.
     cluster.0.handles.retain(|h| h.value.id() != *"k8s-pod-network.a");
@@ -95,7 +96,7 @@ fn carriage_returns() {
     let expected = ["missing-handle k8s-pod-network.a", "handle-carriage-return k8s-pod-network.a"];
     assert_eq!(verdict(&cluster), expected);
     let mut alone = whole();
-    handle(&mut alone, "x\r", json!({}));
+    alone.handle("x\r", json!({}));
     assert_eq!(verdict(&alone), ["orphan-handle x\r", "handle-carriage-return x"]);
     assert!(findings(&alone).iter().all(|f| !f.message().contains('\r')));
 }
@@ -108,22 +109,19 @@ fn legacy_handles_of_several_addresses() {
     let mut cluster = with([bare("default.web-0"), bare("default.web-0"), attributed.clone(), attributed]);
     cluster.block(
         "10.244.1.8/30",
-        None,
+        Value::Null,
         [
             bare("k8s-pod-network.0123456789abcdef"),
             bare("k8s-pod-network.0123456789abcdef"),
             bare("default.one-0"),
-            Value::Null,
         ],
     );
-    let six = json!({"cidr": "fd00::/126", "allocations": [0, null, null, null], "unallocated": [1, 2, 3],
-        "attributes": [bare("default.one-0")]});
-    cluster.put("/calico/ipam/v2/assignment/ipv6/block/fd00::-126", six);
+    cluster.block("fd00::/126", Value::Null, [bare("default.one-0")]);
     cluster.resource("ippools/six", json!({"cidr": "fd00::/64", "blockSize": 126}));
-    handle(&mut cluster, "default.web-0", json!({"10.244.1.4/30": 2}));
-    handle(&mut cluster, "default.db-0", json!({"10.244.1.4/30": 2}));
-    handle(&mut cluster, "k8s-pod-network.0123456789abcdef", json!({"10.244.1.8/30": 2}));
-    handle(&mut cluster, "default.one-0", json!({"10.244.1.8/30": 1, "fd00::/126": 1}));
+    cluster.handle("default.web-0", json!({"10.244.1.4/30": 2}));
+    cluster.handle("default.db-0", json!({"10.244.1.4/30": 2}));
+    cluster.handle("k8s-pod-network.0123456789abcdef", json!({"10.244.1.8/30": 2}));
+    cluster.handle("default.one-0", json!({"10.244.1.8/30": 1, "fd00::/126": 1}));
     assert_eq!(about_handles(&cluster), ["shared-legacy-handle default.web-0"]);
     let finding = only(&cluster, Code::SharedLegacyHandle);
     assert_eq!(evidence(&finding)["addresses"], json!(["10.244.1.4", "10.244.1.5"]));
@@ -132,7 +130,7 @@ fn legacy_handles_of_several_addresses() {
 
 #[test]
 fn an_undecodable_handle_is_not_missing() {
-    let mut cluster = with([pod("a"), Value::Null, Value::Null, Value::Null]);
+    let mut cluster = with([pod("a")]);
     cluster.endpoint("node-1", "a", &["10.244.1.4/32"]);
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.a", json!({"block": [1]}));
     assert_eq!(verdict(&cluster), ["undecodable-object /calico/ipam/v2/handle/k8s-pod-network.a"]);
@@ -143,17 +141,16 @@ fn handles_that_a_broken_block_names_are_not_judged() {
     let mut cluster = whole();
     let corrupt = json!({"cidr": "10.244.1.4/30", "affinity": "host:node-1", "allocations": [0], "unallocated": [],
         "Attributes": [{"HANDLE_ID": "named\r\neth0"}, null, {"handle_id": null}]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30", corrupt);
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.8-30", json!({"cidr": 5}));
+    cluster.put(&values::block_key("10.244.1.4/30"), corrupt);
+    cluster.put(&values::block_key("10.244.1.8/30"), json!({"cidr": 5}));
     // This block is sound, but stored under another key.
-    let moved = json!({"cidr": "10.244.9.0/30", "allocations": [0, null, null, null], "unallocated": [1, 2, 3],
-        "attributes": [{"handle_id": "moved"}]});
-    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.12-30", moved);
-    handle(&mut cluster, "named", json!({"10.244.1.0/30": 5}));
-    handle(&mut cluster, "maps-corrupt", json!({"10.244.1.4/30": 1}));
-    handle(&mut cluster, "maps-undecodable", json!({"10.244.1.8/30": 1, "10.244.1.0/30": 1}));
-    handle(&mut cluster, "moved", json!({"10.244.9.0/30": 1}));
-    handle(&mut cluster, "other", json!({"10.244.1.0/30": 1}));
+    let moved = values::block("10.244.9.0/30", Value::Null, [json!({"handle_id": "moved"})]);
+    cluster.put(&values::block_key("10.244.1.12/30"), moved);
+    cluster.handle("named", json!({"10.244.1.0/30": 5}));
+    cluster.handle("maps-corrupt", json!({"10.244.1.4/30": 1}));
+    cluster.handle("maps-undecodable", json!({"10.244.1.8/30": 1, "10.244.1.0/30": 1}));
+    cluster.handle("moved", json!({"10.244.9.0/30": 1}));
+    cluster.handle("other", json!({"10.244.1.0/30": 1}));
     assert_eq!(about_handles(&cluster), ["orphan-handle other"]);
 }
 
@@ -163,11 +160,11 @@ fn many_handles_with_equal_and_different_ids() {
     for block in 2..200 {
         let cidr = format!("10.244.{block}.0/30");
         let records = [0, 1, 2, 3].map(|i| pod(&format!("p-{block}-{i}")));
-        cluster.block(&cidr, None, records);
+        cluster.block(&cidr, Value::Null, records);
         for i in 0..3 {
-            handle(&mut cluster, &format!("k8s-pod-network.p-{block}-{i}"), json!({cidr.as_str(): 1}));
+            cluster.handle(&format!("k8s-pod-network.p-{block}-{i}"), json!({cidr.as_str(): 1}));
         }
-        handle(&mut cluster, &format!("k8s-pod-network.q-{block}"), json!({cidr.as_str(): 1}));
+        cluster.handle(&format!("k8s-pod-network.q-{block}"), json!({cidr.as_str(): 1}));
     }
     let found = about_handles(&cluster);
     let number = |code: &str| found.iter().filter(|f| f.starts_with(code)).count();

@@ -53,25 +53,6 @@ impl KubeStore {
         Arc::clone(&self.state().client)
     }
 
-    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let mut answers = self.ask(queries).await?;
-        if self.state().is_assumed && self.is_other_group(&answers).await? {
-            answers = self.ask(queries).await?;
-        }
-        let mut state = self.state();
-        if queries.len() > MOST_OBJECTS {
-            // This was a read of many blocks, few of which will be written.
-            state.objects.clear();
-        }
-        let entries = answers.into_iter().map(|answer| {
-            if queries.len() <= MOST_OBJECTS {
-                state.objects.extend(answer.object);
-            }
-            answer.entries
-        });
-        Ok(entries.collect())
-    }
-
     /// Sends queries in parallel, and retries temporary failures, except after a timeout.
     async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
         let is_late = |error: &Error| {
@@ -106,6 +87,50 @@ impl KubeStore {
         Ok(is_other)
     }
 
+    /// The object at a revision: from the last read or write, or from a new read.
+    async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
+        let known =
+            self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
+        match known {
+            Some(known) => Ok(known),
+            None => target.expected(revision).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Records for KubeStore {
+    fn request_count(&self) -> u64 {
+        self.client().request_count()
+    }
+
+    fn kubernetes(&self) -> Option<Arc<KubeClient>> {
+        Some(self.client())
+    }
+
+    fn machine_configuration(&self) -> Key {
+        Key::IpamConfig
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let mut answers = self.ask(queries).await?;
+        if self.state().is_assumed && self.is_other_group(&answers).await? {
+            answers = self.ask(queries).await?;
+        }
+        let mut state = self.state();
+        if queries.len() > MOST_OBJECTS {
+            // This was a read of many blocks, few of which will be written.
+            state.objects.clear();
+        }
+        let entries = answers.into_iter().map(|answer| {
+            if queries.len() <= MOST_OBJECTS {
+                state.objects.extend(answer.object);
+            }
+            answer.entries
+        });
+        Ok(entries.collect())
+    }
+
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let (client, key) = (self.client(), swap.record.key());
         let failed = |failure| match failure {
@@ -138,16 +163,6 @@ impl KubeStore {
         }
     }
 
-    /// The object at a revision: from the last read or write, or from a new read.
-    async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
-        let known =
-            self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
-        match known {
-            Some(known) => Ok(known),
-            None => target.expected(revision).await,
-        }
-    }
-
     async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
         let client = self.client();
         let mut labelled = 0;
@@ -168,33 +183,6 @@ impl KubeStore {
             }
         }
         Ok(labelled)
-    }
-}
-
-#[async_trait]
-impl Records for KubeStore {
-    fn request_count(&self) -> u64 {
-        self.client().request_count()
-    }
-
-    fn kubernetes(&self) -> Option<Arc<KubeClient>> {
-        Some(self.client())
-    }
-
-    fn machine_configuration(&self) -> Key {
-        Key::IpamConfig
-    }
-
-    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        self.read(queries).await
-    }
-
-    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
-        self.swap(swap).await
-    }
-
-    async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
-        self.label_affinities(node).await
     }
 }
 

@@ -50,8 +50,18 @@ impl Objects for KubeObjects {
         retried(|| read(&self.client, keys)).await
     }
 
+    /// Before the first affinity, finds out if affinities get labels.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        commit(&self.client, &self.labels, batch).await
+        let client = &self.client;
+        let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
+        if !holds(client, &batch.evidence).await? {
+            return Ok(Swap::Conflict);
+        }
+        let labels = match only.key() {
+            Key::Affinity(_) => *self.labels.get_or_try_init(|| labels_affinities(client)).await?,
+            _ => false,
+        };
+        change(client, only, labels).await
     }
 }
 
@@ -62,19 +72,6 @@ pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<O
         async move { stored(&client, &key).await }
     };
     tasks::all(IN_FLIGHT, keys.iter().map(one)).await
-}
-
-/// Makes the one change of a batch. Before the first affinity, finds out if affinities get labels.
-async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
-    let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
-    if !holds(client, &batch.evidence).await? {
-        return Ok(Swap::Conflict);
-    }
-    let labels = match only.key() {
-        Key::Affinity(_) => *labels.get_or_try_init(|| labels_affinities(client)).await?,
-        _ => false,
-    };
-    change(client, only, labels).await
 }
 
 /// True if the evidence is currently as expected.

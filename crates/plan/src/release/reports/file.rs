@@ -187,10 +187,8 @@ mod tests {
             json!({"allocations": allocations, "findings": [leaked("10.0.0.9"), leaked("no")], "kind": [1]});
         let file: ReportFile = serde_json::from_str(&text.to_string()).unwrap();
         assert_eq!(file.fields, *json!({"kind": [1]}).as_object().unwrap());
-        assert_eq!(
-            file.listed.keys().collect::<Vec<_>>(),
-            ["10.0.1.1".parse::<IpAddr>().unwrap()].iter().collect::<Vec<_>>()
-        );
+        let expected = "10.0.1.1".parse::<IpAddr>().unwrap();
+        assert_eq!(file.listed.keys().collect::<Vec<_>>(), [&expected]);
         assert_eq!(file.found.unwrap().unwrap().addresses.len(), 1);
     }
 }

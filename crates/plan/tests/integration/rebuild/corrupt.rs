@@ -266,8 +266,7 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
 #[test]
 fn what_leaked_from_a_corrupt_block_is_released_after_its_repair() {
     let grace = Options { grace: Some(jiff::SignedDuration::ZERO), ..Options::default() };
-    let mut cluster = Cluster::plain(ClusterSpec::new(5).v4_only(), 2, 4);
-    cluster.inject(Fault::LeakedNoOwner, 1);
+    let mut cluster = Cluster::plain(ClusterSpec::new(5).v4_only(), 2, 4).with(Fault::LeakedNoOwner, 1);
     let leaks = |snapshot: &Snapshot| {
         let report = check(snapshot, &grace);
         let leaked = report.findings.into_iter().filter(|finding| finding.code == Code::LeakedAddress);

@@ -69,10 +69,8 @@ fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
     ]);
     for (address, _) in &pod.addresses {
         let found = record(&rebuilt.after, *address).unwrap();
-        assert_eq!(
-            (found.handle.as_deref(), found.owner.clone()),
-            (Some(pod.handle.as_str()), expected.clone())
-        );
+        let wanted = (Some(pod.handle.as_str()), expected.clone());
+        assert_eq!((found.handle.as_deref(), found.owner.clone()), wanted);
     }
     // The handle's count is raised before the block is written, and the endpoint must be the version that was read.
     for action in &rebuilt.plan.actions {
@@ -190,22 +188,19 @@ fn at_first_sight(cluster: &Cluster) -> Plan {
 
 #[test]
 fn what_was_seen_unused_once_stays_unless_its_node_is_gone() {
-    let mut cluster = plain();
-    cluster.inject(Fault::LeakedNoOwner, 1);
+    let cluster = plain().with(Fault::LeakedNoOwner, 1);
     let plan = at_first_sight(&cluster);
     assert!(plan.is_empty(), "{}", words(&plan));
     assert!(plan.skipped.iter().all(|skipped| skipped.reason == SkipReason::SeenOnce));
     assert_eq!(plan.skipped.len(), 2);
-    let mut cluster = plain();
-    cluster.inject(Fault::NodeGone, 1);
+    let cluster = plain().with(Fault::NodeGone, 1);
     let plan = at_first_sight(&cluster);
     assert!(plan.skipped.is_empty() && plan.totals().addresses > 3, "{}", words(&plan));
 }
 
 #[test]
 fn a_block_of_another_size_is_in_the_way_of_a_lost_one() {
-    let mut cluster = plain();
-    cluster.inject(Fault::UnallocatedNoBlock, 1);
+    let mut cluster = plain().with(Fault::UnallocatedNoBlock, 1);
     let info = cluster.nodes().last().unwrap().clone();
     let wide: IpNet = IpNet::new(info.blocks[0].network(), 28).unwrap();
     let value = r#"{"cidr":"CIDR","affinity":"host:node-1","allocations":[null,null,null,null,null,null,null,null,null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"attributes":[],"deleted":false}"#;
@@ -217,10 +212,8 @@ fn a_block_of_another_size_is_in_the_way_of_a_lost_one() {
     let first = info.blocks[0].network();
     assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, first), Some(SkipReason::Overlap));
     let second = rebuilt.plan.changes().filter(|change| change.action == Verb::CreateBlock);
-    assert_eq!(
-        second.map(|change| change.subject.clone()).collect::<Vec<_>>(),
-        [Subject::Block(info.blocks[1])]
-    );
+    let expected = [Subject::Block(info.blocks[1])];
+    assert_eq!(second.map(|change| change.subject.clone()).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -242,16 +235,13 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     assert_eq!(affinity.value.state, AffinityState::Confirmed);
     assert_eq!(record(&rebuilt.after, pods[0].address()).unwrap().handle.as_ref(), Some(&pods[0].handle));
     assert_eq!(record(&rebuilt.after, pods[1].address()), Some(Attribute::default()));
-    assert_eq!(
-        reason(&rebuilt, Code::UnallocatedInUse, pods[1].address()),
-        Some(SkipReason::ContainerUnknown)
-    );
+    let expected = Some(SkipReason::ContainerUnknown);
+    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pods[1].address()), expected);
 }
 
 #[test]
 fn a_half_released_empty_block_is_deleted() {
-    let mut cluster = plain();
-    cluster.inject(Fault::AffinityReleasing, 1);
+    let mut cluster = plain().with(Fault::AffinityReleasing, 1);
     // The block with a pod is kept; once the pod is gone, so is the block.
     let kept = done("in use", &cluster);
     let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
@@ -286,8 +276,7 @@ fn a_half_released_empty_block_is_deleted() {
 
 #[test]
 fn a_corrupt_block_of_a_node_that_is_gone_is_rebuilt_and_given_up_at_once() {
-    let mut cluster = plain();
-    cluster.inject(Fault::NodeGone, 1);
+    let mut cluster = plain().with(Fault::NodeGone, 1);
     let info = cluster.nodes().last().unwrap().clone();
     edit_json(&mut cluster, &key::block(info.blocks[0]), |value| {
         value["unallocated"].as_array_mut().unwrap().push(63.into());
@@ -305,8 +294,7 @@ fn a_corrupt_block_of_a_node_that_is_gone_is_rebuilt_and_given_up_at_once() {
 
 #[test]
 fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
-    let mut cluster = plain();
-    cluster.inject(Fault::UnallocatedNoBlock, 1);
+    let mut cluster = plain().with(Fault::UnallocatedNoBlock, 1);
     let info = cluster.nodes().last().unwrap().clone();
     let lost = info.blocks[0];
     // Windows nodes have no tunnels. Their addresses would be among those that Windows reserves.

@@ -156,8 +156,7 @@ fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
 #[test]
 fn every_fault_is_repaired_or_skipped() {
     for fault in Fault::ALL {
-        let mut cluster = Cluster::plain(ClusterSpec::new(3), 2, 2);
-        cluster.inject(*fault, 1);
+        let cluster = Cluster::plain(ClusterSpec::new(3), 2, 2).with(*fault, 1);
         let rebuilt = rebuild(fault.name(), cluster.snapshot(), &Request::default());
         assert_table(*fault, &rebuilt);
         let seen: BTreeSet<&str> = rebuilt.report.findings.iter().map(|f| f.code.name()).collect();
@@ -168,8 +167,7 @@ fn every_fault_is_repaired_or_skipped() {
 #[test]
 fn every_fault_among_everything_else_that_occurs() {
     for (place, fault) in Fault::ALL.iter().enumerate() {
-        let mut cluster = Cluster::small(ClusterSpec::new(place as u64));
-        cluster.inject(*fault, 1);
+        let cluster = Cluster::small(ClusterSpec::new(place as u64)).with(*fault, 1);
         assert_table(*fault, &rebuild(fault.name(), cluster.snapshot(), &Request::default()));
     }
 }
@@ -177,8 +175,7 @@ fn every_fault_among_everything_else_that_occurs() {
 #[test]
 fn what_is_left_of_a_fault_is_as_listed() {
     for (fault, code, reason) in LEFT {
-        let mut cluster = Cluster::small(ClusterSpec::new(7));
-        cluster.inject(fault, 1);
+        let cluster = Cluster::small(ClusterSpec::new(7)).with(fault, 1);
         let rebuilt = rebuild(fault.name(), cluster.snapshot(), &Request::default());
         let mut skipped = rebuilt.plan.skipped.iter();
         let found = skipped.any(|skipped| skipped.code == Some(code) && skipped.reason == reason);

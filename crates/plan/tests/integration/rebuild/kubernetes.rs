@@ -95,8 +95,7 @@ fn plain() -> Snapshot {
 fn every_fault_that_kubernetes_can_have() {
     let only_etcd = [Fault::CorruptKey, Fault::CarriageReturn, Fault::CarriageReturnKey];
     for fault in Fault::ALL.iter().filter(|fault| !only_etcd.contains(fault)) {
-        let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
-        cluster.inject(*fault, 1);
+        let cluster = Cluster::plain(ClusterSpec::new(6), 2, 2).with(*fault, 1);
         rebuild(fault.name(), on_kubernetes(cluster.snapshot()), &Request::default());
     }
 }
@@ -104,8 +103,7 @@ fn every_fault_that_kubernetes_can_have() {
 #[test]
 fn every_fault_on_an_etcd_beside_kubernetes() {
     for (seed, fault) in Fault::ALL.iter().enumerate() {
-        let mut cluster = Cluster::plain(ClusterSpec::new(seed as u64), 3, 3);
-        cluster.inject(*fault, 1);
+        let cluster = Cluster::plain(ClusterSpec::new(seed as u64), 3, 3).with(*fault, 1);
         let mut snapshot = cluster.snapshot();
         snapshot.pods = pods_of(&snapshot);
         snapshot.mark_read([Source::Pods]);
@@ -174,17 +172,12 @@ fn handles_that_share_an_object_are_left_alone() {
     let rebuilt = rebuild("collision", snapshot, &Request::default());
     let reasons: Vec<SkipReason> = rebuilt.plan.skipped.iter().map(|skipped| skipped.reason).collect();
     assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
-    assert!(
-        reasons.len() >= 3 && reasons.iter().all(|reason| *reason == SkipReason::NeedsDecision),
-        "{reasons:?}"
-    );
+    assert!(reasons.len() >= 3, "{reasons:?}");
+    assert!(reasons.iter().all(|reason| *reason == SkipReason::NeedsDecision), "{reasons:?}");
     let mut skipped = rebuilt.plan.skipped.iter();
     let of_collision = skipped.find(|skipped| skipped.code == Some(Code::HandleCaseCollision)).unwrap();
-    assert!(
-        of_collision.detail.ends_with("recreate the pods of one of the handles"),
-        "{}",
-        of_collision.detail
-    );
+    let says = "recreate the pods of one of the handles";
+    assert!(of_collision.detail.ends_with(says), "{}", of_collision.detail);
 }
 
 #[test]
@@ -208,10 +201,8 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     assert_eq!(record.handle.as_deref(), Some("lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk"));
     let owner = record.owner.unwrap();
     let of = |key: &str| owner.get(key).map(String::as_str);
-    assert_eq!(
-        (of("type"), of("service"), of("namespace")),
-        (Some("LoadBalancer"), Some("web"), Some("default"))
-    );
+    let expected = (Some("LoadBalancer"), Some("web"), Some("default"));
+    assert_eq!((of("type"), of("service"), of("namespace")), expected);
     assert_eq!((of("timestamp"), of("node")), (Some("2026-06-01 08:00:00 +0000 UTC"), None));
     let key = Key::Service { namespace: "default".into(), name: "web".into() };
     let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
@@ -264,8 +255,7 @@ fn a_service_without_uid_and_a_machine_get_no_record() {
 
 #[test]
 fn the_version_of_a_kubernetes_node_is_no_evidence() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
-    cluster.inject(Fault::UnallocatedTunnel, 1);
+    let cluster = Cluster::plain(ClusterSpec::new(6), 2, 2).with(Fault::UnallocatedTunnel, 1);
     let evidence = |snapshot: Snapshot| -> usize {
         let rebuilt = rebuild("tunnel", snapshot, &Request::default());
         assert!(rebuilt.later.findings.is_empty());

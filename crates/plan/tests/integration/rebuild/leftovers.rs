@@ -37,8 +37,7 @@ fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
 /// A slow CNI ADD may have written the handle, but not the block yet.
 #[test]
 fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
-    let mut cluster = plain();
-    cluster.inject(Fault::OrphanHandle, 1);
+    let cluster = plain().with(Fault::OrphanHandle, 1);
     let snapshot = cluster.snapshot();
     let report = check(&snapshot, &Options::default());
     let looked = |minutes: i64| {
@@ -51,12 +50,8 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
         for plan in plans(&snapshot, &seen) {
             assert!(plan.is_empty(), "{}", words(&plan));
             let of_orphan = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::OrphanHandle));
-            assert_eq!(
-                of_orphan.map(|skipped| skipped.reason),
-                Some(SkipReason::SeenOnce),
-                "{}",
-                words(&plan)
-            );
+            let expected = Some(SkipReason::SeenOnce);
+            assert_eq!(of_orphan.map(|skipped| skipped.reason), expected, "{}", words(&plan));
         }
     }
     for plan in plans(&snapshot, &[looked(60)]) {
@@ -75,10 +70,10 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
 #[test]
 fn a_count_that_is_too_high_has_to_be_seen_twice() {
     for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
-        let mut cluster = plain();
-        cluster.inject(Fault::HandleCountHigh, 2);
-        cluster.inject(Fault::HandleCountGoneBlock, 1);
-        cluster.inject(Fault::HandleCountBoth, 1);
+        let cluster = plain()
+            .with(Fault::HandleCountHigh, 2)
+            .with(Fault::HandleCountGoneBlock, 1)
+            .with(Fault::HandleCountBoth, 1);
         let snapshot = Snapshot { datastore, ..cluster.snapshot() };
         let report = check(&snapshot, &Options::default());
         let looked = |minutes: i64| {
@@ -158,19 +153,14 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
         let written: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
         assert!(!written.iter().any(|edit| edit.key() == Key::Handle(id.into())), "{written:?}");
         let why = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Handle(id.into()));
-        assert_eq!(
-            why.map(|skipped| skipped.reason),
-            Some(SkipReason::HandleNotStorable),
-            "{}",
-            words(&plan)
-        );
+        let expected = Some(SkipReason::HandleNotStorable);
+        assert_eq!(why.map(|skipped| skipped.reason), expected, "{}", words(&plan));
     }
 }
 
 #[test]
 fn an_affinity_of_an_unknown_type_is_deleted_if_no_block_belongs_to_it() {
-    let mut cluster = plain();
-    cluster.inject(Fault::AffinityUnexpected, 1);
+    let cluster = plain().with(Fault::AffinityUnexpected, 1);
     let rebuilt = rebuild("unexpected type", cluster.snapshot(), &Request::default());
     let deleted: Vec<_> =
         rebuilt.plan.changes().filter(|change| change.action == Verb::DeleteAffinity).collect();
@@ -275,8 +265,7 @@ fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
 #[test]
 fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
     for (version, wanted) in [("v3.13.5", Some(true)), ("v3.32.1", None)] {
-        let mut cluster = plain();
-        cluster.inject(Fault::UnallocatedNoBlock, 1);
+        let cluster = plain().with(Fault::UnallocatedNoBlock, 1);
         let mut snapshot = cluster.snapshot();
         snapshot.cluster.as_mut().unwrap().calico_version = version.into();
         let mut config = snapshot.effective_ipam_config().unwrap();

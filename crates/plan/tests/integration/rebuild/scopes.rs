@@ -91,8 +91,7 @@ fn a_node_changes_its_blocks_and_affinities_only() {
 
 #[test]
 fn a_node_that_is_gone_can_be_named() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(8), 2, 2);
-    cluster.inject(Fault::NodeGone, 2);
+    let cluster = Cluster::plain(ClusterSpec::new(8), 2, 2).with(Fault::NodeGone, 2);
     let gone = cluster.nodes()[2].name.clone();
     let request = Request { scope: Scope::of_nodes([gone.clone()]), ..Request::default() };
     let part = rebuild("gone", cluster.snapshot(), &request);

@@ -64,8 +64,7 @@ fn what_a_corrupt_block_has_hidden_is_not_new_after_its_repair() {
 
 #[test]
 fn a_finding_about_a_full_pool_may_appear_after_recording() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3);
-    cluster.inject(Fault::PoolNearlyFull, 1);
+    let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3).with(Fault::PoolNearlyFull, 1);
     // Three of its addresses have no record, so the pool looks less full than it is.
     let report = check(&cluster.snapshot(), &Options::default());
     let Some(Subject::Pool(pool)) = report.findings.first().map(|f| f.subject.clone()) else {

@@ -15,8 +15,7 @@ fn everything() -> Request {
 }
 
 fn release_leaks_of(fault: Fault, spec: ClusterSpec) {
-    let mut cluster = Cluster::small(spec);
-    cluster.inject(fault, 2);
+    let cluster = Cluster::small(spec).with(fault, 2);
     let snapshot = cluster.snapshot();
     let before = check(&snapshot, &no_grace());
     let plan = plan_on(&snapshot, &everything(), &[], &no_grace());

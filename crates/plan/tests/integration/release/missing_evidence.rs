@@ -46,7 +46,6 @@ fn without_a_single_node_nothing_is_leaked() {
 
 #[test]
 fn leaks_are_freed_if_other_endpoints_remain() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(3), 1, 1);
-    cluster.inject(Fault::LeakedNoOwner, 30);
+    let cluster = Cluster::plain(ClusterSpec::new(3), 1, 1).with(Fault::LeakedNoOwner, 30);
     assert!(freed(&cluster).0 >= 60);
 }

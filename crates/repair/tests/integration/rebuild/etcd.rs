@@ -36,8 +36,7 @@ async fn each_fault_that_can_be_repaired_is_and_nothing_else_changes() {
     let mut rebuilt = 0;
     for (number, fault) in (0..).zip(Fault::ALL) {
         let spec = ClusterSpec::new(100 + number).at(Timestamp::now());
-        let mut cluster = Cluster::small(spec);
-        cluster.inject(*fault, 1);
+        let cluster = Cluster::small(spec).with(*fault, 1);
         fill(&etcd, &cluster).await;
         // A new connection for each cluster has nothing cached about the previous one.
         let store = open(overrides.clone()).await;

@@ -27,8 +27,7 @@ impl World {
     /// A cluster in etcd with one fault, and the plan that repairs it.
     async fn with(fault: Fault) -> Self {
         let etcd = Etcd::start().unwrap();
-        let mut cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()));
-        cluster.inject(fault, 1);
+        let cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now())).with(fault, 1);
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
         let store = open(overrides).await;
@@ -237,9 +236,9 @@ fn make_old(server: &KubeApiserver, version: &str) {
 async fn affinities_get_no_labels_before_calico_3_31() {
     for version in ["v3.13.5", "v3.21.6"] {
         let server = lease(Kinds::CalicoAndKubevirt(Flavour::Classic)).unwrap();
-        let mut cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()));
-        cluster.inject(Fault::BlockWithoutAffinity, 1);
-        cluster.inject(Fault::AffinityPending, 1);
+        let cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()))
+            .with(Fault::BlockWithoutAffinity, 1)
+            .with(Fault::AffinityPending, 1);
         cluster.kubernetes(Flavour::Classic).write_to_server(&server).unwrap();
         make_old(&server, version);
         let overrides = Overrides {

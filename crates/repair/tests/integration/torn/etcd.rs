@@ -20,7 +20,7 @@ use calipam_testkit::servers::{Etcd, Tear, Tearing};
 use serde_json::Value;
 
 use super::{Cluster, Site, sound, tear_every_request};
-use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, open, start, values};
+use crate::cluster::{Entries, consent, dump, guid, new_journal, observe, open, start, values};
 use crate::execute::release;
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
@@ -176,8 +176,7 @@ async fn the_lock_is_restored_through_another_member() {
     let base = dump(&etcd).await;
     let (dying, healthy) = (Tearing::etcd(&etcd).unwrap(), Tearing::etcd(&etcd).unwrap());
     let store = open(&format!("{},{}", dying.url(), healthy.url())).await;
-    let folder = tempfile::tempdir().unwrap();
-    let journal = journal_path(folder.path(), "run");
+    let (_folder, journal) = new_journal("run");
     let is_written = |event: &Event| matches!(event, Event::Written { .. });
     let execution = run_until_closed(&store, &sound, &dying, is_written, &journal).await;
     assert!(execution.is_complete(), "{execution:?}");
@@ -191,8 +190,7 @@ async fn a_lock_that_cannot_be_restored_is_named() {
     let (etcd, sound) = start(300).await;
     let torn = Tearing::etcd(&etcd).unwrap();
     let store = open(&torn.url()).await;
-    let folder = tempfile::tempdir().unwrap();
-    let journal = journal_path(folder.path(), "run");
+    let (_folder, journal) = new_journal("run");
     let is_intended = |event: &Event| matches!(event, Event::Intended { .. });
     let execution = run_until_closed(&store, &sound, &torn, is_intended, &journal).await;
     let error = execution.lock_left.as_ref().expect("it is still locked").to_string();

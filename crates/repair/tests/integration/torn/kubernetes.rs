@@ -195,11 +195,8 @@ async fn a_handle_without_its_block_is_counted_back() {
         });
         let (execution, journal) = cluster.site.run(vec![step]).await;
         let execution = execution.unwrap();
-        assert_eq!(
-            (execution.partly, execution.written, execution.conflicts.len()),
-            (0, 0, 1),
-            "{execution:?}"
-        );
+        let found = (execution.partly, execution.written, execution.conflicts.len());
+        assert_eq!(found, (0, 0, 1), "{execution:?}");
         assert!(!Recorded::read(&journal).unwrap().intents.is_empty() && execution.failure.is_none());
         assert!(execution.conflicts[0].reason.contains("rejects the request (422)"), "{execution:?}");
         assert_eq!(cluster.values().await, base, "{id}");

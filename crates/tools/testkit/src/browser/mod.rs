@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use self::pipe::Pipe;
-use crate::servers::{ServerError, Tool, folder};
+use crate::servers::{ServerError, Tool, folder, left_out};
 
 pub use self::page::Page;
 
@@ -54,6 +54,18 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// Starts a browser. Without Chromium, the calling test is [left out](left_out).
+    ///
+    /// # Panics
+    ///
+    /// If the browser does not start, or Chromium is missing but the test must not be left out.
+    pub fn unless_left_out() -> Option<Self> {
+        if left_out(&[Tool::Chromium]) {
+            return None;
+        }
+        Some(Self::start().expect("Chromium starts"))
+    }
+
     pub fn start() -> Result<Self, ServerError> {
         let program = program()?;
         let home = folder("calipam-browser-")?;

@@ -7,14 +7,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use etcd_client::{
-    Certificate, Client, ConnectOptions, GetOptions, Identity as TlsIdentity, KeyValue, Permission,
-    TlsOptions,
+    Certificate, Client, CompactionOptions, ConnectOptions, DeleteOptions, GetOptions,
+    Identity as TlsIdentity, KeyValue, Permission, TlsOptions, Txn, TxnOp,
 };
 
 use super::error::ServerError;
 use super::etcd::Etcd;
 use super::options::{Login, Reader};
 use super::pki::{Identity, Pki};
+use crate::cluster::Cluster;
 use crate::runtime::on_own_runtime;
 
 /// etcd's administrator, who must exist before authentication is turned on.
@@ -47,6 +48,48 @@ impl Etcd {
     ) -> Result<T, ServerError> {
         let (endpoint, pki, user) = (self.endpoint(), self.pki(), self.options().user());
         on_own_runtime(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
+    }
+
+    /// Starts an etcd with the data of a cluster.
+    pub fn of(cluster: &Cluster) -> Result<Self, ServerError> {
+        let etcd = Self::start()?;
+        cluster.write_to_etcd(&etcd.endpoint())?;
+        Ok(etcd)
+    }
+
+    /// Stores a value, and returns its revision.
+    pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<i64, ServerError> {
+        let value = value.into();
+        let answer = self.with_client(async |mut client| client.put(key, value, None).await)?;
+        Ok(answer.header().expect("answers have headers").revision())
+    }
+
+    /// Stores many values, 100 in each transaction.
+    pub fn put_all(&self, entries: &[(String, Vec<u8>)]) -> Result<(), ServerError> {
+        self.with_client(async |mut client| {
+            for part in entries.chunks(100) {
+                let put = |(key, value): &(String, Vec<u8>)| TxnOp::put(key.as_str(), value.clone(), None);
+                client.txn(Txn::new().and_then(part.iter().map(put).collect::<Vec<_>>())).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes a key, and returns the number of deleted ones.
+    pub fn delete(&self, key: &str) -> Result<i64, ServerError> {
+        Ok(self.with_client(async |mut client| client.delete(key, None).await)?.deleted())
+    }
+
+    /// Deletes all keys below a prefix.
+    pub fn delete_below(&self, prefix: &str) -> Result<(), ServerError> {
+        let options = DeleteOptions::new().with_prefix();
+        self.with_client(async |mut client| client.delete(prefix, Some(options)).await.map(drop))
+    }
+
+    /// Forgets all revisions before this one.
+    pub fn compact(&self, revision: i64) -> Result<(), ServerError> {
+        let options = CompactionOptions::new().with_physical();
+        self.with_client(async |mut client| client.compact(revision, Some(options)).await.map(drop))
     }
 
     /// All entries under `/calico/`.

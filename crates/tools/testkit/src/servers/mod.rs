@@ -47,9 +47,14 @@ pub fn kubectl() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::Kubectl, &workspace())?)
 }
 
-/// The promtool that tests run.
-pub fn promtool() -> Result<PathBuf, ServerError> {
-    Ok(locate::find(locate::Program::Promtool, &workspace())?)
+/// The promtool that tests run. Without it, the calling test is [left out](left_out).
+///
+/// # Panics
+///
+/// If it is missing, but the test must not be left out.
+pub fn promtool() -> Option<PathBuf> {
+    let found = || locate::find(locate::Program::Promtool, &workspace()).expect("it was found before");
+    (!left_out(&[Tool::Promtool])).then(found)
 }
 
 /// The JSON schema validator `jv`.

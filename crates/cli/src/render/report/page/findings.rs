@@ -259,10 +259,8 @@ mod tests {
     fn every_code_has_short_advice() {
         for code in Code::ALL {
             let text = advice(*code).into_string();
-            assert!(
-                text.starts_with("<p>") && text.contains(".</p>\n") && text.len() < 300,
-                "{code}: {text}"
-            );
+            assert!(text.starts_with("<p>") && text.contains(".</p>\n"), "{code}: {text}");
+            assert!(text.len() < 300, "{code}: {text}");
         }
         assert_eq!(advice(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
         let begun = "<p>Disable the pool.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";

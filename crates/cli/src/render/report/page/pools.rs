@@ -225,10 +225,8 @@ mod tests {
     fn numbers_that_only_ipv6_has_are_powers() {
         assert_eq!([0, 65_536, 99_999_999].map(short), ["0", "65,536", "99,999,999"]);
         assert_eq!([1 << 27, 1 << 64, 1 << 120].map(short), ["2²⁷", "2⁶⁴", "2¹²⁰"]);
-        assert_eq!(
-            [100_000_000, (1 << 64) - 5, u128::MAX].map(short),
-            ["1.00×10⁸", "1.84×10¹⁹", "3.40×10³⁸"]
-        );
+        let expected = ["1.00×10⁸", "1.84×10¹⁹", "3.40×10³⁸"];
+        assert_eq!([100_000_000, (1 << 64) - 5, u128::MAX].map(short), expected);
     }
 
     #[test]

@@ -248,6 +248,12 @@ impl Fault {
 }
 
 impl Cluster {
+    /// The cluster with `count` more of a fault, like [`inject`](Self::inject).
+    pub fn with(mut self, fault: Fault, count: usize) -> Self {
+        self.inject(fault, count);
+        self
+    }
+
     /// Injects a fault `count` times and adds its findings to the ground truth. A fault that is possible only once is
     /// injected at most once.
     pub fn inject(&mut self, fault: Fault, count: usize) {
