@@ -52,7 +52,7 @@ pub enum FileError {
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
     /// A list of Kubernetes objects that lacks pages.
-    #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} more objects follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
+    #[error("the list of {kind} is incomplete: {}", if *.remaining > 0 { format!("{remaining} more objects follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
     ObjectsMissing { kind: String, remaining: u64 },
     #[error("holds no Calico data: there is no key under /calico/")]
     NoCalico,

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read
     ///
-    /// Names the datastores and files that it reads, and the versions of exports, journals and Calico.
+    /// Lists the datastores and files that calipam reads, and the supported versions of exports, journals and Calico.
     #[command(after_long_help = include_str!("help/version.txt"))]
     Version(VersionArgs),
     /// Check, show, repair, export and explain the IPAM data
