@@ -296,7 +296,7 @@ fn another_cluster_and_a_file_are_not_written() {
     let guid = &information.split("\"clusterGUID\":\"").nth(1).unwrap()[..8];
     let other_cluster = || site.put(INFORMATION, information.replace(guid, "ffffffff"));
     let assign_one = ["assign", "--count", "1", "--node", &node];
-    site.asked_while(&assign_one, "y\n", other_cluster).exits(1).shows("cluster");
+    site.asked_while("[y/N] ", &assign_one, "y\n", other_cluster).exits(1).shows("cluster");
     site.put(INFORMATION, information.clone());
     assert!(site.findings(&[]).is_empty());
 

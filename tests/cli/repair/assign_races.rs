@@ -15,7 +15,7 @@ fn what_another_got_meanwhile_stays_its_own() {
     let slow = ["assign", "--count", "2", "--node", &node, "--handle", "slow"];
     let quick = ["--count", "1", "--node", &node, "--handle", "quick", "--attribute", "a=b"];
     let mut others = BTreeSet::new();
-    let shown = site.asked_while(&slow, "y\n", || others = assigned(&assign(&site, &quick).json()));
+    let shown = site.asked_while("[y/N] ", &slow, "y\n", || others = assigned(&assign(&site, &quick).json()));
     shown.exits(1).shows("not done: ").shows("already allocated");
     let records = recorded(&site.dump());
     let of = |id: &str| -> BTreeSet<String> {
@@ -34,7 +34,7 @@ fn an_address_that_a_pod_uses_by_the_time_of_the_answer_is_not_assigned() {
     let free = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap().to_string();
     let site = Site::of(&cluster);
     let mut before = None;
-    let shown = site.asked_while(&["assign", "--ip", &free, "--node", &pod.node], "y\n", || {
+    let shown = site.asked_while("[y/N] ", &["assign", "--ip", &free, "--node", &pod.node], "y\n", || {
         site.put(&pod.endpoint, endpoint.replace(&pod.address().to_string(), &free));
         before = Some(site.dump());
     });

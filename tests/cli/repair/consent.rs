@@ -84,7 +84,7 @@ fn what_has_changed_before_the_answer_is_given_up() {
     endpoints.iter().for_each(|key| drop(cluster.remove(key)));
     let site = Site::of(&cluster);
     let before = site.dump();
-    let shown = site.asked_while(&RELEASE, "y\n", || {
+    let shown = site.asked_while("[y/N] ", &RELEASE, "y\n", || {
         site.put(&pod.endpoint, endpoint);
         site.put(&key::node(&node), node_object);
     });
@@ -168,7 +168,7 @@ fn a_long_plan_can_be_listed_at_the_question() {
     let leaked: Vec<Pod> = (0..30).map(|node| leak(&mut cluster, node)).collect();
     let site = Site::of(&cluster);
     let before = site.dump();
-    let shown = site.asked_at("[y/N/l] ", &RELEASE, "l\nn\n", || ()).exits(1);
+    let shown = site.asked_while("[y/N/l] ", &RELEASE, "l\nn\n", || ()).exits(1);
     assert_eq!(site.dump(), before, "{shown:?}");
     let parts: Vec<&str> = shown.text.split("[y/N/l] ").collect();
     assert_eq!(parts.len(), 3, "asked, listed, asked again: {}", shown.text);

@@ -77,7 +77,7 @@ fn a_conflict_unlocks_too() {
     let (site, pod) = Site::leaky();
     let before = site.value(INFORMATION);
     let release = [&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat();
-    let shown = site.asked_while(&release, "y\n", || {
+    let shown = site.asked_while("[y/N] ", &release, "y\n", || {
         // The addresses are reassigned between the plan and the consent.
         for (address, block) in &pod.addresses {
             site.change_block(*block, |block| {
@@ -279,8 +279,8 @@ fn a_stale_mark_unlocks_nothing() {
     site.put(INFORMATION, ready_value);
     site.put(INFORMATION, locked.clone());
     let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
-    let shown = site.asked_at("[y/N/l] ", &release, "y\ny\n", || ()).exits(0);
-    shown.shows("another program might hold the lock");
+    let shown = site.asked_while("[y/N/l] ", &release, "y\ny\n", || ()).exits(0);
+    shown.shows_wrapped("another program might hold the lock");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
     // Once the datastore is unlocked, the stale lock is forgotten.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));

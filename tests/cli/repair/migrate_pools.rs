@@ -81,9 +81,8 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
 fn each_phase_is_looked_at_again_after_the_question() {
     let site = Site::of(&cluster());
     let asked = |arguments: &[&str], meanwhile: &dyn Fn(), says: &str| {
-        site.asked_while(&[&["migrate"], &AT_ONCE[..], arguments].concat(), "y\n", meanwhile)
-            .exits(1)
-            .shows(says);
+        let migrate = [&["migrate"], &AT_ONCE[..], arguments].concat();
+        site.asked_while("[y/N] ", &migrate, "y\n", meanwhile).exits(1).shows_wrapped(says);
     };
     let change = |name: &str, from: &str, to: &str, disabled: bool| {
         let mut changed = pool(&site, from).unwrap();

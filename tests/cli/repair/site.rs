@@ -73,16 +73,11 @@ impl Site {
 
     /// Runs the program on a terminal, and types an answer when it asks.
     pub(super) fn asked(&self, arguments: &[&str], answer: &str) -> Shown {
-        self.asked_while(arguments, answer, || ())
+        self.asked_while("[y/N] ", arguments, answer, || ())
     }
 
-    /// Runs the program on a terminal. When it asks, calls `meanwhile`, and types an answer.
-    pub(super) fn asked_while(&self, arguments: &[&str], answer: &str, meanwhile: impl FnOnce()) -> Shown {
-        self.asked_at("[y/N] ", arguments, answer, meanwhile)
-    }
-
-    /// Like [`Self::asked_while`], for a question that ends with this prompt.
-    pub(super) fn asked_at(
+    /// Runs the program on a terminal. At this prompt, calls `meanwhile`, and types an answer.
+    pub(super) fn asked_while(
         &self,
         prompt: &str,
         arguments: &[&str],
