@@ -24,8 +24,8 @@ impl<S: Store> Allocator<S> {
     /// Assigns one given address. If its block does not exist, claims it for the host. Reservations are ignored.
     ///
     /// # Errors
-    /// If the address is taken or in no enabled pool, the pool or strict affinity forbids it, or the handle is at its
-    /// limit.
+    /// If the address is taken or in no enabled pool, if the pool's allowed uses or strict affinity forbid the
+    /// assignment, or if the handle is at its limit.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
@@ -69,7 +69,7 @@ impl<S: Store> Allocator<S> {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) if error.is_lost_race() => {}
-                // Another client claimed the block: it exists now.
+                // Another client has just claimed the block. The next attempt finds it.
                 Err(Error::ClaimedByOther(_)) => {}
                 Err(error @ Error::InProgress { .. }) => tracing::debug!(%error, "trying again"),
                 Err(error) => return Err(error),
@@ -78,7 +78,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Makes one attempt; false if another client wrote first.
+    /// Makes one attempt to assign the address; false if another client wrote first.
     async fn try_assign(
         &self,
         request: &AssignIp,
@@ -136,7 +136,8 @@ impl<S: Store> Allocator<S> {
         Ok(is_made)
     }
 
-    /// The block that contains an address: the one in which it is allocated, else the one at `cidr`, else the largest.
+    /// Returns the block that contains an address. If there are several, prefers one in which the address is allocated,
+    /// then the one at `cidr`, then the largest.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
@@ -175,7 +176,7 @@ impl<S: Store> Allocator<S> {
     /// True if a handle at its limit already has the requested address.
     ///
     /// # Errors
-    /// If the handle has other addresses, or none yet.
+    /// If the handle has other addresses of the family instead, or none yet.
     async fn check_full_handle(&self, id: &str, request: &AssignIp) -> Result<bool> {
         let of_family = self.held_by(id, Family::of_address(request.address)).await?;
         if of_family.contains(&request.address) {

@@ -28,7 +28,8 @@ pub enum InUse {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseAffinity {
     pub in_use: InUse,
-    /// The sequence number that the block must have: a block that has changed since it was read is kept.
+    /// The sequence number that the block must have; `None` for any. If the number differs, the block has changed since
+    /// it was read, and its owner keeps it.
     pub sequence: Option<u64>,
 }
 
@@ -36,8 +37,8 @@ pub(crate) struct ReleaseAffinity {
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
-    /// Returns a holder's affinity for a block, created if missing. The affinity is pending, unless its stored state is
-    /// `confirmed`.
+    /// Returns a holder's affinity for a block, and creates the affinity if it is missing. The affinity is pending,
+    /// unless its stored state is `confirmed`.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
@@ -73,7 +74,7 @@ impl<S: Store> Allocator<S> {
     /// Creates the block of an affinity, unless the holder owns it already, and confirms the affinity.
     ///
     /// # Errors
-    /// [`Error::ClaimedByOther`] if the block has another owner or none. The affinity is deleted.
+    /// [`Error::ClaimedByOther`] if the block has another owner or none. In this case, the affinity is deleted.
     pub(crate) async fn claim_block(
         &self,
         affinity: Versioned<Affinity>,
@@ -108,7 +109,7 @@ impl<S: Store> Allocator<S> {
     async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
-        // Another process of this holder may have confirmed it.
+        // Another process of this holder may have confirmed the affinity.
         match self.get::<Affinity>(Key::Affinity(key)).await {
             Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
             _ => Err(error),
@@ -116,10 +117,10 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Returns the block of an affinity. Creates the block if it is missing, and confirms the affinity. `found` is the
-    /// block as it was read, together with the affinity or later.
+    /// block as it was read, no earlier than the affinity.
     ///
     /// # Errors
-    /// [`Error::StaleAffinity`] if the block has another owner or none. The affinity is deleted.
+    /// [`Error::StaleAffinity`] if the block has another owner or none. In this case, the affinity is deleted.
     pub(crate) async fn load_block(
         &self,
         affinity: Versioned<Affinity>,
@@ -140,7 +141,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
-        // The new revision stops any client that is about to take the block away.
+        // With its new revision, the block cannot be taken away by a client that has read it before.
         block.value.update(|update| update.touch());
         let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;
@@ -175,8 +176,8 @@ impl<S: Store> Allocator<S> {
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }
-        // Both decisions use the same timestamp. Otherwise, a cooldown that ends in between would leave an empty block
-        // without an owner.
+        // The check for an empty block and the removal of cooled addresses use the same timestamp. Otherwise, if a
+        // cooldown ended in between, an empty block without an owner would remain.
         let now = self.now();
         let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
         if conditions.in_use == InUse::Refuse && !is_empty {
@@ -209,13 +210,13 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// Fails if a block of another size has some of the addresses of `block`.
+    /// Fails if a block of another size overlaps `block`.
     pub(crate) async fn check_overlap(&self, block: IpNet) -> Result<()> {
         let existing = self.overlapping(block).await?;
         existing.map_or(Ok(()), |existing| Err(Error::Overlap { block, existing }))
     }
 
-    /// The largest block of another size that has addresses of `block`.
+    /// The largest block of another size that overlaps `block`.
     pub(crate) async fn overlapping(&self, block: IpNet) -> Result<Option<IpNet>> {
         let [found] = self.read([Query::Overlapping(block)]).await?;
         Ok(largest_other(&found, block))
@@ -229,12 +230,13 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest of the overlapping blocks, other than `block` itself. It can also overlap neighbors of `block`.
+/// Returns the largest block in `overlapping`, other than `block` itself. The largest block can also overlap neighbors
+/// of `block`.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }
 
-/// Treats a record that is already gone as deleted.
+/// Treats the deletion of a record that no longer exists as a success.
 pub(crate) fn ignoring_gone(result: Result<(), StoreError>) -> Result<(), StoreError> {
     match result {
         Err(StoreError::NotFound(_)) => Ok(()),

@@ -16,7 +16,7 @@ use crate::full::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
-/// The number of attempts if other clients keep writing first, as in Calico.
+/// The maximum number of attempts if other clients keep writing first; the same as in Calico.
 pub(crate) const RETRIES: usize = 100;
 
 /// A Calico allocator on a datastore.
@@ -41,12 +41,12 @@ impl<S: Store> Allocator<S> {
         Self { trace: Trace::to(observer), ..self }
     }
 
-    /// Keeps the full blocks that a search finds, so that the next search reads less.
+    /// Uses `notes` to remember the full blocks that a search finds, so that the next search reads fewer blocks.
     pub fn with_notes(self, notes: Arc<dyn Notes>) -> Self {
         Self { notes: Some(notes), ..self }
     }
 
-    /// Leaves empty blocks to their owners, as Calico does before 3.32.
+    /// Leaves empty blocks to their owners, as Calico before 3.32 does.
     pub fn without_reclaiming(self) -> Self {
         Self { reclaims: false, ..self }
     }
@@ -65,7 +65,7 @@ impl<S: Store> Allocator<S> {
         Ok(std::array::from_fn(|_| answers.next().unwrap_or_default()))
     }
 
-    /// Returns the stored configuration, or Calico's default without writing it.
+    /// Returns the stored configuration, or else Calico's default, which is not written.
     pub async fn config(&self) -> Result<IpamConfig> {
         let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
         config(found)
@@ -88,7 +88,7 @@ impl<S: Store> Allocator<S> {
         self.each_block(cidrs).await?.into_iter().collect()
     }
 
-    /// Reads several blocks in one round trip, with an error for each that cannot be decoded.
+    /// Reads several blocks in one round trip. Each block that cannot be decoded has an error of its own in the result.
     pub(crate) async fn each_block(&self, cidrs: &[IpNet]) -> Result<Vec<Result<Option<Versioned<Block>>>>> {
         let queries: Vec<Query> = cidrs.iter().map(|cidr| Query::Get(Key::Block(*cidr))).collect();
         let answers = self.store.read(&queries).await?;
@@ -102,7 +102,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The record in an answer to [`Query::Get`], if there is one. `None` for records of another kind.
+/// The record in an answer to [`Query::Get`]. `None` if the answer is empty, or if the record is of another kind.
 pub(crate) fn one<T>(found: Vec<Entry>) -> Result<Option<Versioned<T>>>
 where
     Option<T>: From<Record>,

@@ -14,7 +14,7 @@ pub(crate) enum ClaimDecision {
 }
 
 impl ClaimDecision {
-    /// Decides for nodes that may still claim `claimable` blocks. Calico checks the block limit first.
+    /// Makes the decision for nodes that may still claim `claimable` blocks. Like Calico, checks the block limit first.
     pub(crate) fn of(config: &IpamConfig, claimable: u128) -> Self {
         match (claimable, config.auto_allocate_blocks) {
             (0, _) => Self::BlockLimit,
@@ -24,7 +24,7 @@ impl ClaimDecision {
     }
 }
 
-/// True if addresses may come from blocks of others.
+/// True if addresses may come from other holders' blocks.
 pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
     !config.strict_affinity
 }

@@ -1,5 +1,5 @@
-//! Errors of the allocator. Errors that Calico's allocator also returns have the same messages, since runtimes and
-//! scripts match on them.
+//! Errors of the allocator. Errors that Calico's allocator also returns have the same messages as in Calico, since
+//! runtimes and scripts match on them.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub struct Partly<T: std::fmt::Debug> {
     pub error: Error,
 }
 
-/// The reason that an operation failed.
+/// The reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request for automatic assignment has no intended use.
@@ -71,7 +71,7 @@ pub enum Error {
     )]
     InProgress { handle: String, existing: usize, required: u32 },
 
-    /// A requested address is in no enabled pool. Calico's message, too, ends with a line break.
+    /// A requested address is in no enabled pool. The message ends with a line break, as in Calico.
     #[error("The provided IP address is not in a configured pool\n")]
     AddressOutsidePools(IpAddr),
     /// An assigned address is in no enabled pool.
@@ -92,12 +92,13 @@ pub enum Error {
     /// The block has no owner, and affinity is strict.
     #[error("Attempt to assign from block {0} with no affinity")]
     OwnerlessBlock(IpNet),
-    /// The handle is at its limit, with other addresses.
+    /// The handle is at its limit with addresses other than the requested one.
     #[error(
         "handle {handle} already has IP(s) allocated, cannot assign additional IP {address} (maxAllocPerIPVersion={max})"
     )]
     HandleIsFull { handle: String, address: IpAddr, max: u32 },
-    /// A new block would share addresses with an existing one. Calico creates it and assigns addresses twice.
+    /// A new block would share addresses with an existing one. Calico would create the block, and could then assign
+    /// addresses twice.
     #[error(
         "block {block} cannot be created: it overlaps block {existing}, which dates from before the pool's block size was changed"
     )]
@@ -126,7 +127,7 @@ pub enum Error {
     NotEmpty(IpNet),
     #[error("block '{0}' is claimed by another host")]
     ClaimedByOther(IpNet),
-    /// The affinity was for a block with another owner or none, and has been deleted.
+    /// The block of an affinity has another owner or none. The affinity has been deleted.
     #[error("affinity for block '{0}' is stale")]
     StaleAffinity(IpNet),
     #[error("IPAM block updated since we last read it")]

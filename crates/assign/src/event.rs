@@ -11,8 +11,8 @@ use calipam_model::pool::{Pool, PoolUse};
 
 use crate::family::Family;
 
-/// One decision. Events are in order. If another client changes the data meanwhile, the allocator makes the decision
-/// again.
+/// One decision of the allocator. Events are in the order of the decisions. If another client changes the data
+/// meanwhile, the allocator decides again, and can report a further event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The search for addresses of a family begins.
@@ -41,11 +41,11 @@ pub enum Event {
     Claimed(AffinityKey),
     /// No pool has a block to claim.
     NothingToClaim,
-    /// Affinity is strict: addresses come only from the holder's blocks.
+    /// Affinity is strict, so addresses come only from the holder's blocks.
     NothingBorrowed,
     /// A pool with `blocks` blocks is searched for addresses to borrow.
     Borrows { pool: String, cidr: IpNet, blocks: usize },
-    /// The block of a requested address.
+    /// A requested address is in this block.
     BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },
     /// The block of a requested address does not exist, so it is claimed.
     NoBlockOfAddress { address: IpAddr, block: IpNet },
@@ -53,47 +53,48 @@ pub enum Event {
     Assigned { block: IpNet, owner: Option<BlockOwner>, addresses: Vec<IpAddr> },
 }
 
-/// The reason that a pool does not serve a request.
+/// The reason why a pool does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolPassedOver {
     Disabled,
-    /// It has a deletion timestamp.
+    /// The pool has a deletion timestamp.
     Deleting,
-    /// Its status says that it is not allocatable.
+    /// The pool's status says that it is not allocatable.
     NotAllocatable,
     OtherFamily,
-    /// Its blocks have no addresses besides those reserved for Windows.
+    /// The pool's blocks have no addresses besides those reserved for Windows.
     BlocksTooSmall,
     /// Other pools were requested.
     NotRequested,
-    /// Its assignment mode is manual: it must be requested by name.
+    /// The pool's assignment mode is manual, so the pool must be requested by name.
     Manual,
-    /// Its node selector does not select the node.
+    /// The pool's node selector does not select the node.
     NodeSelector(String),
-    /// Its namespace selector does not select the namespace.
+    /// The pool's namespace selector does not select the namespace.
     NamespaceSelector(String),
-    /// Its `allowedUses` lack the use.
+    /// The pool's `allowedUses` do not include the intended use.
     Use(PoolUse),
 }
 
 /// The state of a block of the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnBlock {
-    /// The number of free addresses that are not reserved.
+    /// The block has free addresses. Contains the number of those that are not reserved.
     Free(u32),
-    /// It has no address to assign. The numbers are free addresses that are reserved, and addresses in cooldown.
+    /// The block has no address to assign. Contains the number of free addresses that are reserved, and the number of
+    /// addresses in cooldown.
     Full { reserved: u32, cooling: u32 },
-    /// A reservation covers it.
+    /// This reservation covers the block.
     Reserved(IpNet),
-    /// It belongs to another holder or to none; the affinity was removed.
+    /// The block belongs to another holder or to none. The affinity was deleted.
     Stale,
-    /// Its affinity is gone.
+    /// The affinity no longer exists.
     Gone,
-    /// It cannot be used, for this reason.
+    /// The block cannot be used, for this reason.
     Unusable(String),
 }
 
-/// The number of blocks that a search passed over, by reason.
+/// The numbers of blocks that a search passed over, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Blocks that are completely reserved. A reservation that covers several blocks counts once.
@@ -104,27 +105,27 @@ pub struct Passed {
     pub undecodable: usize,
     /// Blocks without an address to assign.
     pub full: usize,
-    /// Blocks of the holder, and blocks in use, with free addresses.
+    /// Blocks with free addresses that belong to the holder or are in use.
     pub in_use: usize,
-    /// Empty blocks of others, and blocks that were deleted meanwhile.
+    /// Empty blocks of other holders, and blocks that were deleted during the search.
     pub empty: usize,
     /// Blocks that were not read.
     pub unread: usize,
 }
 
-/// The reason that an empty block was not taken from its holder.
+/// The reason why an empty block was not taken from its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReclaimed {
-    /// It was claimed less than a minute ago.
+    /// The block was claimed less than a minute ago.
     Young,
-    /// It has no owner that could give it up.
+    /// The block has no owner that could give it up.
     NoOwner,
-    /// It could not be taken from its owner, for this reason.
+    /// The block could not be taken from its owner, for this reason.
     Failed(String),
 }
 
 impl PoolPassedOver {
-    /// The reason that a pool serves no request at all; `None` if the pool is enabled.
+    /// The reason why a pool serves no request at all; `None` if the pool is enabled.
     pub fn of_state(pool: &Pool) -> Option<Self> {
         let states = [
             (pool.disabled, Self::Disabled),

@@ -32,7 +32,7 @@ impl Family {
         }
     }
 
-    /// The name used in documents and keys.
+    /// The family's name in documents and keys.
     pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "ipv4",

@@ -12,24 +12,26 @@ use jiff::{SignedDuration, Timestamp};
 use crate::family::Family;
 
 /// The time for which a search relies on inputs that were read ahead, and on an earlier search that found nothing.
-/// Addresses that other nodes release meanwhile are found only later. Calico, too, misses a change of pools or
-/// reservations just after an assignment begins.
+/// Addresses that other nodes release meanwhile are found only later. Calico also misses changes to pools or
+/// reservations that are made just after an assignment begins.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// True if `then` is at most [`RECENT`] before `now`. False if the clock went back.
+/// True if `then` is at most [`RECENT`] before `now`. False if the clock has been set back.
 pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
     let age = now.duration_since(then);
     !age.is_negative() && age <= RECENT
 }
 
-/// The blocks of a family that had no address to assign.
+/// One family's blocks that had no address to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullBlocks {
-    /// A hash of node, pools, reservations and configuration. The blocks are valid only for searches with this hash.
+    /// A hash of the node, the pools, the reservations and the configuration. The blocks may be skipped only by
+    /// searches with the same hash.
     pub inputs_hash: u64,
     /// The start of a search that found no further address in any block.
     pub exhausted_at: Option<Timestamp>,
-    /// The blocks, each with the revision at which it was read. A block with another revision must be read again.
+    /// The blocks, each with the revision at which it was read. If a block has another revision now, it must be read
+    /// again.
     pub blocks: HashMap<IpNet, String, FixedState>,
 }
 
@@ -45,9 +47,10 @@ impl FullBlocks {
     }
 }
 
-/// A place to keep full blocks for later calls on the same node. If it fails, the blocks are merely read again.
+/// Storage that keeps full blocks for later calls on the same node. If the storage fails, the blocks are merely read
+/// again.
 pub trait Notes: fmt::Debug + Send + Sync {
-    /// Returns the full blocks of a family that were last kept.
+    /// Returns the full blocks that were last kept for a family.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks>;
 
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks);

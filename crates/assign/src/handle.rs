@@ -16,17 +16,17 @@ pub(crate) type Known = Option<Option<Versioned<Handle>>>;
 
 pub(crate) enum Increment {
     Done,
-    /// The handle is at its limit of addresses in the family.
+    /// The handle is at its address limit in the family.
     Full,
 }
 
 impl<S: Store> Allocator<S> {
-    /// Counts `by` more addresses in `block`. `max` is the limit of addresses in its family; 0 for no limit. `known`
-    /// saves a read and is updated.
+    /// Counts `by` more addresses of the handle in `block`. `max` is the handle's address limit in the block's family;
+    /// 0 for no limit. If `known` contains the handle, it is not read again. `known` is updated.
     ///
     /// # Errors
     /// If other clients keep writing first, or the datastore gives no answer. In the latter case, the increment may
-    /// have been made: the handle then counts too many addresses, which is harmless, but never too few.
+    /// have been made. The handle then counts too many addresses, which is harmless, but it never counts too few.
     pub(crate) async fn increment(
         &self,
         id: &str,
@@ -57,8 +57,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Counts `by` fewer addresses in `block`, and deletes the handle when it counts none. Changes nothing if it counts
-    /// fewer than `by` or does not exist.
+    /// Counts `by` fewer addresses of the handle in `block`, and deletes the handle once it counts none. Changes
+    /// nothing if the handle counts fewer than `by` addresses in the block, or does not exist.
     pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
         for _ in 0..RETRIES {
             let Some(stored) = self.latest(id, known).await? else { return Ok(()) };
@@ -73,7 +73,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Takes the handle out of `known`, or reads it if it is not there.
+    /// Takes the handle out of `known`, or reads it if `known` does not contain it.
     pub(crate) async fn latest(&self, id: &str, known: &mut Known) -> Result<Option<Versioned<Handle>>> {
         match known.take() {
             Some(stored) => Ok(stored),
@@ -81,7 +81,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Writes a new count for `block`, or deletes a handle left without counts; false if another client wrote first.
+    /// Writes a new count for `block`, or deletes the handle if no count remains; false if another client wrote first.
     pub(crate) async fn set_count(
         &self,
         stored: Versioned<Handle>,

@@ -1,4 +1,4 @@
-//! Claiming blocks and giving them up by CIDR and by host (facts 3.9).
+//! Claiming blocks, and giving up blocks by CIDR or by host (facts 3.9).
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -16,7 +16,7 @@ use crate::family::Family;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Claims a block for a holder, unless another block has some of its addresses.
+    /// Claims a block for a holder, unless a block of another size overlaps it.
     ///
     /// # Errors
     /// [`Error::Overlap`]; [`Error::ClaimedByOther`] if the block has another owner or none; the store's error if
@@ -27,8 +27,8 @@ impl<S: Store> Allocator<S> {
         self.claim_block(pending, windows).await
     }
 
-    /// Gives up a node's blocks in a CIDR, if they have the block size of the CIDR's pool. Leaves blocks of others
-    /// alone.
+    /// Gives up a node's blocks in a CIDR, if they have the block size of the CIDR's pool. Does not touch other
+    /// holders' blocks.
     ///
     /// # Errors
     /// If the CIDR is in no enabled pool or smaller than a block, or if a block in use must be kept. Stops at the first
@@ -38,7 +38,8 @@ impl<S: Store> Allocator<S> {
         let (kind, holder, family) = (AffinityType::Host, node.to_owned(), Family::of(cidr));
         let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
         let affinities = affinities_of(found.into_iter()).into_iter().map(|affinity| affinity.value.key);
-        // Includes blocks outside of the pool: Calico claims blocks there if the CIDR is larger than the pool.
+        // This includes blocks outside of the pool, since Calico claims blocks there if the CIDR is larger than the
+        // pool.
         let mut own: Vec<AffinityKey> = affinities
             .filter(|key| cidr.contains(&key.cidr) && key.cidr.prefix_len() == pool.block_size)
             .collect();
@@ -91,8 +92,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Returns the configuration and the enabled pool of a CIDR. Fails if there is no such pool, or the CIDR is smaller
-    /// than the pool's blocks.
+    /// Returns the configuration, and the enabled pool that contains a CIDR's first address. Fails if there is no such
+    /// pool, or the CIDR is smaller than the pool's blocks.
     pub async fn pool_with_blocks(&self, cidr: IpNet) -> Result<(IpamConfig, Pool)> {
         let (config, pool) = self.config_and_pool(cidr.addr()).await?;
         let pool = pool.ok_or(Error::CidrOutsidePools(cidr))?;

@@ -1,9 +1,10 @@
 //! A Calico allocator: it assigns and releases addresses, claims blocks and gives them up (facts, section 3). It writes
 //! the same states in the same order as Calico's own allocator, which can run at the same time. An interruption at any
-//! point leaves only states that Calico can handle (facts 3.15). `docs/cni.md` lists the bugs of Calico that it does
-//! not repeat.
+//! point leaves only states that Calico can handle (facts 3.15). `docs/cni.md` lists the Calico bugs that this
+//! allocator does not have.
 //!
-//! [`Allocator`] has the operations. It works on any [`Store`]; [`SnapshotStore`] collects writes to show them.
+//! [`Allocator`] provides the operations and works on any [`Store`]. [`SnapshotStore`] only collects writes, so that
+//! they can be shown before they are made.
 //!
 //! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`, and "facts of the plugin" the notes on
 //! Calico's own plugin on which `docs/cni.md` is based.

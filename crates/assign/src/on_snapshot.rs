@@ -1,4 +1,5 @@
-//! A snapshot as the datastore of an allocator. Writes are kept in memory, to show them before they are made.
+//! A snapshot as an allocator's datastore. Writes are only kept in memory, so that they can be shown before they are
+//! made in the real datastore.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -25,7 +26,7 @@ pub(crate) struct IndexedSnapshot<'s> {
     /// The stored blocks, ascending by CIDR; `None` for those that cannot be decoded.
     pub(crate) blocks: Vec<(IpNet, Option<&'s Versioned<StoredBlock>>)>,
     nodes: HashMap<&'s str, usize>,
-    /// Indexes of affinities in the snapshot, by holder.
+    /// The positions of the affinities in the snapshot, by holder.
     affinities: HashMap<(&'s AffinityType, &'s str), Vec<usize>>,
     /// Objects that cannot be decoded, each with the reason.
     undecodable: BTreeMap<&'s Key, &'s str>,
@@ -81,7 +82,7 @@ impl<'s> IndexedSnapshot<'s> {
     }
 }
 
-/// A datastore on top of a snapshot. It does not change the snapshot. Reads see earlier writes. The clock shows the
+/// A datastore on top of a snapshot, which itself does not change. Reads see earlier writes. The clock always shows the
 /// time of the snapshot.
 pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
@@ -115,9 +116,9 @@ impl Writes {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub key: Key,
-    /// The object in the snapshot.
+    /// The object in the snapshot; `None` if it does not exist there.
     pub before: Option<Entry>,
-    /// `None` if it was deleted.
+    /// The object after the change; `None` if it was deleted.
     pub after: Option<Record>,
 }
 
@@ -136,7 +137,8 @@ impl<'s> SnapshotStore<'s> {
         self
     }
 
-    /// The changes, in the order of each object's first write. Leaves out objects that did not change after all.
+    /// The changes, in the order of each object's first write. Leaves out objects that in the end are the same as in
+    /// the snapshot.
     pub fn into_writes(self) -> Vec<Write> {
         let writes = std::mem::take(&mut *self.writes());
         let write = |key: &Key| {
@@ -172,7 +174,7 @@ impl<'s> SnapshotStore<'s> {
             Key::Node(name) => self.indexed.node(name).map(entry(Record::Node)),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
                 record: Record::Config(config),
-                // Nothing that runs on a snapshot writes the configuration.
+                // The revision does not matter, since nothing that runs on a snapshot writes the configuration.
                 revision: Revision::Etcd(0),
             }),
             _ => None,
@@ -310,7 +312,7 @@ fn block_key(found: &Entry) -> Entry {
     Entry { record, revision: found.revision.clone() }
 }
 
-/// Returns a function that makes the entry of an object.
+/// Returns a function that turns an object of the snapshot into a store entry.
 fn entry<T: Clone>(record: fn(T) -> Record) -> impl Fn(&Versioned<T>) -> Entry {
     move |stored| Entry { record: record(stored.value.clone()), revision: stored.revision.clone() }
 }

@@ -36,7 +36,7 @@ pub enum NewOwner {
 pub struct OwnerUpdates {
     /// The owner that uses the address.
     pub active: NewOwner,
-    /// The owner on the other side of a live migration.
+    /// The other owner during a live migration.
     pub alternate: NewOwner,
 }
 
@@ -46,7 +46,7 @@ pub struct PodName {
     pub name: String,
 }
 
-/// The expected owner before a change.
+/// The owner that an address must have before a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
     #[default]
@@ -56,7 +56,7 @@ pub enum Expected {
     Pod(PodName),
 }
 
-/// Conditions for changing owners. The condition for an owner that is kept is ignored.
+/// Conditions for changing owners. If an owner is kept, the condition for it is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerConditions {
     pub active: Expected,
@@ -67,7 +67,7 @@ impl<S: Store> Allocator<S> {
     /// The owner record of an assigned address.
     ///
     /// # Errors
-    /// [`Error::NotAssigned`], [`Error::InCooldown`], or an error if no pool or block has the address.
+    /// [`Error::NotAssigned`], [`Error::InCooldown`], or an error if no pool or block contains the address.
     pub async fn assignment_attributes(&self, address: IpAddr) -> Result<Attribute> {
         let (config, pool) = self.config_and_pool(address).await?;
         let pool = pool.ok_or(Error::NoPoolOf(address))?;
@@ -86,7 +86,7 @@ impl<S: Store> Allocator<S> {
     ///
     /// # Errors
     /// [`Error::NotAssigned`], [`Error::NotOfHandle`], [`Error::Changed`] if an owner is not the expected one, or an
-    /// error if no pool or block has the address. Nothing is changed.
+    /// error if no pool or block contains the address. In all these cases, nothing is changed.
     pub async fn set_owner_attributes(
         &self,
         address: IpAddr,
@@ -124,7 +124,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The block that contains an address: the one of the pool's block size, else the smallest.
+    /// Returns the block that contains an address. If there are several, prefers the one of the pool's block size, then
+    /// the smallest.
     async fn block_of(&self, address: IpAddr, pool: &Pool) -> Result<Versioned<Block>> {
         let cidr = cidr::block_around(address, pool.block_size).unwrap_or(IpNet::from(address));
         if let Some(block) = self.block(cidr).await? {
@@ -133,7 +134,7 @@ impl<S: Store> Allocator<S> {
         self.blocks_around(address).await?.pop().ok_or(Error::NoBlock(cidr))
     }
 
-    /// The configuration, and the enabled pool of an address.
+    /// The configuration, and the enabled pool that contains an address.
     pub(crate) async fn config_and_pool(&self, address: IpAddr) -> Result<(IpamConfig, Option<Pool>)> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
         let pools = pools::pools(pools);
@@ -156,7 +157,7 @@ fn check(
         _ if *update == NewOwner::Keep => true,
         Expected::Any => true,
         Expected::None => is_empty,
-        // Calico treats a pod without namespace and name as no pod.
+        // Calico treats a pod with an empty namespace and an empty name as no pod.
         Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_empty,
         Expected::Pod(pod) => has("pod", &pod.name) && has("namespace", &pod.namespace),
     };

@@ -44,7 +44,7 @@ pub(crate) struct PoolRequest<'a> {
     pub host: &'a str,
     pub node_labels: &'a BTreeMap<String, String>,
     pub namespace_labels: Option<&'a BTreeMap<String, String>>,
-    /// The requested pools, by CIDR; empty for those that select node and namespace.
+    /// The CIDRs of the requested pools. If empty, all pools that select the node and the namespace serve the request.
     pub requested: &'a [IpNet],
     pub intended_use: PoolUse,
     pub windows: bool,
@@ -53,9 +53,10 @@ pub(crate) struct PoolRequest<'a> {
 /// The pools that serve a request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ServingPools {
-    /// The pools that were requested, or that select node and namespace, whatever their allowed uses.
+    /// The pools that were requested or, without such a request, select the node and the namespace, whatever their
+    /// allowed uses.
     pub selecting: Vec<Pool>,
-    /// The selecting pools that allow the intended use.
+    /// The pools in [`Self::selecting`] that allow the intended use.
     pub usable: Vec<Pool>,
 }
 
@@ -118,7 +119,7 @@ impl PoolRequest<'_> {
         Ok(ServingPools { selecting, usable })
     }
 
-    /// The reason that a pool does not serve the request, even if requested by name.
+    /// The reason why a pool cannot serve the request even if the request names the pool.
     fn closed(&self, pool: &Pool) -> Option<PoolPassedOver> {
         if Family::of(pool.cidr) != self.family {
             return Some(PoolPassedOver::OtherFamily);
@@ -126,7 +127,7 @@ impl PoolRequest<'_> {
         PoolPassedOver::of_state(pool)
     }
 
-    /// The reason that an open pool does not serve a request without pool names.
+    /// The reason why an open pool does not serve the request if the request names no pool.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
         // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
@@ -145,12 +146,12 @@ impl PoolRequest<'_> {
         Ok(None)
     }
 
-    /// The longest prefix of blocks with more addresses than are reserved for Windows.
+    /// The longest prefix length at which a block has more addresses than are reserved for Windows.
     fn longest_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 3 } else { 0 }
     }
 
-    /// The longest prefix of blocks with at least as many addresses as are reserved for Windows.
+    /// The longest prefix length at which a block has at least as many addresses as are reserved for Windows.
     fn longest_possible_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 2 } else { 0 }
     }

@@ -12,8 +12,8 @@ use calipam_model::pool::{Pool, Reservation};
 use calipam_model::writable::Object;
 use calipam_model::{DecodeError, IpNet};
 
-/// A record under its key. Only blocks, affinities, handles and the configuration are written; a [`Record::Host`] is
-/// only deleted.
+/// A record under its key. Only blocks, affinities, handles and the configuration are written; a [`Record::Host`] can
+/// only be deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     Block(Arc<Block>),
@@ -36,7 +36,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Decodes the value that etcd holds under `key`. `None` for keys that an allocator does not read.
+    /// Decodes the value that etcd stores under `key`. `None` for keys that an allocator does not read.
     pub fn decode(key: &Key, value: &[u8]) -> Option<Self> {
         let record = match key {
             Key::Block(cidr) => block(*cidr, value),
@@ -55,7 +55,7 @@ impl Record {
         Some(record.unwrap_or_else(|error| Self::Undecodable { key: key.clone(), reason: error.to_string() }))
     }
 
-    /// The value that etcd holds. `None` for records that are never written.
+    /// Encodes the record as its value in etcd. `None` for records that are never written.
     pub fn encode(&self) -> Option<Vec<u8>> {
         match self {
             Self::Block(block) => Some(Object::from(Block::clone(block)).encode()),

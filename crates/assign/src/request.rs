@@ -19,22 +19,25 @@ pub struct AutoAssign {
     /// The number of IPv6 addresses.
     pub v6: u32,
     pub handle: Option<String>,
-    /// The owner's attributes. `None` and an empty map are written alike, but no stored record is reused for an empty
-    /// map.
+    /// The owner's attributes. `None` and an empty map are written alike. For an empty map, however, no record that the
+    /// block already contains is reused.
     pub attributes: Option<BTreeMap<String, String>>,
-    /// The requested IPv4 pools, by CIDR; empty for those that select node and namespace.
+    /// The CIDRs of the requested IPv4 pools. If empty, all pools that select the node and the namespace serve the
+    /// request.
     pub pools_v4: Vec<IpNet>,
-    /// The requested IPv6 pools.
+    /// The CIDRs of the requested IPv6 pools; see [`Self::pools_v4`].
     pub pools_v6: Vec<IpNet>,
     /// The use of the addresses; required.
     pub intended_use: Option<PoolUse>,
-    /// The block limit of the node in a family; 0 for the configured one. If both are set, the lower one counts.
+    /// The node's block limit in each family; 0 for the configured limit. If a limit is also configured, the lower one
+    /// applies.
     pub max_blocks_per_host: u32,
-    /// The address limit of the handle in a family; 0 for none. A handle at its limit gets the addresses that it has.
+    /// The handle's address limit in each family; 0 for no limit. If the handle is at its limit, the result is the
+    /// addresses that it already has.
     pub max_per_handle: u32,
-    /// The labels of the namespace, for pool selectors.
+    /// The labels of the namespace, for the namespace selectors of pools.
     pub namespace_labels: Option<BTreeMap<String, String>>,
-    /// True if the node runs Windows: new IPv4 blocks reserve their first three addresses and the last one.
+    /// True if the node runs Windows. New IPv4 blocks then reserve their first three addresses and the last one.
     pub windows: bool,
 }
 
@@ -59,7 +62,7 @@ pub struct AssignIp {
     pub attributes: Option<BTreeMap<String, String>>,
     /// The use of the address. If `None`, the uses that the pool allows are ignored.
     pub intended_use: Option<PoolUse>,
-    /// The address limit of the handle in a family; 0 for none.
+    /// The handle's address limit in the family; 0 for no limit.
     pub max_per_handle: u32,
     /// True if the node runs Windows.
     pub windows: bool,
@@ -102,7 +105,7 @@ pub struct Assigned {
     /// The addresses, in order of assignment. New ones have their block's prefix length. Those that a handle at its
     /// limit already had are /32 or /128.
     pub addresses: Vec<IpNet>,
-    /// The reasons that no more addresses were assigned.
+    /// The reasons why no more addresses were assigned.
     pub messages: Vec<Message>,
     /// True if new blocks reserve addresses for Windows.
     pub windows: bool,
@@ -124,7 +127,7 @@ impl Assigned {
         }
     }
 
-    /// The message from Calico's plugin if addresses are missing.
+    /// Returns the message of Calico's plugin if addresses are missing.
     pub fn shortage(&self) -> Option<String> {
         if self.missing() == 0 {
             return None;
@@ -141,14 +144,14 @@ impl Assigned {
     }
 }
 
-/// The reason that a request was not fully met, printed in Calico's words.
+/// The reason why a request was not fully met, displayed in Calico's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// There was no block to claim, and affinity is strict.
     StrictAffinity,
     /// The node is at its block limit.
     BlockLimit(u32),
-    /// These pools have no free address left, not even in blocks of others.
+    /// These pools have no free address left, not even in other holders' blocks.
     Exhausted(Vec<IpNet>),
     /// Nothing could be assigned in a block of the node.
     BlockFailed,

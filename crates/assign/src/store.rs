@@ -12,21 +12,23 @@ use crate::record::Record;
 
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
 ///
-/// The futures need not be `Send`: the allocator stays on one thread, on a runtime or in a simulation.
-/// An implementation may retry reads, but never writes.
+/// The futures need not be `Send`, since the allocator stays on one thread, whether on a runtime or in a simulation. An
+/// implementation may retry reads, but never writes.
 ///
 /// On Kubernetes, Calico deletes in two steps (facts 2.9): it marks the object deleted, then deletes it.
-/// [`swap`](Self::swap) makes both steps; the mark is the compare-and-swap. If [`read`](Self::read) finds a marked
-/// record by key, it finishes the deletion and returns nothing. It omits marked affinities from lists.
+/// [`swap`](Self::swap) performs both steps. The first one, the mark, is the compare-and-swap. If [`read`](Self::read)
+/// finds a marked record by key, it finishes the deletion and returns no entry. If it lists affinities, it leaves out
+/// marked ones.
 #[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
 pub trait Store {
     fn now(&self) -> Timestamp;
 
-    /// Answers independent queries in one round trip, in their order. The answer to a [`Query::Get`] has one entry or
-    /// none. Records that cannot be decoded are returned as [`Record::Undecodable`], never left out.
+    /// Answers independent queries in one round trip. The answers are in the order of the queries. The answer to a
+    /// [`Query::Get`] has one entry or none. Records that cannot be decoded are returned as [`Record::Undecodable`],
+    /// never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
-    /// Makes one write, and returns the record's new revision. After a deletion, the revision has no meaning.
+    /// Performs one write, and returns the record's new revision. After a deletion, the revision has no meaning.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError>;
 
     /// Stores a record; fails if one exists under its key.
@@ -71,7 +73,7 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// The record that this write leaves behind; `None` if it deletes.
+    /// The record after this write; `None` if the write deletes it.
     pub fn after(&self) -> Option<&Record> {
         (!self.deletes).then_some(&self.record)
     }
@@ -90,8 +92,8 @@ impl Swap {
 /// A read request to a datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// One record: a block, an affinity, a handle, a node, [`Key::IpamConfig`] or, on etcd alone, [`Key::IpamHost`].
-    /// For the configuration of Kubernetes, see [`Record::Config`].
+    /// One record: a block, an affinity, a handle, a node, [`Key::IpamConfig`] or, with the etcd datastore,
+    /// [`Key::IpamHost`]. For the configuration with the Kubernetes datastore, see [`Record::Config`].
     Get(Key),
     /// All pools of both families, including disabled ones.
     Pools,
@@ -104,7 +106,7 @@ pub enum Query {
     },
     /// The affinities of all nodes in both families, without those of virtual holders.
     HostAffinities,
-    /// All blocks of a family with their contents. Assignments never read them, since they are large.
+    /// All blocks of a family with their contents. Assignments never make this query, since its answer is large.
     Blocks(Family),
     /// The [`Record::BlockKey`] of a block, if it exists.
     BlockKey(IpNet),
@@ -178,7 +180,7 @@ pub struct Entry {
     pub revision: Revision,
 }
 
-/// The reason that a request to the datastore failed.
+/// The reason why a request to the datastore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A record already exists under the key. Nothing was changed.
@@ -187,7 +189,7 @@ pub enum StoreError {
     /// The record has changed since it was read. Nothing was changed.
     #[error("update conflict: {0}")]
     Conflict(Key),
-    /// The record is gone. Nothing was changed.
+    /// The record no longer exists. Nothing was changed.
     #[error("resource does not exist: {0}")]
     NotFound(Key),
     /// There was no definite answer: a write may have been made, or may still be made.

@@ -20,8 +20,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins a walk over `pool`. Its start depends on `host`, or on `moment` if blocks are single addresses: those
-    /// walks should differ from one request to the next.
+    /// Begins a walk over `pool`. The start depends on `host`. If the pool's blocks are single addresses, it depends on
+    /// `moment` instead, so that walks differ from one request to the next.
     pub(crate) fn new(pool: &Pool, host: &str, moment: u64) -> Self {
         let is_single = pool.block_size == pool.cidr.max_prefix_len();
         let seed = if is_single { scatter(moment) } else { hash(host) };
@@ -42,7 +42,8 @@ impl Walk {
         cidr::subnet_at(self.pool, self.prefix, index)
     }
 
-    /// Continues after the last block of `net`, which contains the current block.
+    /// Skips the rest of `net`, a CIDR that contains the current block. The walk continues after the last block in
+    /// `net`.
     pub(crate) fn skip(&mut self, net: IpNet) {
         let index = (self.start + self.passed).wrapping_sub(1) % self.count.max(1);
         let end = cidr::subnet_place(self.pool, self.prefix, net.broadcast())
@@ -72,8 +73,8 @@ pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
     around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
 }
 
-/// The CIDRs of larger blocks that contain `net`, but whose keys are not sorted next to its key. Their first address
-/// differs from that of `net` (for IPv4, in the first three octets). A search for overlaps must read each of them
+/// The CIDRs of larger blocks that contain `net`, but whose keys do not sort next to the key of `net`, because their
+/// first addresses differ (for IPv4, in the first three octets). A search for overlaps must read each of these blocks
 /// separately.
 pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     let is_beside = move |larger: &IpNet| match (larger.addr(), net.addr()) {
@@ -83,13 +84,13 @@ pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     holding(net).filter(move |larger| *larger != net && !is_beside(larger))
 }
 
-/// FNV-1a, followed by [`scatter`].
+/// Hashes a string with FNV-1a, followed by [`scatter`].
 pub(crate) fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     scatter(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Spreads numbers that are close to each other (SplitMix64's finalizer).
+/// Maps numbers that are close to each other to numbers that are far apart (SplitMix64's finalizer).
 pub fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

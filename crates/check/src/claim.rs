@@ -1,4 +1,4 @@
-//! The owner that a record claims for an address (facts section 4).
+//! The owner that a record claims for an address (facts, section 4).
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::node::TunnelKind;
@@ -11,9 +11,9 @@ use crate::owner::{Unread, unread};
 /// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
 
-/// The separator after the network in a machine's handle.
+/// The separator between the network's name and the machine in a virtual machine's handle.
 const MACHINE: &str = ".vmi.";
-/// The first character of the hash that replaces a machine's name if it is too long for a handle.
+/// The first character of the hash that replaces a machine's name if the name is too long for a handle.
 const HASH: char = '_';
 
 /// The owner that a record claims.
@@ -31,17 +31,17 @@ pub enum Claim<'s> {
     Service,
     /// A KubeVirt machine.
     Machine,
-    /// A pod, by attributes.
+    /// A pod, named by the attributes.
     Pod { namespace: TextRef<'s>, pod: TextRef<'s>, node: Option<TextRef<'s>> },
-    /// A container, by the ID at the end of the handle.
+    /// A container, named by the ID at the end of the handle.
     Container(String),
-    /// A pod, by the handle `<namespace>.<pod>` of Calico 2.x, without attributes.
+    /// A pod, named by the handle `<namespace>.<pod>`, as in Calico 2.x. The record has no attributes.
     LegacyPod { namespace: String, pod: String },
-    /// Bare CNI or another program: the attributes do not name a pod, tunnel, service or machine. The handle can end
-    /// with a container ID of any form.
+    /// An owner from bare CNI or another program. The attributes name no pod, tunnel, service or machine. The handle
+    /// can end with a container ID of any form.
     Foreign { handle: String },
-    /// An owner that is not known: the record has only a handle of no known form, or no handle and attributes that name
-    /// no owner.
+    /// An unknown owner. The record has only a handle, whose form is not known, or only attributes, which name no
+    /// owner.
     Unknown,
 }
 
@@ -95,14 +95,15 @@ impl<'s> Claim<'s> {
         Some(Self::Tunnel { kind, node })
     }
 
-    /// Returns the owner that the form of a handle alone suggests.
+    /// Returns the owner that the form of a handle suggests, without looking at attributes.
     pub fn of_handle(handle: &str) -> Self {
         let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
             return Self::Tunnel { kind, node: node.to_owned() };
         }
-        // Network names can be any text: `lb-net.<container>` belongs to a container, and in `prod.net.vmi.<machine>`
-        // the network name has a dot. The hash in a service's handle has no dot.
+        // Network names are arbitrary. For example, `lb-net.<container>` belongs to a container, and in
+        // `prod.net.vmi.<machine>`, the network name contains a dot. A service's handle is `lb-` and a hash, which
+        // contains no dot.
         if handle.starts_with("lb-") && !handle.contains('.') {
             return Self::Service;
         }
@@ -130,8 +131,8 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// Returns true if only a source that was not read could show the owner. Services and machines are not stored in
-    /// etcd.
+    /// Returns true if the claim names a service or a virtual machine, but objects of that kind were not read. They are
+    /// not stored in etcd.
     pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
         matches!(unread(snapshot, self), Some(Unread::Services | Unread::Machines))
     }
@@ -144,7 +145,7 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
     match claim {
         Claim::Machine => {
             let name = format!("{}/{}", text("namespace"), text("vmi-name"));
-            // A machine that is only the alternate owner is not named here.
+            // The active owner's attributes do not name a machine that is only the alternate owner.
             ("virtual machine", if name == "/" { handle() } else { name })
         }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
@@ -179,8 +180,8 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     }
 }
 
-/// Returns the namespaces and names of virtual machines that a record could mean. A handle names several if its
-/// network's name contains `.vmi.`, and none if it has a hash.
+/// Returns the namespaces and names of virtual machines that a record could mean. A handle can mean several machines if
+/// its network's name contains `.vmi.`. It names none if it contains a hash.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
@@ -219,8 +220,8 @@ fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
 }
 
-/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID in that place belongs to a
-/// container on a network whose name ends with `.vmi`.
+/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`MACHINE`] belongs to
+/// a container on a network whose name ends with `.vmi`.
 fn is_of_machine(handle: &str) -> bool {
     after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))
 }

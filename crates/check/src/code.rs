@@ -40,8 +40,8 @@ enum Trait {
     Rebuilt,
 }
 
-/// Declares the codes: variant, name, severity, properties, the sources besides Calico's own data that the rule
-/// requires, summary.
+/// Declares the codes: variant, name, severity, properties, the sources that the rule requires besides Calico's own
+/// data, and summary.
 macro_rules! codes {
     ($($variant:ident $name:literal $severity:ident [$($of:ident)*] ($($source:ident)*) $summary:literal,)*) => {
         /// The name of a rule, and of the findings that it yields. Names are stable; `docs/findings.md` explains each.
@@ -68,7 +68,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => &[$(Trait::$of),*],)* }
             }
 
-            /// The sources besides Calico's own data that the rule requires.
+            /// The sources that the rule requires besides Calico's own data.
             pub fn needs(self) -> &'static [Source] {
                 match self { $(Self::$variant => &[$(Source::$source),*],)* }
             }
@@ -145,7 +145,7 @@ codes! {
 }
 
 impl Code {
-    /// The codes that a check of one cluster can find. In [`Self::ALL`], the fleet codes come after them.
+    /// The codes that a check of one cluster can find. In [`Self::ALL`], they precede the codes for fleets.
     pub fn of_one_cluster() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.iter().copied().filter(|code| !code.is_of_fleet())
     }
@@ -155,12 +155,13 @@ impl Code {
         self >= Self::AddressInSeveralClusters
     }
 
-    /// True if pods, endpoints, services or virtual machines matter to the rule: if they are not read, it finds less.
+    /// True if the rule looks at pods, endpoints, services or virtual machines. If these were not read, it finds less.
     pub fn looks_at_users(self) -> bool {
         self.traits().contains(&Trait::Users)
     }
 
-    /// True if a rebuild is the remedy: it repairs such findings, or says in its plan why it does not.
+    /// True if a rebuild is the remedy for the rule's findings. The rebuild repairs them, or its plan contains the
+    /// reason why it does not.
     pub(crate) fn is_rebuilt(self) -> bool {
         self.traits().contains(&Trait::Rebuilt)
     }

@@ -10,9 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::OwnerEvidence;
 use crate::index::Index;
 
-/// The grace period for clusters that configure none: younger allocations are not reported as leaked or mismatched.
+/// The grace period of clusters that configure none. Allocations younger than the grace period are not reported as
+/// leaked or mismatched.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
-/// A pool is nearly full if more than this share of its usable addresses is in use, in percent.
+/// The percentage of usable addresses in use above which a pool counts as nearly full.
 pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
 
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ impl Default for Options {
 pub struct Context<'s> {
     pub snapshot: &'s Snapshot,
     pub index: Index<'s>,
-    /// The time of the snapshot, and the clock of all rules.
+    /// The time of the snapshot. All rules use it as the current time.
     pub now: Timestamp,
     /// Allocations younger than this are not reported as leaked or mismatched.
     pub grace: SignedDuration,

@@ -36,7 +36,7 @@ pub enum NoReport {
     Undecodable(String),
 }
 
-/// Reads a JSON or YAML file. JSON is decoded as a stream, so the whole text is never in memory.
+/// Reads a JSON or YAML file. JSON is decoded as a stream, so the whole file is never in memory.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
     serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
         let yaml = file.rewind().ok().and_then(|()| serde_yaml::from_reader(file).ok());
@@ -44,7 +44,7 @@ pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<
     })
 }
 
-/// A report from `calipam check -o json` or `-o yaml`, from this version or another one.
+/// A report from `calipam check -o json` or `-o yaml`, from this or another version of calipam.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierReport {
     /// The GUID of the cluster; empty if it was unknown.
@@ -87,12 +87,12 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>,
 /// A cluster's data in a report.
 #[derive(Deserialize)]
 pub(crate) struct OfCluster {
-    /// The name in a fleet.
+    /// The cluster's name in a fleet.
     #[serde(default)]
     pub name: String,
     cluster: WrittenIdentity,
     coverage: Option<BTreeMap<String, Value>>,
-    /// `None` for a cluster of a fleet.
+    /// The findings; `None` in a fleet's report, which lists the findings of all clusters together.
     findings: Option<Vec<EarlierFinding>>,
     #[serde(default)]
     changes: WrittenChanges,
@@ -102,7 +102,7 @@ pub(crate) struct OfCluster {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenChanges {
-    /// Findings of the earlier report that this one could not check. They may still exist.
+    /// Findings in the earlier report that could not be checked for this one. They may still exist.
     #[serde(default)]
     pub not_checked: Vec<EarlierFinding>,
 }
@@ -144,7 +144,7 @@ impl EarlierReport {
 
     pub(crate) fn of_cluster(of: OfCluster) -> Self {
         let OfCluster { cluster: WrittenIdentity { guid, taken_at }, coverage, .. } = of;
-        // Sources that only other versions have are left out.
+        // Sources that this version of calipam does not know are left out.
         let source = |name: String| serde_json::from_value(Value::from(name)).ok();
         let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
         let sources = |coverage: BTreeMap<String, Value>| {
@@ -202,18 +202,20 @@ pub struct Changes {
     pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
-    /// Findings in the earlier report that this one could not check: a source, or another cluster of the fleet, was not
-    /// read this time, objects changed during the check, or this version does not have the rule.
+    /// Findings in the earlier report that could not be checked for this one, because a source or another cluster of
+    /// the fleet was not read this time, because their objects changed during the check, or because this version does
+    /// not have the rule.
     pub not_checked: Vec<EarlierFinding>,
     /// Sources that were read for the earlier report, but not for this one.
     pub not_read_now: Vec<Source>,
-    /// Sources that were read for this report, but not for the earlier one: findings that look new can be old.
+    /// Sources that were read for this report, but not for the earlier one. Findings that depend on them can be old,
+    /// even if they look new.
     pub not_read_then: Vec<Source>,
 }
 
 impl Changes {
-    /// Compares an earlier report with `report`, which must not be filtered yet: findings that a filter hides are not
-    /// gone. `dropped` are the findings whose objects had changed by the second read.
+    /// Compares an earlier report with `report`, which must not be filtered yet, since findings that a filter hides
+    /// would count as gone. `dropped` are the findings whose objects had changed by the second read.
     pub fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Self {
         let now = report.coverage.iter().filter(|(_, coverage)| **coverage == Coverage::Read);
         let now: BTreeSet<Source> = now.map(|(source, _)| *source).collect();

@@ -130,8 +130,8 @@ pub struct Finding {
     pub evidence: Evidence,
     /// The nodes that the finding concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
-    /// The objects that must be unchanged in the second read: a half-done Calico operation could be about to change
-    /// them. Empty if no such operation can explain the finding, which then counts at once.
+    /// The objects that must be unchanged in the second read, since a half-done Calico operation could be about to
+    /// change them. Empty if no such operation can explain the finding, which then counts at once.
     pub depends_on: Vec<Key>,
 }
 
@@ -160,7 +160,7 @@ impl Finding {
         }
     }
 
-    /// True if a user, a recorded owner or the subject is in the namespace.
+    /// True if the finding's subject, a user of its address or a recorded owner is in the namespace.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
         let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         let owned = |owner: &OwnerEvidence| {
@@ -204,7 +204,7 @@ impl Finding {
         self.nodes.extend(nodes.into_iter().map(Into::into));
         self.nodes.sort();
         self.nodes.dedup();
-        // A cluster can have a hundred thousand findings.
+        // A cluster can have a hundred thousand findings, so unused capacity would take much memory.
         self.nodes.shrink_to_fit();
         self
     }
@@ -221,7 +221,7 @@ impl Finding {
         self
     }
 
-    /// The addresses in subject and evidence.
+    /// The addresses that the subject and the evidence name.
     pub fn addresses(&self) -> Vec<IpAddr> {
         match (&self.subject, &self.evidence) {
             (Subject::Address(address), _) => vec![*address],
@@ -238,7 +238,8 @@ impl Finding {
         }
     }
 
-    /// True for a leaked address whose record names no owner: only a person can decide whether to release it.
+    /// True for a leaked address whose record names no owner. Only a person can decide whether to release such an
+    /// address.
     pub fn is_owner_unknown(&self) -> bool {
         matches!(&self.evidence, Evidence::Address(evidence) if evidence.is_owner_unknown())
     }

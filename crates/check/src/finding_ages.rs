@@ -19,8 +19,8 @@ pub struct FindingAges {
 #[derive(Debug)]
 struct Seen {
     since: Timestamp,
-    /// The evidence; `None` once the finding is old enough. Such a finding counts as long as it is found, even if its
-    /// evidence changes.
+    /// The evidence; `None` once the finding is old enough. From then on, the finding counts as long as it is found,
+    /// even if its evidence changes.
     evidence: Option<Evidence>,
     /// The last time at which the finding's objects were read again and had not changed.
     read_again: Option<Timestamp>,
@@ -32,8 +32,8 @@ impl FindingAges {
         Self { settle, kinds_are_independent: false, seen: HashMap::new() }
     }
 
-    /// Sets whether findings about one object must also last for the time `settle`. They must if changes to some
-    /// objects can arrive before earlier changes to other objects.
+    /// Sets whether findings that depend on only one object must also last for the time `settle`. This is necessary if
+    /// changes to some kinds of objects can arrive before earlier changes to other kinds.
     #[must_use]
     pub fn with_independent_kinds(self, kinds_are_independent: bool) -> Self {
         Self { kinds_are_independent, ..self }
@@ -78,7 +78,7 @@ impl FindingAges {
             .is_some_and(|seen| seen.evidence.is_some() && now.duration_since(seen.since) >= self.settle)
     }
 
-    /// Notes that a finding's objects had not changed at this time.
+    /// Records that a finding's objects were still unchanged at this time.
     pub fn confirm(&mut self, finding: &FindingKey, at: Timestamp) {
         if let Some(seen) = self.seen.get_mut(finding) {
             seen.read_again = Some(at);

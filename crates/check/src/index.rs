@@ -44,7 +44,7 @@ pub enum Owner {
     Endpoint(u32),
     /// The pod at this position in the snapshot.
     Pod(u32),
-    /// The node at this position in the snapshot, by one of its tunnel fields.
+    /// A tunnel of the node at this position in the snapshot.
     Tunnel(u32, TunnelKind),
     /// The LoadBalancer service at this position in the snapshot.
     Service(u32),
@@ -60,7 +60,8 @@ pub struct Workload<'s> {
     pub container_id: TextRef<'s>,
     /// The workload name, for orchestrators other than Kubernetes.
     pub workload: TextRef<'s>,
-    /// The virtual machine in the pod's owner reference, or empty. `None` for a `virt-launcher-` pod that was not read.
+    /// The virtual machine in the pod's owner reference; empty if there is none. `None` for a `virt-launcher-` pod that
+    /// was not read.
     pub machine: Option<TextRef<'s>>,
 }
 
@@ -84,11 +85,11 @@ pub struct Use {
     pub owner: Owner,
 }
 
-/// An endpoint or pod that cannot be fully decoded. The owners named in its key are not considered gone.
+/// An endpoint or pod that cannot be fully decoded. An owner that its key names is not considered gone.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     pub namespace: &'s str,
-    /// The parts of an endpoint's name, if the name can be split; for a pod, its name as the workload.
+    /// The parts of an endpoint's name, if the name can be split; for a pod, the workload is the pod's name.
     pub name: Option<EndpointName>,
 }
 
@@ -116,7 +117,7 @@ pub struct Index<'s> {
     nodes: FastMap<&'s str, u32>,
     /// Calico node names, by Kubernetes node name.
     calico_nodes: FastMap<&'s str, &'s str>,
-    /// Calico names of nodes that are gone from Kubernetes.
+    /// The Calico names of nodes that no longer exist in Kubernetes.
     departed_nodes: FastSet<&'s str>,
     /// Kubernetes node names, if Kubernetes was read in addition to etcd.
     kubernetes_nodes: FastSet<&'s str>,
@@ -137,12 +138,13 @@ pub struct Index<'s> {
 }
 
 impl<'s> Index<'s> {
-    /// Builds the lookups. A block with a release time after `now`, beyond clock skew, is corrupt.
+    /// Builds the lookups. A block is corrupt if it contains a release time that is later than `now` by more than the
+    /// permitted clock skew.
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
         Self::with_services_only(snapshot, now, usage::is_for_services_only(snapshot))
     }
 
-    /// Builds the lookups. With `services_only`, pods and tunnels get their addresses from another IPAM.
+    /// Builds the lookups. If `services_only` is true, pods and tunnels get their addresses from another IPAM.
     pub(crate) fn with_services_only(snapshot: &'s Snapshot, now: Timestamp, services_only: bool) -> Self {
         let blocks = index_blocks(snapshot, now);
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
@@ -184,7 +186,7 @@ impl<'s> Index<'s> {
         let nodes_in_pools = nodes_in_pools(snapshot, &departed_nodes);
         let host_local_pods = host_local::pods(snapshot, &blocks);
         let modes = [services_only, host_local_pods > 0];
-        // With a million endpoints, both passes take a long time.
+        // With a million endpoints, both passes take a long time, so they run at the same time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
             let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &departed_nodes, modes);
@@ -267,8 +269,7 @@ impl<'s> Index<'s> {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
     }
 
-    /// Returns the pool from which an address is assigned. If enabled pools overlap, the one with the first name is
-    /// used.
+    /// Returns the pool from which an address is assigned. If enabled pools overlap, this is the first one by name.
     pub fn enabled_pool_around(&self, address: IpAddr) -> Option<&'s Pool> {
         self.pools_around(address.into()).filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
     }
@@ -290,8 +291,8 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Returns true if an object names the address, even if it might not own it. Addresses of unfinished pods always
-    /// count as named.
+    /// Returns true if an object names the address, but might not own it. This includes all addresses of unfinished
+    /// pods.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }

@@ -55,8 +55,8 @@ pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::
 pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
-    /// Checks the snapshot with all rules. If no IPAM data is stored and every object can be decoded, only the rules
-    /// that make sense before the first block run.
+    /// Checks the snapshot with all rules. If no IPAM data is stored and every object can be decoded, this runs only
+    /// the rules that make sense before the first block exists.
     pub fn check(&self) -> Report {
         if uses_ipam(self.snapshot) {
             return report_of_use(self.snapshot, self.index.services_only, rules::run(self));
@@ -74,9 +74,9 @@ impl Context<'_> {
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
-    /// Returns findings at a later time. They include all findings that appear only because time passes, for example
-    /// about allocations that are still too young, and some that already exist. Findings whose codes are not in `codes`
-    /// can be missing.
+    /// Returns findings that the same snapshot has at a later time. They include all findings that appear only because
+    /// time passes, for example about allocations that are too young now, and some findings that exist already.
+    /// Findings whose codes are not in `codes` can be missing.
     pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
         if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
             return HashSet::new();
@@ -85,8 +85,8 @@ impl Context<'_> {
     }
 }
 
-/// Returns true if some rules will run only after a node gets its first block: no IPAM data is stored, or Calico IPAM
-/// serves LoadBalancer services only.
+/// Returns true if some rules will run only after a node gets its first block. This is the case if no IPAM data is
+/// stored, or if Calico IPAM serves only LoadBalancer services.
 pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
     !uses_ipam(snapshot) || index::is_for_services_only(snapshot)
 }

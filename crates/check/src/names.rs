@@ -12,7 +12,7 @@ use crate::index::Mention;
 /// The maximum number of characters of a string from the datastore in a message. The evidence usually has the whole
 /// string.
 const LONGEST: usize = 100;
-/// The maximum number of names that [`list`] shows. Others are only counted.
+/// The maximum number of names that [`list`] shows. Further names are only counted.
 const NAMED: usize = 3;
 
 /// Shortens a string from the datastore to one line for a message.
@@ -49,8 +49,8 @@ pub fn addresses(count: impl std::fmt::Display) -> String {
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
 }
 
-/// Returns the end of a message about the first of `count` things: `, and 2 more problems`, or an empty string if there
-/// is only one.
+/// Returns the end of a message that describes only the first of `count` items, such as `, and 2 more problems`.
+/// Returns an empty string if there are no further items.
 pub fn and_more(count: usize, one: &str, many: &str) -> String {
     match count {
         0 | 1 => String::new(),

@@ -1,5 +1,5 @@
-//! The address families that new pods ask for. The CNI plugin's setting is not in the datastore, but running pods show
-//! it.
+//! The address families that new pods ask for. The CNI plugin's setting is not in the datastore, but can be seen from
+//! the addresses of running pods.
 
 use std::cell::OnceCell;
 
@@ -14,7 +14,7 @@ use crate::index::Owner;
 /// The evidence that new pods need an address of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Pods have addresses of the family in pools.
+    /// Pods have addresses of the family that are in pools.
     OfPods,
     /// No pod has any address, so a new one could ask for an address of the family.
     Unknown,

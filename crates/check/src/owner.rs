@@ -76,7 +76,8 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 }
 
 impl Context<'_> {
-    /// Returns the states of the owners that these allocations name. Each allocation is a block and an ordinal.
+    /// Returns the states of the owners that these allocations name. Each allocation is given by its block and its
+    /// ordinal.
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
         let record = |(cidr, ordinal): &(IpNet, u32)| {
             let block = self.index.block(*cidr)?;
@@ -130,7 +131,7 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
-    /// Returns the endpoints and pods with a claim's name or container, on any node and with any address.
+    /// Returns the endpoints and pods with the name or container ID in a claim, on any node and with any address.
     pub fn workloads(&self, claim: &Claim<'_>) -> Vec<Owner> {
         let identities = claimed_identities(claim);
         let found = identities.iter().filter_map(|identity| self.workloads.get(identity));
@@ -173,7 +174,7 @@ impl<'c, 's> Owners<'c, 's> {
             Claim::Cooling | Claim::WindowsReserved => RecordedOwner::Unowned,
             claim if claim.needs_unread_source(snapshot) => RecordedOwner::Unknown(UnknownReason::NotRead),
             Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
-            // A container that has no address yet could be about to get this one.
+            // A container that has no address yet could be about to get the recorded address.
             Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
             Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => match record.block.host() {
                 Some(host) if self.context.index.node_is_broken(host) => {
@@ -282,7 +283,7 @@ impl<'c, 's> Owners<'c, 's> {
             return RecordedOwner::Elsewhere(reasons);
         }
         if reasons.is_empty() && matches!(claim, Claim::Container(_)) {
-            // A container ID names neither pod nor node: any undecodable endpoint or pod could have it.
+            // A container ID names neither a pod nor a node, so any undecodable endpoint or pod could have it.
             if index.broken_workloads.iter().any(may_be_any_container) {
                 return RecordedOwner::Unnamed;
             }
@@ -294,8 +295,8 @@ impl<'c, 's> Owners<'c, 's> {
     }
 }
 
-/// Returns true for a pod, not on the host's network, that names no address of the recorded family. A status that lacks
-/// a family is a separate fault, which pods of other plugins can have, too.
+/// Returns true for a pod that does not use the host's network, and that names no address of the recorded address's
+/// family. A status without addresses of one family is a separate fault, which pods of other plugins can have, too.
 fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
     let Owner::Pod(position) = owner else { return false };
     let is_v4 = record.allocation.address.is_ipv4();
@@ -320,7 +321,7 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
 }
 
 /// Returns true if a claim's pod or container would have been read if it existed. A partial read includes the objects
-/// whose keys follow from the record: endpoint keys start with the node, pod keys with the namespace.
+/// whose keys follow from the record. An endpoint's key starts with the node, a pod's key with the namespace.
 fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
     let coverage = |source| snapshot.coverage.get(&source);
     let partial = |source| coverage(source) == Some(&Coverage::Partial);
@@ -331,7 +332,7 @@ fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
 }
 
 /// Returns the reason why an endpoint or pod with the recorded name will not use the address; `None` if it has no
-/// address yet, and could be about to get this one.
+/// address yet, and could be about to get the recorded one.
 fn reason_not_to_use(index: &Index<'_>, owner: Owner) -> Option<LeakReason> {
     let has_address = match owner {
         Owner::Pod(position) => {

@@ -9,8 +9,8 @@ pub(crate) const OBJECTS: usize = 1 << 14;
 /// The smallest number of blocks or shards that justifies a thread. Each holds many objects.
 pub(crate) const BLOCKS: usize = 16;
 
-/// Runs `work` for the numbers below `length`, split into at most one range per core. Ranges have `least` numbers or
-/// more, unless `length` is smaller. Returns the results in order.
+/// Splits the numbers below `length` into ranges, at most one per core, and runs `work` on each range. A range has at
+/// least `least` numbers, unless `length` is smaller. Returns the results in order.
 pub(crate) fn in_parts<T: Send>(
     least: usize,
     length: usize,

@@ -59,12 +59,12 @@ impl AddressState {
     }
 }
 
-/// The way a record names an owner.
+/// The extent to which a record names an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// Nothing in the record contradicts the owner.
     Whole,
-    /// The record names pod and container, but another node.
+    /// The record names the owner's pod and container, but another node.
     OnOtherNode,
 }
 
@@ -73,10 +73,10 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
     naming(record, owner, index).is_some()
 }
 
-/// Returns the way the record names this owner of the address. A record with the claim [`Claim::Anonymous`] or
-/// [`Claim::Unknown`] names any owner; a record of an address that is cooling down or reserved for Windows names none.
-/// A record that names something unread contradicts no owner, with one exception: a virtual machine's record
-/// contradicts pods of other machines.
+/// Returns the extent to which the record names this owner of the address; `None` if it does not. A record with the
+/// claim [`Claim::Anonymous`] or [`Claim::Unknown`] names any owner; a record of an address that is cooling down or
+/// reserved for Windows names none. If the record names a service or virtual machine, but these were not read, it
+/// contradicts no owner, with one exception: a virtual machine's record contradicts pods of other machines.
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
@@ -129,8 +129,8 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
     }
 }
 
-/// True if the workload is a pod of the recorded virtual machine: by the record's attributes, by its alternate
-/// attributes from a live migration, or by the pod's owner or name.
+/// True if the workload is a pod of the recorded virtual machine, according to the record's attributes, its alternate
+/// attributes from a live migration, or the pod's owner or name.
 pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     if Claim::of(record) != Claim::Machine {
         return false;
@@ -153,7 +153,7 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     machines.iter().any(|(namespace, name)| workload.namespace == *namespace.as_str() && is_of(name))
 }
 
-/// True if the record names pod and container, on any node.
+/// True if the record names the workload's pod and container, on any node.
 fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);

@@ -1,4 +1,4 @@
-//! Remedies of findings.
+//! Remedies for findings.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 pub enum Remedy {
     /// Release every leaked address whose record names its owner.
     ReleaseLeaked,
-    /// Release everything that belongs to gone nodes. The remedy of a single finding has one node.
+    /// Release everything that belongs to these nodes, which no longer exist. The remedy for a single finding names one
+    /// node.
     ReleaseNodes(BTreeSet<String>),
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
@@ -51,7 +52,8 @@ impl Finding {
         }
     }
 
-    /// Returns the restart that gives the owner without a record another address, if another owner has a record.
+    /// Returns the restart that makes a user of the address without a record get another address. `None` unless another
+    /// user of the address has a record.
     fn restart(&self) -> Option<Remedy> {
         let Evidence::Address(evidence) = &self.evidence else { return None };
         let is_recorded = |owner: &OwnerEvidence| {
@@ -65,7 +67,7 @@ impl Finding {
         (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))
     }
 
-    /// Returns the rebuild of the finding's blocks, or of everything if it names no block.
+    /// Returns the remedy that rebuilds the finding's blocks, or everything if the finding names no block.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => BTreeSet::from([*cidr]),

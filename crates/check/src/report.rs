@@ -12,14 +12,14 @@ use crate::earlier::Changes;
 use crate::finding::Finding;
 use crate::scope::Scope;
 
-/// The identity of the cluster that was read, with location and time.
+/// The identity of the cluster that was read, and the location and time of the read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
     /// The cluster's GUID; empty if cluster information is missing.
     pub guid: String,
     pub datastore: DatastoreKind,
-    /// The endpoints or the file, without secrets.
+    /// The datastore's endpoints, or the file that was read; without secrets.
     pub location: String,
     /// The revision at which the cluster was read.
     pub revision: String,
@@ -169,7 +169,7 @@ impl Report {
         removed
     }
 
-    /// Adds the findings that [`Self::keep_new_or_worse`] removed.
+    /// Adds back the findings that [`Self::keep_new_or_worse`] removed.
     pub fn restore(&mut self, removed: Vec<Finding>) {
         self.changes.iter_mut().for_each(|changes| changes.removed = 0);
         self.add(removed);
@@ -182,7 +182,7 @@ impl Report {
         self.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
     }
 
-    /// The addresses with a finding [`Code::LeakedAddress`].
+    /// The addresses that have a finding with the code [`Code::LeakedAddress`].
     pub fn leaked(&self) -> impl Iterator<Item = IpAddr> {
         let leaked = self.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
         leaked.filter_map(|finding| finding.subject.address())

@@ -35,7 +35,7 @@ impl Scope {
         self.nodes.is_empty() || self.nodes.contains(name)
     }
 
-    /// Returns true for a network that overlaps one in the scope, or if the scope names none.
+    /// Returns true for a network that overlaps one in the scope, or if the scope has no networks.
     pub fn has_network(&self, network: IpNet) -> bool {
         self.networks.is_empty() || self.networks.iter().any(|own| cidr::overlap(*own, network))
     }

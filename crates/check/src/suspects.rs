@@ -1,6 +1,6 @@
-//! The second read. If a half-done Calico operation could explain a finding (facts 3.14), its objects are read again
-//! some seconds later. If they have changed, the finding is dropped. `workflow/src/second_read/settle.rs` waits and
-//! reads.
+//! The second read. If a half-done Calico operation could explain a finding (facts 3.14), the finding's objects are
+//! read again some seconds later. If they have changed, the finding is dropped. `workflow/src/second_read/settle.rs`
+//! waits and reads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,11 +21,11 @@ pub fn suspects(report: &Report) -> BTreeSet<Key> {
     report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
 }
 
-/// Repeated reads of a report's objects, which drop the findings whose objects have changed.
+/// The state of repeated reads of a report's objects. Each read drops the findings whose objects have changed.
 ///
 /// The second read is the last one, unless a handle's block was written in between. If an address was assigned after
-/// the block's first read and is being released at the second, the block is as before, but the handle still exists. By
-/// the third read, that release has ended.
+/// the block's first read and is being released at the second, the block looks as before, but the handle still exists.
+/// By the third read, that release has ended.
 pub struct Recheck<'s> {
     before: Cow<'s, Snapshot>,
     reads: usize,
@@ -73,7 +73,8 @@ pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> 
     let wanted = suspects(report);
     let (before, after) = (objects(first, &wanted), objects(later, &wanted));
     report.rechecked = true;
-    // Compared once per object, not per finding: there can be a finding for every address of a pod.
+    // Objects are compared only once, not again for each finding, since there can be a finding for every address of a
+    // pod.
     let changed: HashSet<&Key> = wanted.iter().filter(|key| before.get(key) != after.get(key)).collect();
     let stands = |finding: &Finding, key: &Key| match (before.get(key), after.get(key)) {
         _ if !changed.contains(key) => true,
@@ -173,7 +174,7 @@ fn is_recorded_alike(
             };
             held(old) == held(new)
         }
-        // A block that was deleted and claimed again meanwhile has changed.
+        // A block that was deleted and claimed again meanwhile counts as changed.
         _ => (old.owner(), old.claim_time()) == (new.owner(), new.claim_time()),
     }
 }

@@ -1,8 +1,8 @@
 //! Takes the README's pictures of the HTML report for a dual-stack cluster like the one in the examples: `cargo run -p
 //! calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
 //!
-//! Versions of a browser draw letters differently. A checksum of the page is stored with the pictures, so that they are
-//! taken again only if the page has changed.
+//! Different browser versions draw letters differently. Therefore a checksum of the page is stored with the pictures,
+//! so that they are taken again only if the page has changed.
 
 use std::error::Error;
 use std::fs;

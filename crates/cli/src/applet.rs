@@ -1,4 +1,4 @@
-//! The names of the program.
+//! The names under which the program can be called.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -72,7 +72,7 @@ impl Applet {
         Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))
     }
 
-    /// Returns the words before a command. `kubectl calico` has its commands below `ipam`.
+    /// Returns the words that users type before a command. `kubectl calico` has its commands below `ipam`.
     pub(crate) fn command_prefix(self) -> &'static str {
         match self {
             Self::KubectlCalico => "kubectl calico ipam",

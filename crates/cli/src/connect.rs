@@ -1,4 +1,4 @@
-//! Opens the datastore, and ends cleanly on ctrl-c and SIGTERM.
+//! Opens the datastore, and ends the program cleanly after ctrl-c or SIGTERM.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{self, Failure, Kind};
 
-/// The time after a signal in which a run can end by itself.
+/// The time that the program has to end by itself after a signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The longest delay between the arrival of ctrl-c in a child process and in this process.
@@ -38,7 +38,7 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     runtime()?.block_on(async {
         tokio::select! {
             result = work => match result {
-                // Ctrl-c on a terminal also ends a credential plugin. The failure of the plugin can arrive before the
+                // Ctrl-c on a terminal also ends a credential plugin. The plugin's failure can arrive before the
                 // signal.
                 Err(_) if tokio::time::timeout(SIGNAL_DELAY, interrupted()).await.is_ok() => {
                     Err(exit::interrupted())
@@ -50,7 +50,8 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     })
 }
 
-/// A flag that is set after a signal: reads of a fleet's clusters end, and no further reads start. Printing continues.
+/// A flag that is set after a signal. The current reads then end, and no further clusters of a fleet are read. Printing
+/// continues.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
 async fn interrupted() {

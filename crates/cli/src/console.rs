@@ -106,14 +106,14 @@ impl Console {
         }
     }
 
-    /// True if a document is printed even if it has no findings or changes. With `--quiet`, such a table is printed
-    /// only with `--watch`, or for a cluster of a fleet.
+    /// True if a document is printed even if it has no findings or changes. With `--quiet`, a table without findings or
+    /// changes is printed only with `--watch`, or for a cluster of a fleet.
     pub(crate) fn prints_empty_results(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some() || self.fleet.is_some()
     }
 
-    /// Leaks data, since the process ends soon, and freeing a million objects would only delay the end. With `--watch`,
-    /// and for a cluster of a fleet, drops the data instead.
+    /// Leaks `data`, since the process ends soon, and freeing a million objects would only delay the end. With
+    /// `--watch`, and for a cluster of a fleet, drops the data instead.
     pub(crate) fn done_with<T>(&self, data: T) {
         match (&self.watch, &self.fleet) {
             (None, None) => std::mem::forget(data),
@@ -121,7 +121,8 @@ impl Console {
         }
     }
 
-    /// Prints a document on stdout, in the requested format; for a cluster of a fleet, keeps it for later.
+    /// Prints a document on stdout in the requested format. The document of a fleet's cluster is kept, and printed
+    /// later.
     pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
         if let Some(of) = &self.fleet {
             let printed =
@@ -179,7 +180,7 @@ impl Console {
         let line =
             || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
         let _ = match &self.fleet {
-            // Messages go above the progress lines.
+            // Messages are printed above the progress lines.
             Some(of) => of.lines.suspend(line),
             None => line(),
         };
@@ -243,7 +244,8 @@ fn locale_has_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Returns the width of the terminal on stdout; `None` if there is none, or if it is narrower than [`NARROWEST`].
+/// Returns the width of the terminal on stdout; `None` if stdout is not a terminal, or if the terminal is narrower than
+/// [`NARROWEST`].
 fn terminal_width() -> Option<u16> {
     let (Width(width), _) = terminal_size::terminal_size_of(io::stdout())?;
     (width >= NARROWEST).then_some(width)

@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     Findings,
     /// A named object does not exist, or a part of the request was not carried out.
     Refused,
-    /// A cluster of a fleet was not read; the results of the others are printed.
+    /// At least one cluster of a fleet was not read. The results of the other clusters are printed.
     PartlyRead,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
     }
 }
 
-/// Splits clap's error text into the message and the hint, and leaves out the usage after them.
+/// Splits clap's error text into the message and the hint. The usage that follows them is left out.
 fn split_clap_error(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The output formats of `-o`. `render/document.rs` writes a document in the common formats. Each document writes its
-//! other formats itself, such as a check report in `render/report`.
+//! The output formats of `-o`. `render/document.rs` writes a document in the common formats. A document that has
+//! further formats writes them itself, as `render/report` does for check reports.
 
 use clap::ValueEnum;
 

@@ -17,11 +17,11 @@ use crate::render::text::{escape, is_unsafe};
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     code: Code,
-    /// The subject of the finding, or its escaped form in tables.
+    /// The subject of the finding, unchanged or in the escaped form that tables show.
     subject: String,
     /// The cluster of a fleet; `None` for all clusters.
     cluster: Option<String>,
-    /// The last valid day, in UTC.
+    /// The last day on which the entry is valid, in UTC.
     until: Option<Date>,
     /// The number of the line, from 1.
     line: usize,
@@ -51,9 +51,9 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Removes accepted findings from the reports of clusters, and returns notes about entries that have ended or match
-    /// no finding. The name of a single cluster is empty. Call this before other filters, which can remove findings
-    /// that entries match.
+    /// Removes accepted findings from the reports of clusters, and returns notes about entries that have expired or
+    /// match no finding. Each report comes with the name of its cluster, which is empty if there is only one cluster.
+    /// Call this before other filters, which can remove findings that entries match.
     pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         let (mut newest, mut is_fleet) = (Timestamp::UNIX_EPOCH, true);
@@ -67,7 +67,7 @@ impl Ignored {
         own.filter_map(|(entry, matches)| self.note(entry, matches, day(newest))).collect()
     }
 
-    /// Removes accepted findings, and marks the entries that match.
+    /// Removes accepted findings, and marks the entries that match a finding.
     fn take(&self, report: &mut Report, cluster: &str, today: Date, matches: &mut [bool]) {
         let mut by_finding: HashMap<(Code, &str), usize> = HashMap::new();
         let named = |entry: &Entry| entry.cluster.as_ref().is_none_or(|name| name == cluster);
@@ -138,7 +138,7 @@ fn subject_line(finding: &Finding) -> String {
     line
 }
 
-/// Parses the lines; an error has the number of the first invalid line and the reason.
+/// Parses the lines. An error contains the number of the first invalid line, and the reason.
 fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     let lines = text.split('\n').enumerate();
     let entries = lines.map(|(index, line)| {

@@ -62,7 +62,8 @@ pub fn command() -> clap::Command {
     args::tidy(args::command())
 }
 
-/// Returns the scripts that register completion, and those that kubectl runs for it: file name and content.
+/// Returns the file name and content of each completion script: the scripts that register completion in a shell, and
+/// those that kubectl runs to complete a plugin.
 pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
     let names = applet::Applet::ALL
         .into_iter()

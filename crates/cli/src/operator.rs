@@ -1,4 +1,4 @@
-//! Messages, plans and questions of the workflow, for the person at the terminal.
+//! Shows the workflow's messages, plans and questions to the person at the terminal.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -20,9 +20,10 @@ pub(crate) struct Person<'a> {
     console: &'a Console,
     /// True with `--yes`.
     agrees: bool,
-    /// True if the program was called as calicoctl. A script reads stdout, so messages go to stderr.
+    /// True if the program was called as calicoctl, usually by a script. Since the script reads stdout, messages are
+    /// printed on stderr.
     is_script: bool,
-    /// The complete plan for the next question, if only a part was shown.
+    /// The complete plan that the next question is about, if only a part of it was shown.
     whole: RefCell<Option<String>>,
     /// True if the next question is about a stale lock, not about the plan.
     is_about_lock: Cell<bool>,
@@ -46,8 +47,8 @@ impl<'a> Person<'a> {
         Self::new(console, false)
     }
 
-    /// Announces a long wait that was not announced before, even with `--quiet`. Of the waits before a recheck or a
-    /// confirmation, only the first is announced, since `serve` waits repeatedly.
+    /// Announces a long wait even with `--quiet`, unless the workflow has announced it. Of the waits before a recheck
+    /// or a confirmation, only the first is announced, since `serve` waits repeatedly.
     fn waits(&self, activity: Activity, time: SignedDuration) {
         static TOLD: Once = Once::new();
         let tell =

@@ -41,7 +41,8 @@ impl OutputFile {
     }
 }
 
-/// Writes a file, atomically if it is regular: readers see the old or the new content, and after a failure the old one.
+/// Writes a file. A regular file is replaced atomically: readers see either the old or the new content, and after a
+/// failure the old content remains.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -1,4 +1,4 @@
-//! `--archive DIR --at TIME`: an earlier state instead of the datastore.
+//! Reads an earlier state from an archive instead of the datastore, for `--archive DIR --at TIME`.
 
 use std::path::Path;
 

@@ -13,8 +13,8 @@ use crate::render::page::Page;
 use crate::render::plan::{self, PlanDocument};
 use crate::render::undo::{self, UndoDocument};
 
-/// Shows a plan. YAML and JSON are printed only at the end. If the operator is `asked` to confirm, a table is printed
-/// on stderr first. Returns the complete plan if the operator is asked and only a part was shown.
+/// Shows a plan. YAML and JSON are printed only at the end, so if the operator is `asked` to confirm, a table is
+/// printed on stderr first. Returns the complete plan if the operator is asked, but only a part of it was shown.
 pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<Option<String>> {
     match proposal {
         Proposal::Plan(plan) => {
@@ -31,8 +31,8 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
     }
 }
 
-/// Shows a document. `fits` is true if its short form shows everything. If it does not, returns the long form for an
-/// operator who is asked.
+/// Shows a document. `fits` is true if its short form shows everything. If it does not, and the operator is asked to
+/// confirm, returns the long form.
 fn show(document: &impl Document, fits: bool, asked: bool, console: &Console) -> io::Result<Option<String>> {
     if console.format.is_for_people() {
         console.write_data(|out| document::write(document, console.format, console.page, out))?;

@@ -34,7 +34,7 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the text between the last document and this one; `None` if they have the same content.
+    /// Returns the text to print between the last document and this one; `None` if both have the same content.
     pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
         let mut content = document::value(document).unwrap_or_default();
         let mut last = self.printed();
@@ -54,15 +54,15 @@ impl Watch {
         Some(separator)
     }
 
-    /// Records that the reader of stdout has closed it.
+    /// Records that the reader of stdout has closed the pipe.
     pub(crate) fn reader_is_gone(&self) {
         self.printed().reader_is_gone = true;
     }
 }
 
-/// Repeats a command until ctrl-c or until its output is closed. Rounds start after each change and at least after
-/// `every`, since an address can become leaked without a change. A failure of the first round is returned; later
-/// failures are printed.
+/// Repeats a command until ctrl-c or until its output is closed. A round starts after each change, and at the latest
+/// after `every`, since an address can become leaked although nothing has changed. A failure of the first round is
+/// returned; later failures are printed.
 pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,
@@ -90,8 +90,8 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision, at most for `every`. Without a revision, or if the datastore cannot be reached,
-/// waits for `every`.
+/// Waits for a change after a revision, but not longer than `every`. Without a revision, or if the datastore cannot be
+/// reached, waits for the whole time.
 pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {

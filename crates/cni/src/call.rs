@@ -26,14 +26,14 @@ use crate::protocol::{Arguments, CniError, Command, Environment};
 
 /// The time limit for connecting, however many endpoints are tried.
 const CONNECT: Duration = Duration::from_secs(15);
-/// The time limit for finding the pools that are given by name.
+/// The time limit for looking up pools that the configuration names.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// The marker file, next to the lock, for a node whose affinities have labels. Next to the default lock file, it is
-/// Calico's own marker.
+/// The marker file of a node whose affinities have labels, relative to the folder of the lock file. For the default
+/// lock file, its path is that of Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The marker file that outlasts a reboot, which empties the lock's folder. It is next to the file with the node's
-/// name. Its text names node and datastore, since a new node can reuse the disk.
+/// The marker file that survives a reboot, unlike the files in the lock's folder. It is next to the file with the
+/// node's name. The marker names the node and the datastore, since a new node can reuse the disk.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
 /// A parsed call of a runtime.
@@ -46,11 +46,11 @@ pub(crate) struct Call {
     pub command: Command,
     begun: Instant,
     settings: Settings,
-    /// Set once connected.
+    /// Set when the call has connected to the datastore.
     allocator: OnceCell<CallAllocator>,
 }
 
-/// The allocator on the datastore of a call.
+/// The allocator of a call.
 pub(crate) type CallAllocator = Allocator<AllocatorStore>;
 
 impl Call {
@@ -82,7 +82,7 @@ impl Call {
         Ok(self.allocator.get_or_init(|| allocator.with_notes(Arc::new(notes))))
     }
 
-    /// Logs the subject and the cost of the call, even if it failed.
+    /// Logs the pod, the changed blocks, the duration and the number of requests, even if the call failed.
     pub(crate) fn log_end(&self, is_done: bool) {
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Call {
         );
     }
 
-    /// Connects to the API server for namespaces, pods and machines. Shares the datastore's connection if possible.
+    /// Connects to the API server to read namespaces, pods and machines. Shares the datastore's connection if possible.
     pub(crate) async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<PluginQueries> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
@@ -144,7 +144,7 @@ impl Call {
         if let Err(error) = touch(&marker) {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
-        // An error is ignored: it costs only one more list of affinities after the next reboot.
+        // An error is ignored: it only costs one more list request for affinities after the next reboot.
         notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }
 

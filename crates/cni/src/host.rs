@@ -63,13 +63,13 @@ impl Host for CallHost<'_> {
         Ok(Lookup { pools_v4, pools_v6, namespace_labels: labels? })
     }
 
-    /// Labels the node's affinities in the Kubernetes datastore, once in the life of the node.
+    /// Labels the node's affinities in the Kubernetes datastore, once in the node's lifetime.
     async fn label_affinities(&self) {
         let store = self.allocator.store();
         if store.kubernetes().is_none() || self.call.is_labelled() {
             return;
         }
-        // An error is not fatal: without labels, all affinities of the cluster are listed, which is slower.
+        // An error is not fatal: without labels, the plugin has to list all affinities of the cluster, which is slower.
         match store.label_affinities(&self.call.identity.node).await {
             Ok(labelled) => {
                 tracing::info!("all affinities of the node have labels; {labelled} got them now");

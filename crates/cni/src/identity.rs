@@ -15,7 +15,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub(crate) struct Identity {
     pub node: String,
     pub container: String,
-    /// Namespace and name, if the orchestrator is Kubernetes.
+    /// The pod's namespace and name, if the orchestrator is Kubernetes.
     pub pod: Option<(String, String)>,
     /// The namespace of the pod; without a pod, the one that Calico's tests set, or `default`.
     pub namespace: String,

@@ -1,7 +1,7 @@
 //! The lock that a node's plugins share: an exclusive `flock` on the file that Calico's own plugin also locks.
 //!
-//! As in Calico, the lock is best effort: the datastore is safe without it, since every write is a compare-and-swap. It
-//! avoids conflicts between the plugins on one node.
+//! As in Calico, the lock is best effort: the datastore is safe without it, since every write is a compare-and-swap.
+//! The lock only makes conflicts between the plugins on one node rarer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tracing::{debug, error};
 
-/// The lock, if it could be taken. It is held until this is dropped or the process ends.
+/// The lock, if it could be taken. The process holds it until this value is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
     _file: Option<File>,
@@ -51,7 +51,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens the file. `flock` needs no write permission, so a file of another user can be locked, too.
+/// Opens the file. `flock` needs no write permission, so even a file that belongs to another user can be locked.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // Calico's plugin uses the same mode.

@@ -17,18 +17,18 @@ use crate::protocol::CniError;
 const LAUNCHER: &str = "virt-launcher-";
 /// The largest number of characters in a machine's handle.
 const HANDLE: usize = 128;
-/// The time limit for reading whether machines keep their addresses.
+/// The time limit for reading the setting that lets virtual machines keep their addresses.
 const SETTING: Duration = Duration::from_secs(10);
 
 /// The error from client-go if access to Kubernetes is not configured.
 const NO_CLUSTER: &str = "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER \
                           environment variable";
 
-/// The owner of the addresses that a pod gets.
+/// The owner of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Container,
-    /// The pod is gone from the API server, so it is unknown whether it belonged to a machine.
+    /// The API server no longer has the pod, so it is unknown whether the pod belonged to a machine.
     PodIsGone,
     Machine(Machine),
 }
@@ -40,11 +40,12 @@ pub(crate) struct Machine {
     /// The name of the machine's instance.
     pub name: String,
     pub instance_uid: String,
-    /// The UID of the machine; `None` if there is none.
+    /// The UID of the machine; `None` if no machine object exists.
     pub machine_uid: Option<String>,
     /// The UID of the migration whose target is the pod.
     pub migration: Option<String>,
-    /// True if the machine, or its instance if there is no machine, is being deleted or is gone.
+    /// True if the machine is being deleted or no longer exists. If the instance has no machine, this is about the
+    /// instance.
     pub is_being_deleted: bool,
 }
 
@@ -75,7 +76,7 @@ impl Machine {
     }
 }
 
-/// The owner of the addresses that a pod gets, and the reason if the pod may not get them now.
+/// The owner of a pod's addresses, and the reason if the pod may not use them now.
 #[derive(Debug)]
 pub(crate) struct Ownership {
     pub owner: Owner,
@@ -89,7 +90,7 @@ impl From<Owner> for Ownership {
     }
 }
 
-/// Finds the owner of the addresses that the pod of a call gets.
+/// Finds the owner of the addresses of the call's pod.
 pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
@@ -122,9 +123,9 @@ fn no_machine(reason: &str) -> CniError {
     CniError::internal(format!("failed to get VMI info: {reason}"))
 }
 
-/// Returns the machine of a launcher pod, and the reason if the pod may not get the machine's addresses. The addresses
-/// of a deleted instance stay if a machine with its name could start it again. A pod whose instance is gone or was
-/// replaced must not share the addresses with the next instance's pod.
+/// Returns the virtual machine of a launcher pod and, if the pod may not use the machine's addresses, the reason. The
+/// addresses of a deleted instance stay allocated if a machine with its name could start it again. A pod whose instance
+/// was deleted or replaced must not share the addresses with the next instance's pod.
 async fn machine(
     queries: &PluginQueries,
     namespace: &str,
@@ -168,7 +169,7 @@ async fn machine(
     Ok((machine, refusal.as_deref().map(no_machine)))
 }
 
-/// True if machines keep their addresses, or if the setting cannot be read.
+/// True if the setting lets virtual machines keep their addresses, or if it cannot be read.
 async fn keeps_addresses(allocator: &CallAllocator) -> bool {
     match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,

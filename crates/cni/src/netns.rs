@@ -12,7 +12,7 @@ const OWN: &str = "/proc/self/ns/net";
 /// the addresses. This plugin does it first, so that nothing stays allocated.
 ///
 /// # Errors
-/// If both namespaces are the same. A path that cannot be opened is not an error: it need not exist.
+/// If both namespaces are the same. A path that cannot be opened is not an error: the namespace need not exist.
 pub(crate) fn check(environment: &Environment) -> Result<(), CniError> {
     if environment.any_namespace || environment.namespace.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The full blocks that a search found, kept in files next to the lock for the next calls on the node. Damaged files
-//! are ignored.
+//! The blocks that a search for free addresses found full, kept in files next to the lock for the next calls on the
+//! node. Damaged files are ignored.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use calipam_model::digest::sha256_hex;
 use jiff::Timestamp;
 
 const FORMAT_LINE: &str = "calipam full blocks 1";
-/// The line after the blocks, with their number.
+/// The first word of the line that follows the blocks. The line also contains their number.
 const END: &str = "end";
 /// The line that is appended after addresses were released.
 const RELEASED: &str = "released\n";
@@ -23,7 +23,7 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 /// The size limit of files. A hundred thousand blocks take a third of it.
 const MAX_SIZE: u64 = 8 << 20;
 
-/// Files next to the lock of a node, one for each family.
+/// The files next to a node's lock, one for each address family.
 #[derive(Debug)]
 pub(crate) struct FileNotes {
     lock: PathBuf,
@@ -85,7 +85,7 @@ impl Notes for FileNotes {
     }
 }
 
-/// Writes a file, replacing anything that is there, without following links or waiting for pipes.
+/// Writes a file, replacing any existing one. Does not follow links or wait for pipes.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     // A killed call can have left this file.

@@ -1,4 +1,4 @@
-//! Runs the program: reads environment and stdin, and gives stdout and the exit code.
+//! Runs the program: reads the environment and stdin, writes to stdout, and returns the exit code.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -85,7 +85,7 @@ pub fn run(
 const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
     install, uninstall\n    \tReplace Calico's plugin, or restore it; `install -h` has the options";
 
-/// The program and its version, as in a node's annotation.
+/// The program's name and version, as in its annotation of a node.
 pub(crate) fn version() -> String {
     format!("calipam {}", env!("CARGO_PKG_VERSION"))
 }
@@ -98,7 +98,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
             about();
             return Ok(Vec::new());
         }
-        // The configuration is read before an unknown command is reported.
+        // An unknown command is reported only after the configuration was read.
         Err(UnknownCommand) => None,
     };
     if command == Some(Command::Version) {

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// The number of attempts to write an object that other clients keep writing.
 const ATTEMPTS: usize = 5;
 
-/// The reason that not all of a node's addresses could be taken over.
+/// The reason why not all of a node's addresses could be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeError {
     #[error("the datastore is not Kubernetes")]
@@ -72,7 +72,7 @@ impl UpgradeError {
 pub struct NodeFiles {
     /// The folder with a file for each address that host-local has assigned.
     pub addresses: PathBuf,
-    /// The plugins that are deleted, so that they no longer assign addresses.
+    /// The plugins to delete before the migration, so that they no longer assign addresses.
     pub plugins: Vec<PathBuf>,
     /// The time to wait for running plugins to end.
     pub wait: Duration,
@@ -120,8 +120,8 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     0
 }
 
-/// Takes over the addresses that host-local has assigned. Addresses that were taken over before an error are skipped
-/// the next time. Does not begin if the address of a pod is in no enabled pool.
+/// Takes over the addresses that host-local has assigned. A retry skips the addresses that an earlier attempt has taken
+/// over. Fails before writing anything if a pod's address is in no enabled pool.
 pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
         return Err(UpgradeError::NotKubernetes);
@@ -147,7 +147,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
         Ok(()) => take_over(&allocator, &queries, node, files).await,
         Err(reason) => Err(reason),
     };
-    // Also after an error: while `datastoreReady` is false, no node of the cluster can start a pod.
+    // Restores the field even after an error: while it is false, no node of the cluster can start a pod.
     let ready = set_ready(&queries, true).await;
     if let Err(reason) = &ready {
         tracing::error!("cannot restore datastoreReady in the cluster information: {reason}");
@@ -199,7 +199,8 @@ async fn check_pools(
     Ok(())
 }
 
-/// Assigns an IPIP tunnel address to a node without one: as in Calico, the one after the base of its pod CIDR.
+/// Assigns an IPIP tunnel address to the node if it has none. As in Calico, it is the address after the base address of
+/// the node's pod CIDR.
 async fn migrate_tunnel(
     allocator: &CallAllocator,
     queries: &PluginQueries,
@@ -226,7 +227,7 @@ async fn migrate_tunnel(
     Err(UpgradeError::NodeChanges(node.to_owned()))
 }
 
-/// The address after an IPv4 pod CIDR's base address. IPv6 needs no tunnel.
+/// Returns the address after an IPv4 pod CIDR's base address; `None` for IPv6, which needs no tunnel.
 fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, UpgradeError> {
     match pod_cidr.parse::<ipnet::IpNet>() {
         Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(after_base(cidr).into())),
@@ -239,7 +240,7 @@ fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(cidr.addr()).wrapping_add(1))
 }
 
-/// The meaning of a host-local file.
+/// The content of a file of host-local, judged by the file's name.
 enum Content {
     Lock,
     /// The address that was assigned last.
@@ -256,7 +257,7 @@ fn content(file: &Path) -> Result<Content, UpgradeError> {
     }
 }
 
-/// Takes over the address of one file. If no pod has the address, only removes the file.
+/// Takes over the address of one file, and removes the file. If no pod has the address, only removes the file.
 async fn migrate_file(
     allocator: &CallAllocator,
     node: &str,
@@ -281,7 +282,7 @@ async fn migrate_file(
 }
 
 /// Assigns an address, unless it is already assigned, for example by an earlier attempt. Like Calico's plugin,
-/// continues if another workload has it, because this pod uses it in any case.
+/// continues even if the address is assigned to another workload, because it is in use here in any case.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,

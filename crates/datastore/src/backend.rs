@@ -1,4 +1,4 @@
-//! A kind of datastore, as everything above sees it: one folder or file for each kind implements these traits.
+//! The interface that all kinds of datastore have in common. Each kind implements it in a folder or file of its own.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -19,13 +19,13 @@ use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind, names};
 use crate::write::Objects;
 
-/// Reads of one kind of datastore, and its abilities. The defaults are those of a datastore that cannot be written or
+/// The reads and abilities of one kind of datastore. The default methods suit a datastore that cannot be written or
 /// followed.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync {
     fn kind(&self) -> DatastoreKind;
 
-    /// The place without secrets.
+    /// The location of the data, without secrets.
     fn location(&self) -> String;
 
     fn request_count(&self) -> u64 {
@@ -42,7 +42,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
         true
     }
 
-    /// True if the datastore keeps the time of an address's release, so that it can cool down.
+    /// True if the datastore records when an address was released, so that the address can cool down.
     async fn keeps_cooldown(&self) -> bool {
         false
     }
@@ -52,7 +52,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The client, if the datastore keeps old revisions.
+    /// The etcd client, if the datastore keeps old revisions.
     fn revisions(&self) -> Option<&Arc<EtcdClient>> {
         None
     }
@@ -68,36 +68,37 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Reads the data of one address or handle, or more.
     async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot>;
 
-    /// Reads some keys again. `None` if the data cannot change.
+    /// Reads the given keys again. `None` if the data cannot change.
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>>;
 
-    /// Names of a kind that begin with `begin`: some of them, if there are many.
+    /// The names of a kind that begin with `begin`, or only some of them if there are many.
     async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
         let snapshot = self.observe(&Extent::Whole, &calipam_files::quiet()).await?;
         Ok(names::in_snapshot(&snapshot, kind, begin))
     }
 
-    /// Writes the data of a check to a file. Returns the number of entries, and the start of later changes if they can
-    /// be followed.
+    /// Writes the data that a check needs to a file. Returns the number of entries, and the positions after which
+    /// changes can be followed; no positions if the datastore cannot be followed.
     async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)>;
 
-    /// Follows all changes after these positions.
+    /// Follows all changes after the given positions.
     async fn changes_after(&self, _from: Positions) -> Result<Box<dyn Changes>> {
         Err(Error::NoRevisions { location: self.location() })
     }
 
-    /// Waits until a Calico object is written after a revision; forever if that cannot be known.
+    /// Waits until a Calico object is written after the given revision. Never returns if the datastore cannot report
+    /// that.
     async fn next_change(&self, _after: i64) -> Result<()> {
         std::future::pending().await
     }
 
-    /// Reads everything and starts to follow it, or returns the reason that it cannot be followed.
+    /// Reads everything and starts to follow it, or returns the reason why the datastore cannot be followed.
     async fn follow(&self, _progress: &ProgressFn) -> Result<OrWholeRead<(Snapshot, Box<dyn Feed>)>> {
         Ok(Err(WholeReadReason::NotForThisDatastore))
     }
 
     /// Opens the datastore for reads and writes of single objects. `alone` is true if no two batches may share a
-    /// request, because other evidence is read just before each.
+    /// request, because evidence in Kubernetes is read just before each batch.
     fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {
         Err(Error::NotWritable { location: self.location() })
     }

@@ -1,4 +1,5 @@
-//! The API server of a cluster with etcd as datastore: pods, services and machines to compare with Calico's records.
+//! Reads pods, services and machines from the API server of a cluster with the etcd datastore, to compare them with
+//! Calico's records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -28,8 +29,8 @@ use crate::write::{Batch, Limits, Objects, Stored, Swap};
 /// assigned in between does not look like a leak.
 ///
 /// # Errors
-/// If permissions are missing, a list cannot be read completely, or the cluster does not belong to the etcd: Calico
-/// nodes refer to fewer than half of its nodes.
+/// If permissions are missing, if a list cannot be read completely, or if Calico nodes refer to fewer than half of the
+/// cluster's nodes, which means that the cluster does not use this etcd.
 pub(crate) async fn add(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -48,7 +49,8 @@ async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Reads everything and starts to follow it, or returns the reason that one of the two cannot be followed.
+/// Reads everything from etcd and Kubernetes and starts to follow both, or returns the reason why one of them cannot be
+/// followed.
 pub(crate) async fn follow(
     etcd: &dyn Backend,
     client: &Arc<KubeClient>,
@@ -75,7 +77,7 @@ pub(crate) async fn follow(
     Ok(Ok((snapshot, Followed::new(vec![of_etcd, Box::new(of_kubernetes)]))))
 }
 
-/// Creates a counter for lists that are read after a snapshot of etcd.
+/// Creates a counter for the lists that are read from Kubernetes after a snapshot of etcd.
 fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
     let Snapshot { blocks, affinities, handles, endpoints, nodes, .. } = snapshot;
     let before = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();
@@ -113,8 +115,8 @@ pub(crate) async fn reread(
     Ok(())
 }
 
-/// Adds pods and services to the data around an address or handle in etcd: those that the records name, and pods that
-/// may use the address.
+/// Adds pods and services to the data of an address or handle in etcd: those that the records name, and pods that may
+/// use the address.
 pub(crate) async fn add_around(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -126,8 +128,9 @@ pub(crate) async fn add_around(
     add_users(client, snapshot, lookup).await
 }
 
-/// Checks that etcd and Kubernetes belong together, by the orchestrator reference `k8s` of Calico nodes. True if most
-/// Kubernetes nodes are younger than the Calico nodes of the same name, so the cluster may be another one.
+/// Checks that etcd and Kubernetes belong to the same cluster, by the Calico nodes' orchestrator references `k8s`.
+/// Returns true if most of the Kubernetes nodes found are younger than the Calico nodes that refer to them, so this may
+/// still be a different cluster.
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
     let referred = etcd.nodes.iter().map(|node| &node.value);
     let referred: HashMap<&str, Option<Timestamp>> =
@@ -146,7 +149,7 @@ fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> 
     Ok(2 * found.iter().filter(is_younger).count() > known)
 }
 
-/// Single objects in etcd, and pods and services in the API server beside it, which can be evidence.
+/// Accesses single objects in etcd, and reads pods and services from the cluster's API server, which can be evidence.
 #[derive(Debug)]
 pub(crate) struct Both {
     pub etcd: Arc<dyn Objects>,
@@ -176,7 +179,7 @@ impl Objects for Both {
         self.etcd.converted(batch)
     }
 
-    /// Reads evidence in Kubernetes just before the batch.
+    /// Checks evidence in Kubernetes just before it commits the batch to etcd.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let (beside, evidence): (Vec<_>, Vec<_>) =
             batch.evidence.iter().cloned().partition(|(key, _)| is_in_kubernetes(key));

@@ -8,7 +8,7 @@ thread_local! {
     static AHEAD: Cell<SignedDuration> = const { Cell::new(SignedDuration::ZERO) };
 }
 
-/// The time by the machine's clock. Reads and journals are dated with it, and ages are computed from it.
+/// The current time by the machine's clock. It dates reads and journals, and ages are computed from it.
 pub fn now() -> Timestamp {
     let now = Timestamp::now();
     now.saturating_add(AHEAD.get()).unwrap_or(now)

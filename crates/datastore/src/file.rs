@@ -18,7 +18,7 @@ use crate::tasks::blocking;
 
 #[async_trait]
 impl Backend for DataFile {
-    /// etcd, since the content is known only after a read.
+    /// Returns etcd, since the actual kind is known only after the file has been read.
     fn kind(&self) -> DatastoreKind {
         DatastoreKind::Etcd
     }
@@ -31,7 +31,7 @@ impl Backend for DataFile {
         false
     }
 
-    /// True for exports. The clock of other files is the newest time in the data, or else the file's modification time.
+    /// True for exports. For other files, the newest time in the data is used, or else the file's modification time.
     fn has_known_time(&self) -> bool {
         DataFile::kind(self) == FileKind::Export
     }

@@ -9,7 +9,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// Prints selected events. Spans are ignored: each event is complete by itself.
 pub struct Printer<P> {
-    /// Events above this level are not even formatted.
+    /// More verbose events than this level are not even formatted.
     pub level: LevelFilter,
     /// Selects which of the other events to print.
     pub shown: fn(&Metadata<'_>) -> bool,

@@ -10,7 +10,8 @@ use crate::error::Cause;
 /// Minimum bytes per second from a working server.
 const SLOWEST: u64 = 16 << 10;
 
-/// The time limits of one response: one for each piece, and one for the whole, which grows with the received bytes.
+/// The time limits of one response: one for each piece, and one for the whole response, which grows with the received
+/// bytes.
 #[derive(Debug)]
 pub(crate) struct Pace {
     limit: Duration,

@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the text, for the one place that needs it.
+    /// Returns the text, for code that needs the secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }

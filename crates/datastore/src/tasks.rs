@@ -1,4 +1,4 @@
-//! Futures of calls into this crate, and many requests in parallel, up to a limit.
+//! The future type for calls into this crate, and functions that run blocking work and parallel requests.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

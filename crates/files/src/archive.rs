@@ -33,7 +33,7 @@ const LOCK: &str = ".calipam-lock";
 #[derive(Clone, Debug)]
 pub struct Archive {
     folder: PathBuf,
-    /// Ascending by the time of the data.
+    /// The exports, in ascending order of the time of their data.
     exports: Vec<Archived>,
 }
 
@@ -41,7 +41,8 @@ pub struct Archive {
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     Whole,
-    /// Blocks, affinities, and the handle with this ID, if one is given. In etcd also the allocator's configuration.
+    /// Blocks, affinities, and the handle with this ID, if one is given. Exports of etcd also include the allocator's
+    /// configuration.
     Records {
         handle: Option<&'a str>,
     },
@@ -114,7 +115,7 @@ impl Archive {
             }
             match archived(path) {
                 Ok(export) => exports.push(export),
-                // Another run removed the file.
+                // Another run has removed the file.
                 Err(error) if error.is_missing_file() => {}
                 Err(error) => damaged.push(error),
             }
@@ -137,8 +138,8 @@ impl Archive {
         self.exports.first().map(|export| export.guid.as_str())
     }
 
-    /// Pairs of successive exports with falling revisions: a clock was set back, or the datastore was restored in
-    /// between.
+    /// Pairs of successive exports of which the second has the lower revision, because a clock was set back or the
+    /// datastore was restored in between.
     pub fn pairs_with_falling_revisions(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
@@ -175,9 +176,10 @@ fn archived(path: PathBuf) -> Result<Archived> {
 pub struct Added {
     pub export: Archived,
     pub entries: u64,
-    /// The time of the newest existing export, if it is later than that of the added one: a clock was set back.
+    /// The time of the newest existing export, if it is later than the time of the added export, which means that a
+    /// clock was set back.
     pub later: Option<Timestamp>,
-    /// True if an export with the same time existed: the new one was not kept.
+    /// True if the new export was not kept, because an export with the same time existed.
     pub already_existed: bool,
 }
 
@@ -192,7 +194,8 @@ struct LockFile(File);
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Closing the file may not release the lock: a child process that is just being started has the file open, too.
+        // Closing the file may not release the lock, since a child process that is just being started also has the file
+        // open.
         let _ = self.0.unlock();
     }
 }
@@ -212,7 +215,7 @@ impl Lock {
     }
 }
 
-/// An export that is being added to an archive. It gets its name when it is complete.
+/// An export that is being added to an archive. It gets its final name when it is complete.
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,
@@ -296,7 +299,7 @@ impl Drop for Adding {
 }
 
 impl Archived {
-    /// Reads a part of the export; `None` if another run has removed it.
+    /// Reads a part of the export; `None` if another run has removed the export.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
         let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
             Some(file) => file,

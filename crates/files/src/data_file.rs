@@ -71,7 +71,7 @@ impl DataFile {
         Ok(Self { path: path.to_owned(), kind, input: None })
     }
 
-    /// Reads standard input to its end.
+    /// Reads standard input to its end, and recognizes its content.
     pub fn of_input(mut input: impl Read) -> Result<Self> {
         let mut spooled = || -> std::io::Result<TempPath> {
             let mut file = NamedTempFile::new()?;
@@ -235,8 +235,8 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock for a file that does not record it: the newest time in the data, or else the time at which the
-    /// file was last modified.
+    /// Sets the snapshot's time for a file that does not record one: the newest time in the data, or else the time at
+    /// which the file was last modified.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
@@ -250,7 +250,7 @@ impl DataFile {
     }
 }
 
-/// Applies an export's header.
+/// Copies the data from an export's header to a snapshot.
 pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) {
     snapshot.datastore = header.datastore;
     snapshot.taken_at = header.taken_at;
@@ -292,14 +292,15 @@ fn of_input(error: Error) -> Error {
 
 /// The newest time in the data that is not in the future.
 pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    // An object from the future hides the creation times of other objects: only the times in blocks remain.
+    // If the newest creation time is in the future, those of other objects are unknown, so only the times in blocks
+    // remain.
     let is_past = |newest: &Timestamp| newest.duration_since(now) <= CLOCK_SKEW;
     let newest = snapshot.newest_creation.filter(is_past);
     newest.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 
-/// The last time that a block was claimed, or an address allocated or released. Nodes write these times by their own
-/// clocks, so a time in the future is ignored.
+/// The latest time at which a block was claimed, or an address allocated or released. Nodes write these times by their
+/// own clocks, so a time in the future is ignored.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     let times = blocks.flat_map(|block| {

@@ -81,7 +81,7 @@ pub enum FileError {
     /// An export in an archive is damaged.
     #[error("{0}")]
     Archived(Box<FileError>),
-    /// The archive's GUID, and that of another cluster.
+    /// The data is from another cluster than the archive. Contains the archive's GUID, then the other cluster's GUID.
     #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
     OtherCluster { guids: [String; 2] },
     /// Another run is writing to the archive.
@@ -149,7 +149,7 @@ impl FileError {
         })
     }
 
-    /// Converts the error to one about a file in an archive: damaged data there cannot be written again.
+    /// Converts the error to one about a file in an archive, where damaged data cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

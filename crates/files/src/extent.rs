@@ -42,7 +42,7 @@ impl Extent {
         sources.iter().any(|source| self.has(*source))
     }
 
-    /// The wanted detail of block records.
+    /// The detail in which block records are read.
     pub fn records(&self) -> RecordDetail {
         match self {
             Self::Whole => RecordDetail::Full,
@@ -50,8 +50,8 @@ impl Extent {
         }
     }
 
-    /// True for a wanted entry, by its key in etcd or in an export of either datastore. Keys without a source lead to
-    /// findings only if everything is read.
+    /// True if the entry with this key is wanted. The key is one in etcd, or in an export of etcd or Kubernetes. Keys
+    /// that belong to no source are wanted only if everything is read, since only then do they lead to findings.
     pub fn has_key(&self, key: &[u8]) -> bool {
         match self {
             Self::Whole => true,

@@ -1,5 +1,6 @@
-//! Frames of text in a file: zstd frames, each after a head in a skippable zstd frame. `zstdcat` prints the text of
-//! frames that were compressed without a dictionary. Checksums detect changed and missing bytes before decompression.
+//! Frames of text in a file: zstd frames, each preceded by a head in a skippable zstd frame. `zstdcat` prints the text
+//! of frames that were compressed without a dictionary. Checksums detect changed and missing bytes before
+//! decompression.
 
 use std::io;
 
@@ -10,16 +11,16 @@ use zstd::zstd_safe;
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Maximum bytes of text that writers put in one frame. A recording's frame can have more if a single change has more
-/// than half of this number.
+/// Maximum bytes of text that writers put in one frame. A recording's frame can have more if a single change is longer
+/// than half of this.
 pub const MOST_TEXT: usize = 4 << 20;
 /// Maximum bytes of text in any frame, larger than any object; longer text is an error.
 const LIMIT: usize = 64 << 20;
 /// A fast compression level that finds repeated text.
 const LEVEL: i32 = 1;
 
-/// The compression level for small frames with a dictionary. It makes them an eighth smaller than [`LEVEL`] does, and
-/// takes a few milliseconds for each.
+/// The compression level for small frames with a dictionary. Such frames are an eighth smaller than with [`LEVEL`], and
+/// compressing one takes a few milliseconds.
 const DICTIONARY_LEVEL: i32 = 19;
 
 /// Compresses frames.
@@ -42,7 +43,7 @@ impl Packer {
         self.push(text, frames)
     }
 
-    /// Appends the frame for a text, with its head.
+    /// Compresses `text`, and appends the frame with its head to `frames`.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         if text.len() > LIMIT {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the text is too long for a frame"));
@@ -89,7 +90,8 @@ impl Head {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
-        // A frame states the length of its text, since it was compressed in one piece. Text above the limit is refused.
+        // A frame states the length of its text, since it was compressed in one piece. Text above the limit is
+        // rejected.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(dictionary)?

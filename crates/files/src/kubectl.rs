@@ -23,7 +23,7 @@ use crate::regular;
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
 /// The number of bytes that are read from a file at a time.
 const PIECE: usize = 1 << 18;
-/// Kinds that have no objects in some clusters: they count as read if the files have pools.
+/// Sources that have no objects in some clusters. They count as read if the files contain pools.
 const MAY_BE_EMPTY: [Source; 4] = [
     Source::Reservations,
     Source::IpamConfig,
@@ -67,7 +67,8 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
         }
         kind.add(&mut snapshot, object, Encoding::Json);
     })?;
-    // kubectl prints the kinds in the order of reading. It is unknown which of several files is older.
+    // kubectl prints the kinds in the order in which it has read them. If there are several files, it is unknown which
+    // one is older.
     let place = |source| order.iter().position(|known| *known == source);
     let places = place(Source::Blocks).zip(place(Source::Pods));
     snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
@@ -79,7 +80,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     mark_virtual_affinities(&mut snapshot);
     snapshot.mark_read(seen.iter().copied());
     if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
-        // One kind alone does not show which machines exist.
+        // The existing machines are known only if the files contain both kinds.
         snapshot.coverage.insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
     }
     if seen.contains(&Source::Pools) {
@@ -119,7 +120,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
     .map(drop)
 }
 
-/// Passes each object in some files to `take`; returns the kinds in the files.
+/// Passes each object in the given files to `take`, and returns the kinds in these files.
 fn for_each_object(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {

@@ -1,8 +1,8 @@
 //! Opens files safely. Anyone who can write to a folder can put a link, a forged file or a pipe there, and opening a
 //! pipe can block forever. Therefore, opening never blocks, and only regular files are read.
 //!
-//! On Windows, the standard library does not provide a file's owner and mode: the folder's access lists protect the
-//! file.
+//! On Windows, the standard library does not provide a file's owner and mode, so only the folder's access lists protect
+//! the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -32,7 +32,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(content)
 }
 
-/// Opens a file, but follows no link: others could have added links to the folder.
+/// Opens a file, but does not follow a link, since other users could have added links to the folder.
 pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match system::open_without_link(options, path) {
         Err(_) if path.is_symlink() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link")),

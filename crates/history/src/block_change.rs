@@ -26,7 +26,8 @@ pub enum Change {
     /// The same allocation, with changed attributes.
     #[serde(rename = "changed")]
     Attributes,
-    /// Not in use in either state, but assigned and released in between, or reserved for Windows.
+    /// Not allocated in either state, but cooling down after an assignment and a release in between, or newly reserved
+    /// for Windows.
     Passed,
     /// The address was cooling down or reserved, and is free now.
     Cooled,
@@ -60,7 +61,7 @@ impl Change {
         }
     }
 
-    /// Returns the change between two states of an object; `None` if there is none.
+    /// Returns the change between two states of an object; `None` if they are equal.
     pub(crate) fn of<T: PartialEq>(before: &Option<T>, after: &Option<T>) -> Option<Self> {
         match (before, after) {
             (None, None) => None,
@@ -71,7 +72,7 @@ impl Change {
     }
 }
 
-/// A record of an address in a block: allocated, cooling, or reserved.
+/// The record of an address in a block. The address is allocated, cooling down, or reserved for Windows.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressRecord<'s> {
     pub(crate) block: &'s Block,
@@ -97,7 +98,7 @@ impl<'s> AddressRecord<'s> {
         NodeName::of(&self.record(), self.block)
     }
 
-    /// Returns the node of the record, or else the node that owns the block.
+    /// Returns the node that the record names, or else the node that owns the block.
     pub fn node(self) -> Option<String> {
         let node = self.node_name().text();
         (!node.is_empty()).then_some(node)
@@ -116,7 +117,8 @@ impl<'s> AddressRecord<'s> {
     }
 }
 
-/// Pairs the two states of each address of a block, unless the address is free in both.
+/// Pairs the records of each address in the old and the new state of a block. Addresses that are free in both states
+/// are left out.
 pub(crate) fn addresses<'s>(
     old: Option<&'s Block>,
     new: Option<&'s Block>,
@@ -129,7 +131,7 @@ pub(crate) fn addresses<'s>(
     both.filter(|states| states.iter().any(Option::is_some))
 }
 
-/// Returns the change between two states of an address; `None` if there is none.
+/// Returns the change between two states of an address; `None` if nothing has changed.
 pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Option<Change> {
     use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
     match (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated())) {
@@ -146,7 +148,7 @@ pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Opt
     }
 }
 
-/// Returns the change of owner or claim time between two states of a block; `None` if there is none.
+/// Compares the owners and claim times of two states of a block. Returns `None` if neither is known to have changed.
 pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     if old.owner() != new.owner() {
         return Some(Change::Owner);
@@ -155,8 +157,8 @@ pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
 }
 
-/// Counts the addresses that were assigned and those that were released between two states of a block. Only records
-/// that `counts` accepts are included.
+/// Counts the addresses that were assigned and those that were released between two states of a block. Only addresses
+/// whose record `counts` accepts are included.
 pub(crate) fn assigned_and_released(
     old: Option<&Block>,
     new: Option<&Block>,

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// The kind of period for a rule, which keeps the last export of each period. Periods are in UTC, and weeks are ISO
-/// weeks.
+/// The period of a rule. The rule keeps the last export in each such period, or every export with `All`. Periods are in
+/// UTC, and weeks are ISO weeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
@@ -18,19 +18,19 @@ pub enum Every {
     Year,
 }
 
-/// A rule for exports up to an age.
+/// A rule that applies to exports up to a certain age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     younger_than: SignedDuration,
     every: Every,
 }
 
-/// Rules that decide which exports are kept. An export older than the ages of all rules is removed, unless it is the
+/// Rules that decide which exports are kept. An export that is too old for every rule is removed, unless it is the
 /// newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep(Vec<Rule>);
 
-/// The error for text that is not a list of rules, ascending by age.
+/// The error for text that is not a list of rules in ascending order of age.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KeepError(String);
@@ -75,8 +75,9 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 }
 
 impl Keep {
-    /// Returns true for each export to remove; `times` must ascend. The newest export is always kept. So are exports
-    /// later than `now`: a clock is wrong, so their age is unknown.
+    /// Returns whether each export is to be removed. `times` are the times of the exports, in ascending order. The
+    /// newest export is always kept. An export later than `now` is also kept: a clock must be wrong, so the age of the
+    /// export is unknown.
     pub fn to_remove(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);

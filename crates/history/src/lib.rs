@@ -2,10 +2,11 @@
 //!
 //! [`diff`]: the differences between two snapshots of one cluster. [`timeline`]: the history of an address, handle,
 //! block, node or pod, as events. [`trend`]: assignments and releases by pool, and forecasts. [`rates`]: how often pods
-//! start and how long they run. [`past`]: reads the data for trends and rates from an archive or a recording. All of
-//! them compare block states with `block_change.rs`. [`keep`]: rules that decide which exports of an archive are kept.
+//! start and how long they run. [`past`]: reads the data for trends and rates from an archive or a recording. These
+//! modules compare block states with `block_change.rs`. [`keep`]: rules that decide which exports of an archive are
+//! kept.
 //!
-//! In [`diff`], an object that cannot be decoded or was not read is neither gone nor unchanged, but not compared.
+//! [`diff`] reports an object that cannot be decoded or was not read as not compared, and never as gone or unchanged.
 
 mod block_change;
 pub mod diff;

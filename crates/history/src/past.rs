@@ -15,19 +15,19 @@ use crate::block_change::assigned_and_released;
 pub enum Follows {
     /// All changes in between are known.
     Changes,
-    /// The state is another export: only the differences are known.
+    /// The state is the next export. Only the differences from the previous export are known.
     Export,
     /// Nothing is known about the time in between.
     Nothing,
 }
 
-/// A consumer of past states.
+/// A consumer of the numbers that a [`PastReader`] computes from past states.
 pub trait Past {
-    /// True if differences between two exports count. Their times are unknown, and so are changes that were undone in
-    /// between.
+    /// True if the differences between two exports are counted. The times of such differences are unknown, and so are
+    /// changes that were undone between the exports.
     const COUNTS_EXPORT_DIFFERENCES: bool;
 
-    /// True if addresses with this record count.
+    /// True if an address with this record is counted.
     fn counts(_: &AttributeRef<'_>) -> bool {
         true
     }
@@ -35,17 +35,18 @@ pub trait Past {
     /// Begins an observed period, with `held` addresses in use at its start.
     fn begin(&mut self, at: Timestamp, held: u64);
 
-    /// Adds a period of observed time. Every change in it is known or, between two exports, only the differences.
+    /// Extends the observed time by a period. Every change in the period is known or, if it lies between two exports,
+    /// only the differences between them.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
-    /// Adds the numbers of addresses of a block that were assigned and released.
+    /// Adds the numbers of a block's addresses that were assigned and that were released.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
     /// Announces that the next changes are the differences between two exports.
     fn begin_differences(&mut self) {}
 }
 
-/// Reads blocks in chronological order.
+/// Reads the states of blocks in chronological order, and passes the numbers of changes to `past`.
 #[derive(Debug, Default)]
 pub struct PastReader<P> {
     pub(crate) past: P,

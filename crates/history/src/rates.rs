@@ -1,4 +1,4 @@
-//! Rates at which pods get and release addresses, from the blocks of an archive or a recording.
+//! The rates at which addresses are assigned to pods and released, from the blocks of an archive or a recording.
 
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
@@ -6,17 +6,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::past::Past;
 
-/// Pods that got and released addresses during an observed time.
+/// The numbers of addresses that were assigned to pods and released during an observed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Addresses that pods got.
+    /// Addresses that were assigned to pods.
     pub arrived: u64,
     pub left: u64,
     /// The observed time.
     pub observed: SignedDuration,
     /// The time for which pods held addresses, in seconds, summed over all addresses.
     pub held: f64,
-    /// True if changes between two exports are included, so the true numbers may be higher.
+    /// True if differences between two exports are included. The actual numbers of changes may then be higher.
     pub is_lower_bound: bool,
     /// Addresses that pods hold now.
     pods: u64,
@@ -28,13 +28,13 @@ impl Rates {
         self.held / self.observed.as_secs_f64()
     }
 
-    /// Returns the number of addresses that pods got per hour.
+    /// Returns the number of addresses that were assigned to pods per hour.
     pub fn arrived_per_hour(&self) -> f64 {
         self.arrived as f64 / self.observed.as_secs_f64() * 3_600.0
     }
 
-    /// Returns the average time until an address is released, by Little's law, which includes addresses that are still
-    /// held. `None` if no address was released.
+    /// Returns the average time until an address is released. It is estimated with Little's law, which takes addresses
+    /// that are still held into account. `None` if no address was released.
     pub fn lifetime(&self) -> Option<SignedDuration> {
         let seconds = (self.left > 0).then(|| self.held / self.left as f64)?;
         SignedDuration::try_from_secs_f64(seconds).ok()

@@ -1,4 +1,4 @@
-//! Assigned and released addresses of a pool, and the time at which the pool will be exhausted.
+//! Trends of pools: the numbers of assigned and released addresses, and a forecast of when a pool will be exhausted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +17,7 @@ pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// The minimum number of sums for a forecast.
 const MIN_SUMS: usize = 6;
 
-/// The trends of pools while their cluster is followed, by CIDR.
+/// The trends of the pools in a followed cluster, by CIDR.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trends(BTreeMap<IpNet, Trend>);
 
@@ -45,7 +45,8 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Adds the changes of blocks and the time that has passed. Skips blocks that cannot be decoded in either state.
+    /// Adds the changes between two states of blocks, and the time that has passed. Skips blocks that cannot be decoded
+    /// in one of the states.
     pub fn add_changes(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -69,12 +70,12 @@ impl Trends {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
 
-    /// Creates empty trends of pools.
+    /// Creates an empty trend for each pool.
     pub fn of_pools(pools: impl Iterator<Item = IpNet>) -> Self {
         Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
     }
 
-    /// Adds the sums of earlier trends, from the time before these began.
+    /// Adds the sums in `past` that are from the time before each of these trends began.
     pub fn recall(&mut self, mut past: Self) {
         for (pool, trend) in &mut self.0 {
             let Some(Trend { mut sums, .. }) = past.0.remove(pool) else { continue };

@@ -18,7 +18,7 @@ pub const LOAD_BALANCER: &str = "load-balancer";
 /// The kind of holder: a segment of the key in etcd, or `spec.type` on Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityType {
-    /// A node. The empty type means a node, too.
+    /// A node. The empty type also means a node.
     #[default]
     Host,
     /// Something other than a node, such as `load-balancer`.
@@ -114,7 +114,7 @@ impl fmt::Display for AffinityKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AffinityState {
-    /// The holder owns the block. The empty state in old data means the same.
+    /// The holder owns the block. Old data can have an empty state instead, which means the same.
     #[default]
     Confirmed,
     /// The holder is about to claim the block.

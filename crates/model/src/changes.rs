@@ -74,7 +74,7 @@ impl Snapshot {
         self.ignored_configs.append(&mut fresh.ignored_configs);
         self.ignored_configs.sort();
 
-        // A defect has its key as text, even if the bytes are not UTF-8.
+        // A defect stores its key as text, with invalid UTF-8 replaced.
         let read_again: HashSet<_> = match self.defects.is_empty() {
             true => HashSet::new(),
             false => keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect(),

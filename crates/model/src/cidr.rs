@@ -17,8 +17,8 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     parse_any(text).map(|net| net.trunc())
 }
 
-/// Reads an address, or a CIDR that Go's `ParseCIDR` accepts. Keeps the host bits. Does not use ipnet's reader: it
-/// accepts leading zeros (`010.7.0.0/29`), and some programs read such numbers as octal.
+/// Reads an address, or a CIDR that Go's `ParseCIDR` accepts. Keeps the host bits. Does not use ipnet's parser, because
+/// it accepts leading zeros (`010.7.0.0/29`), which some programs read as octal numbers.
 fn parse_any(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Some(text.parse::<IpAddr>().ok()?.into());
@@ -124,8 +124,8 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     }
 }
 
-/// The CIDR with prefix length `prefix` at `place`, counted from 0 at the start of `net`. It can be after the end of
-/// `net`. `None` if it would be after the last address of the family.
+/// The CIDR with prefix length `prefix` whose position, counted from 0 at the start of `net`, is `place`. The position
+/// can be beyond the end of `net`. `None` if the CIDR would be after the family's last address.
 pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
     let first = place.checked_shl(net.max_prefix_len().checked_sub(prefix)?.into())?;
     let first = number(net.network()).checked_add(first)?;
@@ -136,8 +136,8 @@ pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
     block_around(address, prefix)
 }
 
-/// The place in `net` of the CIDR with prefix length `prefix` that contains `address`. `None` if `address` is outside
-/// `net`.
+/// The position, counted from 0 at the start of `net`, of the CIDR with prefix length `prefix` that contains `address`.
+/// `None` if `address` is outside `net`.
 pub fn subnet_place(net: IpNet, prefix: u8, address: IpAddr) -> Option<u128> {
     let offset = number(address) - number(net.contains(&address).then(|| net.network())?);
     offset.checked_shr(net.max_prefix_len().checked_sub(prefix)?.into())

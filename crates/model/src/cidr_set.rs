@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::cidr;
 
-/// A set of addresses: CIDRs that do not overlap, joined where they can be, ascending.
+/// A set of addresses, stored as ascending CIDRs that do not overlap and are merged where possible.
 #[derive(Clone, Debug, Default)]
 pub struct CidrSet(Vec<IpNet>);
 
@@ -19,23 +19,23 @@ impl CidrSet {
         Self(joined)
     }
 
-    /// True if the set holds all of `cidr`.
+    /// True if the set contains all addresses of `cidr`.
     pub fn covers(&self, cidr: IpNet) -> bool {
         self.around(cidr).is_some()
     }
 
-    /// The set's CIDR that holds all of `cidr`.
+    /// The CIDR of the set that contains all of `cidr`.
     pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
         let end = self.0.partition_point(|member| member.network() <= cidr.network());
         end.checked_sub(1).map(|position| self.0[position]).filter(|member| member.contains(&cidr))
     }
 
-    /// True if the set holds the address.
+    /// True if the set contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.covers(address.into())
     }
 
-    /// True if the set holds an address of `cidr`.
+    /// True if the set contains at least one address of `cidr`.
     pub fn touches(&self, cidr: IpNet) -> bool {
         self.within(cidr).next().is_some()
     }
@@ -83,14 +83,14 @@ pub fn runs<T>(mut sorted: &[T], cidr: impl Fn(&T) -> IpNet) -> impl Iterator<It
     })
 }
 
-/// The part of `ascending` whose addresses are in a CIDR.
+/// The part of `ascending` whose addresses are in `cidr`.
 pub fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -> &[T] {
     let from = ascending.partition_point(|at| address(at) < cidr.network());
     let len = ascending[from..].partition_point(|at| address(at) <= cidr.broadcast());
     &ascending[from..from + len]
 }
 
-/// For each CIDR, the positions of the others that overlap it. The CIDRs must be distinct and ascending.
+/// For each CIDR, the positions of the other CIDRs that overlap it. The CIDRs must be distinct and ascending.
 pub fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
     // CIDRs either nest or are disjoint: the stack holds those around the current one.

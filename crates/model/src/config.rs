@@ -20,16 +20,16 @@ pub use self::controllers::{KubeControllersConfiguration, NotServed};
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 
 /// The allocator configuration. The same five settings are under `/calico/ipam/v2/config`, which the allocator reads,
-/// and in the resource IPAMConfiguration. In etcd, nothing keeps the two equal.
+/// and in the resource IPAMConfiguration. In etcd, nothing keeps the two in sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpamConfig {
-    /// True if nodes take addresses only from their own blocks.
+    /// True if nodes assign addresses only from their own blocks.
     pub strict_affinity: bool,
     /// True if nodes claim more blocks when they need them.
     pub auto_allocate_blocks: bool,
     /// Limit for a node's blocks; 0 for the default.
     pub max_blocks_per_host: i64,
-    /// True if stopped KubeVirt machines keep their addresses; `None` if not set, which means true.
+    /// True if stopped KubeVirt machines keep their addresses; `None` if the setting is missing, which means true.
     pub kubevirt_persistence: Option<bool>,
     /// Seconds until a released address can be assigned again.
     pub cooldown_seconds: i64,
@@ -48,9 +48,9 @@ impl Default for IpamConfig {
     }
 }
 
-/// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and each
-/// of Calico's readers accepts only one of the names. A missing flag is false, even `autoAllocateBlocks`, which is true
-/// if nothing is stored.
+/// The settings in their stored form. Two settings have different names in etcd (`ETCD`) and in the resource, and each
+/// of Calico's readers accepts only one of the names. A missing flag is false. This includes `autoAllocateBlocks`,
+/// although it is true if no configuration is stored.
 struct Stored<const ETCD: bool>(IpamConfig);
 
 impl<const ETCD: bool> Default for Stored<ETCD> {
@@ -91,7 +91,8 @@ impl<'de, const ETCD: bool> Deserialize<'de> for Stored<ETCD> {
 }
 
 impl IpamConfig {
-    /// Reads the value under `/calico/ipam/v2/config`. `{}` turns off allocation of blocks (facts 1.6).
+    /// Reads the value under `/calico/ipam/v2/config`. The value `{}` turns off the automatic allocation of blocks
+    /// (facts 1.6).
     pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
         let Stored::<true>(config) = json::from_slice(text)?;
         Ok(config)
@@ -235,7 +236,7 @@ impl ClusterInformation {
         self.version().map(|(major, minor, _)| (major, minor) >= version)
     }
 
-    /// The parts of `calico_version`; the patch is 0 if it names none.
+    /// The parts of `calico_version`; the patch number is 0 if it is missing.
     pub fn version(&self) -> Option<(u32, u32, u32)> {
         let text = self.calico_version.trim_start_matches('v');
         let mut numbers = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

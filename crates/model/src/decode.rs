@@ -89,9 +89,9 @@ impl Snapshot {
             Key::IpamConfiguration(name) => self.ignored_configs.push(name),
             Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}
-            // `add_entry` reads these itself.
+            // `add_entry` decodes these objects itself.
             Key::Handle(_) | Key::Endpoint { .. } => {}
-            // Objects that are only in Kubernetes have no path in etcd.
+            // Objects that exist only in Kubernetes have no path in etcd.
             Key::Pod { .. } | Key::Service { .. } => {}
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Helpers for types and fields that are displayed and serialized as the same text.
+//! Helpers for types and fields whose serialized form is their display text.
 
 use std::fmt::Display;
 

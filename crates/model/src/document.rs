@@ -1,4 +1,4 @@
-//! Stored pools and allocator configuration: an edit changes some JSON fields and keeps all others.
+//! Pools and the allocator's configuration as they are stored. An edit changes some JSON fields, and keeps all others.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -120,7 +120,8 @@ impl Document {
     }
 }
 
-/// The parts of a parent's metadata that its children keep, also in Calico's metadata annotation.
+/// The parts of a parent's metadata that its children keep. Their copies in Calico's metadata annotation are kept as
+/// well.
 const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
 /// Removes the parent's identity from the annotations, including the last configuration that kubectl applied.

@@ -15,7 +15,7 @@ use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 use crate::time::parse_time;
 
-/// A workload endpoint, reduced to its addresses and their user.
+/// A workload endpoint, reduced to its addresses and the user of the addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {
     /// The fields in the order of [`Field`], packed. The name is empty if the other fields imply it.
@@ -64,7 +64,7 @@ pub struct EndpointParts<'a> {
     pub workload: &'a str,
 }
 
-/// An endpoint's user and node. Missing texts are empty.
+/// An endpoint's user and node. Missing strings are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointTexts<'a> {
     pub namespace: TextRef<'a>,
@@ -159,7 +159,7 @@ impl Endpoint {
         self.field(Field::Orchestrator)
     }
 
-    /// True for OpenStack endpoints, whose addresses come from Neutron, not from IPAM.
+    /// True for OpenStack endpoints, whose addresses come from Neutron rather than from IPAM.
     pub fn is_of_openstack(&self) -> bool {
         self.orchestrator() == *"openstack"
     }
@@ -200,7 +200,7 @@ impl Endpoint {
         }
     }
 
-    /// The texts that a check needs from every endpoint, read in one pass over the fields.
+    /// The strings that a check needs from every endpoint, read in one pass over the fields.
     pub fn texts(&self) -> EndpointTexts<'_> {
         let mut rest = &*self.text;
         let fields = [(); FIELDS].map(|()| TextRef::from_packed(take_sized(&mut rest)));

@@ -21,7 +21,7 @@ pub fn clean_id(id: &str) -> &str {
 const MAX_NAME: usize = 253;
 
 /// True if the datastore can store a handle with this ID. In etcd, a slash would give a key that cannot be read back;
-/// in Kubernetes, the lowercase ID must be a valid object name, a DNS subdomain.
+/// in Kubernetes, the lowercase ID must be a valid object name, which is a DNS subdomain.
 pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
     let is_label = |label: &str| {
         let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -41,8 +41,8 @@ pub struct Handle {
     content: Content,
 }
 
-/// A handle's fields except its ID. Small for one IPv4 block and no unknown fields, as in nearly all of the million
-/// handles in a large cluster.
+/// A handle's fields except its ID. They take little memory for one IPv4 block without unknown fields, as in nearly all
+/// of the million handles of a large cluster.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     OneBlock(Ipv4Net, i32),
@@ -64,7 +64,7 @@ impl Handle {
         Self { id: Text::new(id), content: Content::Other(Box::default()) }
     }
 
-    /// Reads a handle's JSON in etcd, where the key has the ID.
+    /// Reads a handle's JSON in etcd, where the key contains the ID.
     ///
     /// # Errors
     /// If the text is not JSON, a field has a type that Calico's reader does not accept, or a key in `block` is not a
@@ -78,7 +78,7 @@ impl Handle {
         Ok(Self::from_raw(id, raw))
     }
 
-    /// Reads the JSON of a handle's `spec` in Kubernetes, which has the ID as `handleID`.
+    /// Reads the JSON of a handle's `spec` in Kubernetes, which contains the ID as `handleID`.
     pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
         let id = raw.id.take().filter(|id| !id.is_empty()).ok_or(DecodeError::Missing("handleID"))?;
@@ -158,7 +158,7 @@ impl Content {
 }
 
 impl Serialize for Handle {
-    /// Writes Calico's etcd form, where the key has the ID.
+    /// Writes Calico's etcd form, in which only the key contains the ID.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let blocks: BTreeMap<String, i64> =
@@ -172,7 +172,7 @@ impl Serialize for Handle {
     }
 }
 
-/// The field for the ID in Kubernetes; etcd has it in the key.
+/// The field for the ID in Kubernetes. In etcd, the ID is in the key.
 const ID_FIELD: &str = "handleID";
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// A text with one `{}` for each call, in order.
+/// A string with one `{}` for each call, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub text: Cow<'static, str>,
@@ -44,7 +44,8 @@ pub enum Call {
     Forced,
     Locked,
     Unlocked,
-    /// The ways to set the journal's location: this call's option, if it has one, or environment variables.
+    /// The ways to choose the journal's location: an option of the current call, if there is one, and environment
+    /// variables.
     JournalPlace,
     MaxChanges(usize),
     EndpointsOnly,
@@ -57,19 +58,19 @@ pub enum Call {
     NoBlockLimit,
     Kubeconfig,
     KubeconfigAndContext,
-    /// Another kubeconfig, without the context of this call.
+    /// The current call with another kubeconfig, and without its context.
     OtherKubeconfig,
     Context,
-    /// Another settings file.
+    /// The current call with another settings file.
     OtherConfig,
     Etcd,
     EtcdCa,
     EtcdWithCa,
     EtcdKeyPair,
-    /// etcd endpoints, instead of the named datastore or file.
+    /// The current call with etcd endpoints instead of the named datastore or file.
     EtcdUrl,
     File,
-    /// etcd endpoints, instead of the named datastore, kubeconfig and context.
+    /// The current call with etcd endpoints instead of the named datastore, kubeconfig and context.
     EtcdInstead,
     FileInstead,
 

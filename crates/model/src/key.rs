@@ -51,7 +51,7 @@ pub enum Key {
     ClusterInformation(String),
     /// The kube-controllers configuration; only `default` is used.
     KubeControllersConfiguration(String),
-    /// The resource IPAMConfiguration. In etcd, nothing keeps it equal to [`Key::IpamConfig`].
+    /// The resource IPAMConfiguration. In etcd, nothing keeps it in sync with [`Key::IpamConfig`].
     IpamConfiguration(String),
     /// A pod, which is only in Kubernetes and has no path in etcd.
     Pod { namespace: String, name: String },

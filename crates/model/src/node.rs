@@ -79,7 +79,7 @@ pub struct Node {
     pub addresses: BTreeSet<IpAddr>,
     /// The CNI plugin that an installer has recorded ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
     pub plugin: Option<String>,
-    /// True if a taint keeps pods away that do not tolerate it. Known only for Kubernetes nodes.
+    /// True if a taint keeps away pods that do not tolerate it. Known only for Kubernetes nodes.
     pub tainted: bool,
     /// For IPv4 and IPv6: true if the node has a WireGuard key, so that its tunnel needs an address.
     pub wireguard_keys: [bool; 2],
@@ -95,7 +95,8 @@ const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
 const SYSTEM: &str = "kubernetes.io/os";
 
 impl Node {
-    /// The name in Calico, and the one in Kubernetes if it is known. Pods can refer to the node by either name.
+    /// The node's name in Calico and, if it is known, its name in Kubernetes. Pods can refer to the node by either
+    /// name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         [Some(self.name.as_str()), self.kubernetes_name.as_deref()].into_iter().flatten()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::packing::{push_text, take_number, take_sized};
 use crate::text::TextRef;
 
-/// Keys in owner maps that take one byte in the table (facts 4.3). New keys must be added at the end.
+/// Keys of owner maps that are stored as one byte (facts 4.3). New keys must be added at the end.
 const KNOWN_KEYS: [&str; 12] = [
     "pod",
     "namespace",
@@ -92,7 +92,8 @@ impl<'a> OwnerMap<'a> {
         self.iter().find(|(k, _)| k.packed() == key.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Reads the attributes that identify the user in one pass, by codes: a check does this for every allocation.
+    /// Reads the attributes that identify the user, in one pass over the codes, because a check does this for every
+    /// allocation.
     pub fn owner(&self) -> Owner<'a> {
         let mut owner = Owner::default();
         let mut entries = OwnerEntries { left: self.len, rest: self.entries };

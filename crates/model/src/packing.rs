@@ -1,10 +1,10 @@
-//! Numbers and texts in one buffer, with a length before each text.
+//! Numbers and strings in one buffer, with a length before each string.
 
 use std::cell::RefCell;
 
 use crate::text::{TextRef, pack_into};
 
-/// Texts of this length and longer need more than one byte for their length.
+/// Strings of at least this length need more than one byte for their length.
 const SHORT: usize = 0x80;
 /// The size to which a thread's working memory shrinks before it is used again, in bytes.
 const SCRATCH: usize = 1 << 12;
@@ -23,12 +23,12 @@ pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     })
 }
 
-/// Packs several texts into one buffer.
+/// Packs several strings into one buffer.
 pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
     boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
 }
 
-/// The text at this index in the result of [`boxed_texts`].
+/// The string at this index in the result of [`boxed_texts`].
 pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
     for _ in 0..place {
         take_sized(&mut texts);
@@ -36,14 +36,14 @@ pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
     TextRef::from_packed(take_sized(&mut texts))
 }
 
-/// Appends a text in packed form.
+/// Appends a string in packed form.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     if text.len() >= SHORT {
         let mut packed = Vec::with_capacity(text.len());
         pack_into(&mut packed, text);
         return push_sized(out, &packed);
     }
-    // A packed text is never longer than the text, so its length also takes one byte.
+    // The packed form is never longer than the string, so its length also fits into one byte.
     let place = out.len();
     out.push(0);
     pack_into(out, text);
@@ -99,7 +99,7 @@ pub fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     if bytes.is_empty() { None } else { Some(take_number(bytes) as u64) }
 }
 
-/// Reads bytes that [`push_sized`] appended; `None` if they are cut short.
+/// Reads bytes that [`push_sized`] appended; `None` if the buffer ends before them.
 pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut rest = *bytes;
     let length = take_number(&mut rest);

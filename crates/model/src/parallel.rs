@@ -1,4 +1,4 @@
-//! Work on all cores. Results come in the order of their inputs, the same as with one thread.
+//! Parallel work on all cores. Results are in the order of the inputs, as if there were only one thread.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -10,7 +10,8 @@ use std::thread;
 /// Maximum number of pieces per thread that are waiting to be decoded.
 const AHEAD: usize = 2;
 
-/// The number of threads that can run at the same time. It is determined only once, since that requires reading files.
+/// The number of threads that can run at the same time. It is determined only once, because it has to be read from
+/// files.
 pub fn cores() -> NonZeroUsize {
     static CORES: OnceLock<NonZeroUsize> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
@@ -73,7 +74,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 }
             });
         }
-        // Only the threads hold the receiver: if all of them have panicked, sending fails, too.
+        // Only the worker threads hold the receiver, so sending fails if all of them have panicked.
         drop(receiver);
 
         for piece in pieces.enumerate() {
@@ -81,7 +82,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 break;
             }
         }
-        // The threads end after they have decoded the pieces.
+        // Once the sender is dropped, the threads end after they have decoded the remaining pieces.
         drop(sender);
     });
     state.into_inner().unwrap_or_else(PoisonError::into_inner).flow

@@ -14,7 +14,7 @@ use crate::packing::{boxed_texts, text_at};
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 
-/// Sources in a pod that name its addresses; several sources can name the same address.
+/// Bits for the sources in a pod that name its addresses. Several sources can name the same address.
 pub mod evidence {
     /// `status.podIPs` or `status.podIP`.
     pub const STATUS: u8 = 1;
@@ -73,7 +73,8 @@ pub struct PodParts<'a> {
     pub aws_ips: Option<&'a str>,
     /// The annotation `k8s.v1.cni.cncf.io/network-status`: a JSON list of objects with `ips`.
     pub network_status: Option<&'a str>,
-    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the same, under the name used by early Multus versions.
+    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the name that early Multus versions used for
+    /// `network-status`.
     pub networks_status: Option<&'a str>,
     /// The controlling owner of kind `VirtualMachineInstance` in the group `kubevirt.io`.
     pub machine: Option<&'a str>,
@@ -83,7 +84,7 @@ pub struct PodParts<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequest {
     /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides. An empty list requests the pools that
-    /// select node and namespace, even if the namespace requests others.
+    /// select node and namespace, even if the namespace requests other pools.
     pub pools: [Option<Vec<String>>; 2],
     pub addresses: Vec<IpAddr>,
 }
@@ -120,7 +121,7 @@ pub struct Pod {
     pub host_network: bool,
     /// True if the phase is `Running`.
     pub running: bool,
-    /// True if the sandbox has a network: the status is not from an earlier sandbox.
+    /// True if the sandbox has a network, so that the status is not from an earlier sandbox.
     pub ready: bool,
     /// True if one of the CNI plugin's annotations with addresses is present, even if empty.
     pub has_cni_annotation: bool,
@@ -202,8 +203,8 @@ impl Pod {
         !needs_none && self.addresses.is_empty() && !self.node().is_empty()
     }
 
-    /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Other plugins'
-    /// pods have none.
+    /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Pods of other
+    /// plugins have no such annotation.
     pub fn is_annotated(&self) -> bool {
         self.has_cni_annotation || !self.container_id().is_empty()
     }

@@ -86,7 +86,7 @@ impl Pool {
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;
-        // Calico ignores a pool without a prefix length.
+        // Calico ignores a pool whose CIDR has no prefix length.
         let cidr = cidr::parse_pool(&text);
         let cidr = cidr.ok_or_else(|| DecodeError::NotACidr { field: "spec.cidr", value: text.clone() })?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };

@@ -29,8 +29,8 @@ pub struct Service {
     /// True if the service requests addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub requests_addresses: bool,
-    /// True if the class is Calico's, or one of the annotations that `requests_addresses` lists is not empty. Then no
-    /// other controller should serve the service.
+    /// True if the class is Calico's, or one of the annotations that `requests_addresses` lists is not empty. In that
+    /// case, no other controller should serve the service.
     pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,

@@ -140,15 +140,15 @@ pub struct Snapshot {
     pub is_native: bool,
     /// True if blocks are known to have been listed before pods, and were not checked again afterwards.
     pub blocks_before_pods: bool,
-    /// The time of the read: the only clock that rules have.
+    /// The time of the read. Rules have no other clock.
     pub taken_at: Timestamp,
-    /// Creation time of the newest object, by the server's clock. Files that do not state their time get it from this
-    /// and from the times in blocks.
+    /// Creation time of the newest object, by the server's clock. For files that do not state their time, it is derived
+    /// from this time and from the times in blocks.
     pub newest_creation: Option<Timestamp>,
     /// True if most Kubernetes nodes are younger than the Calico nodes with the same names in etcd.
     pub kubernetes_is_younger: bool,
-    /// True if a second read would show the same data: no operation is unfinished. Set only for generated or simulated
-    /// data.
+    /// True if no operation is unfinished, so that a second read would show the same data. Set only for generated or
+    /// simulated data.
     pub rechecked: bool,
     /// The part of each source that was read. A source that is not listed was not read.
     pub coverage: BTreeMap<Source, Coverage>,
@@ -176,7 +176,7 @@ pub struct Snapshot {
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
     pub pods: Vec<Versioned<Pod>>,
-    /// LoadBalancer services (Kubernetes), and others with cluster IPs.
+    /// LoadBalancer services and other services with cluster IPs (Kubernetes).
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
@@ -268,7 +268,8 @@ impl Snapshot {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
     }
 
-    /// The services that Calico's LoadBalancer controller serves; `None` if its configuration is missing or unread.
+    /// The services that Calico's LoadBalancer controller serves; `None` if the controller's configuration is missing
+    /// or was not read.
     pub fn serves_services(&self) -> Option<Result<AssignIps, NotServed>> {
         Some(self.kube_controllers.as_ref()?.serves(self.cluster.as_ref()))
     }

@@ -1,6 +1,6 @@
-//! Compact text. A large cluster has millions of handle IDs, pod names and container IDs, and most of their bytes are
-//! runs of hexadecimal digits and Go timestamps. [`Text`] stores such runs in binary form and returns exactly the
-//! original text. Equal texts have equal bytes, so comparisons and hashes need no unpacking.
+//! Compact strings. A large cluster has millions of handle IDs, pod names and container IDs, and most of their bytes
+//! are runs of hexadecimal digits and Go timestamps. [`Text`] stores such runs in binary form and returns exactly the
+//! original string. Equal strings have equal bytes, so comparisons and hashes need no unpacking.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -12,23 +12,23 @@ use crate::time::{format_go_utc, parse_go_utc_canonical};
 const HEX: u8 = 0xFF;
 /// Starts a packed Go timestamp: marker, nanoseconds since 1970 as a big-endian `i64`.
 const TIME: u8 = 0xFE;
-/// Stands for [`NETWORK`] at the start of a text.
+/// Stands for [`NETWORK`] at the start of a string.
 const PREFIX: u8 = 0xFD;
 /// The prefix of nearly all handle IDs: the usual network name.
 const NETWORK: &str = "k8s-pod-network.";
 /// Minimum length of a run of digits that is packed.
 const MIN_RUN: usize = 16;
-/// Minimum length of a text that is packed. Shorter ones, such as most node and namespace names, contain nothing to
-/// pack.
+/// Minimum length of a string that is packed. Shorter strings, such as most node and namespace names, contain nothing
+/// to pack.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
-/// Digits in a container ID. Nearly all texts with a long run of digits are such an ID, or [`NETWORK`] and an ID.
+/// Digits in a container ID. Nearly all strings with a long run of digits are such an ID, or [`NETWORK`] and an ID.
 const ID_DIGITS: usize = 64;
 
-/// An owned compact text.
+/// An owned compact string.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Text(Box<[u8]>);
 
-/// A borrowed compact text.
+/// A borrowed compact string.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextRef<'a>(&'a [u8]);
 
@@ -53,7 +53,7 @@ impl<'a> TextRef<'a> {
         Self(bytes)
     }
 
-    /// The packed bytes, equal if and only if the texts are equal. Useful as a key of an index.
+    /// The packed bytes, equal if and only if the strings are equal. Useful as a key of an index.
     pub fn packed(self) -> &'a [u8] {
         self.0
     }
@@ -62,7 +62,7 @@ impl<'a> TextRef<'a> {
         self.0.is_empty()
     }
 
-    /// True if the bytes differ from those of the plain text.
+    /// True if the packed bytes differ from those of the plain string.
     fn is_packed(self) -> bool {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
@@ -192,7 +192,7 @@ impl From<&str> for Text {
     }
 }
 
-/// Appends the packed form of `text`, which is never longer than the text.
+/// Appends the packed form of `text`, which is never longer than `text` itself.
 pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
     if text.len() < SHORTEST {
         return out.extend_from_slice(text.as_bytes());
@@ -230,7 +230,7 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run covers one of the tested positions,
-/// which are [`MIN_RUN`] apart, so only a few bytes of most texts are tested.
+/// which are [`MIN_RUN`] apart, so only a few bytes of most strings are tested.
 fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut free = from;
     loop {
@@ -263,7 +263,7 @@ fn is_digit(byte: u8) -> bool {
     (byte.wrapping_sub(b'0') < 10) | (byte.wrapping_sub(b'a') < 6)
 }
 
-/// The number of digits at the start of `bytes`. Container IDs have 64, so many are tested together.
+/// The number of digits at the start of `bytes`. Container IDs have 64 digits, so many digits are tested together.
 fn digits_at_start(bytes: &[u8]) -> usize {
     let (parts, _) = bytes.as_chunks::<MIN_RUN>();
     let are_digits = |part: &&[u8; MIN_RUN]| part.iter().fold(true, |all, byte| all & is_digit(*byte));

@@ -82,8 +82,8 @@ fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
     (value * 10i32.pow(NANOS.saturating_sub(digits)), 1 + digits as usize)
 }
 
-/// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores any text that follows; returns seconds east of Greenwich, 0
-/// for an empty text.
+/// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores any text that follows; returns seconds east of Greenwich, 0 for an empty
+/// string.
 fn parse_offset(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if text.starts_with(['Z', 'z']) || text.is_empty() {

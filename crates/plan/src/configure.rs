@@ -1,4 +1,4 @@
-//! Plans of `configure`, which changes the settings of the allocator (facts 1.6, 7.8).
+//! Plans of `configure`, which changes the allocator's settings (facts 1.6, 7.8).
 
 use std::collections::BTreeSet;
 
@@ -54,8 +54,8 @@ impl ConfigureRefusal {
     }
 }
 
-/// Plans to set `settings`. `stored` is the stored configuration with its version. The snapshot names the cluster and,
-/// if it is complete, shows the consequences.
+/// Plans a change of settings. `stored` is the stored configuration with its version. The plan names the snapshot's
+/// cluster and, if the snapshot is complete, the consequences.
 pub fn plan(
     snapshot: Snapshot,
     stored: Option<(&Revision, &Document)>,
@@ -105,7 +105,7 @@ pub fn plan(
 }
 
 /// Describes the findings that the configuration would add: nodes above the block limit, addresses that are borrowed
-/// under strict affinity, and nodes that get no more addresses.
+/// under strict affinity, and nodes that can no longer get addresses.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
     let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
     let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
@@ -179,7 +179,8 @@ fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
 }
 
 /// Returns the values that Calico assumes while no configuration is stored, and that it writes with the first setting.
-/// The field for virtual machines is left out on Kubernetes: older schemas lack it, and Calico behaves the same.
+/// The field for virtual machines is left out on Kubernetes: older schemas lack it, and Calico behaves the same without
+/// it.
 fn defaults(datastore: DatastoreKind) -> Document {
     let mut document = Document::default();
     document.set(&[IpamSetting::AutoAllocateBlocks(true)]);

@@ -1,5 +1,5 @@
-//! Plans: edits of the objects in a snapshot, either justified by findings or requested by the operator. Nothing here
-//! reads or writes a datastore.
+//! Plans: edits of the objects in a snapshot, either justified by findings or requested by the operator. This crate
+//! neither reads nor writes a datastore.
 //!
 //! A plan that changes blocks, handles and affinities is [tried](try_plan()) in memory before it is carried out: the
 //! findings that it claims to repair must be gone afterwards, and no new ones may appear.

@@ -17,7 +17,7 @@ use crate::skipped::Skipped;
 pub enum PlanKind {
     /// `ReleasePlan`: to free addresses and delete handles.
     Release,
-    /// `RebuildPlan`: to make blocks, handles and affinities agree with what uses addresses.
+    /// `RebuildPlan`: to make blocks, handles and affinities agree with the users of addresses.
     Rebuild,
     /// `SplitPlan`: to replace a pool with smaller ones.
     Split,
@@ -29,21 +29,23 @@ pub enum PlanKind {
     Migrate,
 }
 
-/// A list of changes, and of things that stay as they are. The executor makes the changes, and never plans.
+/// The planned changes, and the subjects that stay as they are. The executor carries out the changes and plans nothing
+/// itself.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kind: PlanKind,
     pub cluster: ClusterIdentity,
     /// The actions, in the order in which they are carried out.
     pub actions: Vec<Action>,
-    /// Broken or requested things that the plan leaves as they are.
+    /// Subjects of findings or requests that the plan leaves as they are, with the reasons.
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
-    /// Assigned addresses, and those that the operator insists on releasing. New findings about them are not failures.
+    /// Assigned addresses, and those that the operator insists on releasing. New findings about them do not fail the
+    /// trial.
     pub forced: Vec<IpAddr>,
     /// Addresses that the operator insists on assigning against an objection.
     pub objected: Vec<IpAddr>,
-    /// Findings that corrupt blocks hid and that appear once the blocks are repaired. The plan does not cause them.
+    /// Findings that corrupt blocks hid, and that appear once the blocks are repaired. The plan is not their cause.
     pub revealed: Vec<(Code, Subject)>,
 }
 
@@ -59,8 +61,8 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// Joins two summaries: `first` was carried out before this plan was made. Keeps only the skipped things of this
-    /// plan.
+    /// Combines two summaries; `first` was carried out before this plan was made. Of the skipped subjects, keeps only
+    /// those of this plan.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         let mut warnings = first.warnings;
@@ -75,7 +77,7 @@ impl PlanSummary {
         }
     }
 
-    /// Returns true if both summaries have the same changes, skipped things and warnings.
+    /// Returns true if both summaries have the same changes, skipped subjects and warnings.
     pub fn has_same_content_as(&self, other: &Self) -> bool {
         (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
     }
@@ -103,7 +105,7 @@ impl Action {
     }
 }
 
-/// A readable description of a change that a step makes to one thing.
+/// A readable description of a change that a step makes to one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub action: Verb,
@@ -121,7 +123,7 @@ fn findings<S: serde::Serializer>(repairs: &[(Code, Subject)], serializer: S) ->
 }
 
 impl Change {
-    /// Makes a change that repairs the findings of some codes about its subject.
+    /// Creates a change that repairs the findings with these codes about its subject.
     pub(crate) fn new(action: Verb, subject: Subject, detail: impl Into<String>, repairs: &[Code]) -> Self {
         let repairs = repairs.iter().map(|code| (*code, subject.clone())).collect();
         Self { action, subject, detail: detail.into(), repairs }
@@ -149,7 +151,7 @@ pub enum Verb {
     SetHandleCounts,
     /// A handle that allocations refer to is created.
     CreateHandle,
-    /// A handle that no allocation refers to is deleted, or a handle's object that Calico never finds.
+    /// A handle to which no allocation refers is deleted, or a handle object that Calico never finds.
     DeleteHandle,
     CreateAffinity,
     ConfirmAffinity,
@@ -169,22 +171,22 @@ pub enum Verb {
 
 calipam_model::display_serialized!(Verb);
 
-/// The numbers of things that a plan changes or skips.
+/// The numbers of addresses and objects that a plan changes, and of subjects that it skips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// Addresses that are released, assigned or rewritten.
+    /// The number of addresses that are released, assigned or rewritten.
     pub addresses: usize,
-    /// Blocks that are written or deleted.
+    /// The number of blocks that are written or deleted.
     pub blocks: usize,
-    /// Handles that are written or deleted.
+    /// The number of handles that are written or deleted.
     pub handles: usize,
-    /// Affinities that are written or deleted.
+    /// The number of affinities that are written or deleted.
     pub affinities: usize,
-    /// Pools that are created, disabled, enabled or deleted.
+    /// The number of pools that are created, disabled, enabled or deleted.
     #[serde(skip_serializing_if = "is_zero")]
     pub pools: usize,
-    /// 1 if the configuration of the allocator is written.
+    /// 1 if the allocator's configuration is written.
     #[serde(skip_serializing_if = "is_zero")]
     pub configurations: usize,
     pub skipped: usize,
@@ -219,7 +221,7 @@ impl Totals {
 }
 
 impl Plan {
-    /// Makes a plan that has actions and nothing else.
+    /// Creates a plan that contains only actions.
     pub fn new(kind: PlanKind, snapshot: &Snapshot, actions: Vec<Action>) -> Self {
         Self {
             kind,

@@ -5,10 +5,10 @@ use calipam_model::IpNet;
 use calipam_model::cidr::{overlap, parse_cidr};
 use calipam_model::snapshot::Snapshot;
 
-/// A reason why no pool can have a range.
+/// A reason why no pool can have a certain range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeRefusal {
-    /// Routers forward no packets there, or the addresses belong to several machines.
+    /// Routers do not forward packets to the range, or several machines share its addresses.
     #[error("{cidr} overlaps {special}, which is for {purpose}")]
     Special { cidr: IpNet, special: &'static str, purpose: &'static str },
     #[error("{cidr} covers {place}, a node in this cluster")]
@@ -17,7 +17,7 @@ pub enum RangeRefusal {
     Service { cidr: IpNet, place: Place },
 }
 
-/// Ranges whose addresses no pod can have, with their purpose.
+/// Ranges whose addresses no pod can have, each with its purpose.
 const SPECIAL: [(&str, &str); 7] = [
     ("0.0.0.0/8", "unspecified addresses"),
     ("127.0.0.0/8", "loopback"),

@@ -1,28 +1,28 @@
-//! Things that a plan leaves as they are, with the reasons.
+//! Subjects that a plan leaves as they are, with the reasons.
 
 use calipam_check::{Code, Finding, Remedy, Subject};
 use serde::Serialize;
 
-/// Something that a plan leaves as it is.
+/// A subject that a plan leaves as it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skipped {
     pub subject: Subject,
     /// The finding that would have justified a change.
     pub code: Option<Code>,
     pub reason: SkipReason,
-    /// The reason with names and evidence, and what a person has to decide.
+    /// The reason with names and evidence, and the decision that a person has to make.
     pub detail: String,
     pub suggested_action: Option<SuggestedAction>,
 }
 
-/// A suggestion for a skipped thing. The command-line program translates it into a command.
+/// A suggestion for a skipped subject. The command-line program translates it into a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuggestedAction {
     /// The remedy of a finding.
     Remedy(Remedy),
     /// Releasing an address that the operator names.
     ReleaseByName,
-    /// Releasing what a node holds, once it is known to be dead.
+    /// Releasing the addresses and blocks of a node, once the node is known to be dead.
     NodeIsDead(String),
     /// Showing what the allocator decides for this node.
     ExplainNode(String),
@@ -52,10 +52,10 @@ impl Skipped {
     }
 }
 
-/// The reason why something is left as it is, and a message with names and evidence.
+/// The reason why a subject is left as it is, and a message with names and evidence.
 pub(crate) type Refusal = (SkipReason, String);
 
-/// The reason why something is left as it is.
+/// The reason why a subject is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
@@ -63,11 +63,11 @@ pub enum SkipReason {
     InUse,
     /// The allocation is younger than the grace period.
     Young,
-    /// The address, handle or affinity has to be seen in this state twice.
+    /// The address, handle or affinity has to be seen in this state a second time.
     SeenOnce,
-    /// Other addresses of the same handle stay, and a handle is released completely or not at all.
+    /// Other addresses of the same handle stay allocated, and a handle is released completely or not at all.
     HandleHeld,
-    /// The requested thing does not exist.
+    /// The requested handle or node does not exist.
     NotFound,
     /// No block records the address.
     NotAllocated,
@@ -77,28 +77,28 @@ pub enum SkipReason {
     WindowsReserved,
     /// A decision is impossible, since a block, handle or affinity is corrupt or cannot be decoded.
     Unchecked,
-    /// Objects that the decision depends on were not read.
+    /// Objects on which the decision depends were not read.
     NotRead,
     /// The cluster has not a single node, or not a single workload: these objects were probably lost, not deleted.
     EvidenceLost,
-    /// The recorded owner may still exist, and come back to the address.
+    /// The recorded owner may still exist, and use the address again.
     OwnerMayLive,
     /// The record names no owner: the address is released only if the operator names it, or insists on a report.
     UnknownOwner,
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,
-    /// The operator names the thing, but another option excludes it.
+    /// The operator names the subject, but another option excludes it.
     OutOfScope,
-    /// The address or handle is not, or not certainly, what the report lists.
+    /// The address or handle differs, or may differ, from the one that the report lists.
     ReportDiffers,
     /// A block records the address already, or the plan assigns it already.
     AlreadyAssigned,
-    /// The allocator has no address to give, or refuses the named one.
+    /// The allocator finds no address, or refuses the named one.
     NotAvailable,
     /// The owner is not known.
     OwnerNotFound,
-    /// The node of the address, block or endpoint is not known, or does not exist.
+    /// The node of the address, block or endpoint is unknown, or does not exist.
     NodeUnknown,
     /// The node has no tunnel address.
     TunnelAddressNotSet,
@@ -106,7 +106,7 @@ pub enum SkipReason {
     TunnelAddressTooLow,
     /// The tunnel address is after the block.
     TunnelAddressTooHigh,
-    /// Too little of the block can be read.
+    /// Too little of the block is readable to repair it.
     CorruptBeyondRepair,
     /// Several live owners use the address.
     DuplicateOwners,

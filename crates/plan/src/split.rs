@@ -46,14 +46,14 @@ pub enum SplitRefusal {
     /// The name of a part is taken.
     #[error("the pool {0} already exists")]
     NameTaken(String),
-    /// Another program has to agree before the pool is deleted. Calico's pool controller would release the affinities
-    /// of all blocks.
+    /// A finalizer requires another program to agree before the pool is deleted. Calico's pool controller would first
+    /// release the affinities of all blocks.
     #[error(
         "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release its blocks' \
          affinities, and keep the pool until all blocks are gone"
     )]
     Finalizer { pool: String, finalizer: String },
-    /// Calico refuses to create such a pool.
+    /// The parts would have a namespace selector and be usable for tunnels. Calico refuses to create such pools.
     #[error(
         "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses to create a pool with both"
     )]
@@ -61,7 +61,7 @@ pub enum SplitRefusal {
     /// The pool is being deleted already.
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
-    /// The datastore is not locked, although the request needs it locked.
+    /// The request needs a locked datastore, but the datastore is not locked.
     #[error("the datastore is not locked")]
     NotLocked,
 }
@@ -205,7 +205,7 @@ pub(crate) fn identify(pool: &mut Document, snapshot: &Snapshot, name: &str) {
     }
 }
 
-/// Makes a unique UID from the cluster, the time and the name.
+/// Creates a unique UID from the cluster, the time and the name.
 fn uid(snapshot: &Snapshot, name: &str) -> String {
     let guid = snapshot.guid();
     let hex = sha256_hex(format!("{guid} {} {name}", snapshot.taken_at));

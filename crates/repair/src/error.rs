@@ -23,7 +23,7 @@ pub enum RepairError {
         /// The GUID in the datastore.
         found: String,
     },
-    /// A journal names something that calipam never writes.
+    /// A journal names an object that calipam never writes.
     #[error("the journal names {path:?}, which calipam never writes")]
     UnexpectedKey { path: String },
     /// The plan changes more objects than the operator agreed to.

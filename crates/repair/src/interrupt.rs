@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Makes an interrupt that ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM or the end of the terminal (SIGHUP) sets. These
-    /// signals no longer end the process. Has to be called on a tokio runtime.
+    /// Returns an interrupt that is set by ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM, or the end of the terminal (SIGHUP).
+    /// These signals no longer end the process. Must be called on a tokio runtime.
     #[cfg(unix)]
     pub fn on_signals() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -28,7 +28,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Makes an interrupt that ctrl-c sets. Has to be called on a tokio runtime.
+    /// Returns an interrupt that is set by ctrl-c. Must be called on a tokio runtime.
     #[cfg(not(unix))]
     pub fn on_signals() -> std::io::Result<Self> {
         let interrupt = Self::default();

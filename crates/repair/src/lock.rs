@@ -17,7 +17,7 @@ use crate::engine::RETRIES;
 use crate::error::RepairError;
 use crate::journal::{Header, Journal, LockMark};
 
-/// The time for which restoring is retried while the datastore cannot be reached.
+/// The time limit for retries when the lock cannot be restored because the datastore is unreachable.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The maximum number of retries for taking the lock after lost answers or temporary server errors.
@@ -30,7 +30,7 @@ const FIELD: &str = "datastoreReady";
 /// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
 const LOCKED_BY: &str = "calipam.io/locked-by";
 
-/// Returns the name by which a run marks its lock. It is unique unless two runs of the same command begin at the same
+/// Returns the name that a run writes into its lock. It is unique unless two runs of the same command begin at the same
 /// moment.
 pub(crate) fn name_of(header: &Header) -> String {
     sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
@@ -45,7 +45,7 @@ pub(crate) fn has_name(stored: &Stored, name: &str) -> bool {
 /// A lock that this run holds.
 #[derive(Debug)]
 pub(crate) struct HeldLock {
-    /// The earlier value of the field; `None` if it was absent.
+    /// The value of `datastoreReady` before locking; `None` if it was absent.
     before: Option<bool>,
     /// The ClusterInformation before locking.
     original: Stored,
@@ -108,7 +108,7 @@ impl Information {
         Ok(Some(Self { stored, ready }))
     }
 
-    /// Replaces the object with a value; `None` if it has changed.
+    /// Replaces the object with `value`; `None` if another client has changed the object.
     async fn swap(&self, writer: &Writer, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
         let change = Change::update(key(), self.stored.revision.clone(), value);
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
@@ -123,11 +123,11 @@ impl Information {
 pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock, RepairError> {
     let failed = |reason| LockAction::Take.failed(reason);
     let mut failures = 0;
-    // True while no answer was lost: a write that the server denies is certainly not made.
+    // True while no answer was lost. If every answer arrived, a write that the server denies was certainly not made.
     let mut is_certain = true;
     // A write whose answer was lost: the object that it replaces, and the new value.
     let mut unsure: Option<(Information, Bytes)> = None;
-    // The value of the field that is recorded in the journal.
+    // The earlier value of the field, as last recorded in the journal.
     let mut marked = None;
     for _ in 0..RETRIES {
         let now = Information::read(writer, LockAction::Take).await?;
@@ -143,14 +143,14 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
                 return Ok(HeldLock { before: ready, original: stored, revision: now.stored.revision });
             }
         }
-        // Another run or a person holds the lock, and could remove it during this run.
+        // Another run or a person holds the lock, and could release it during this run.
         if now.ready == Some(false) {
             return Err(failed(LockFailure::Taken));
         }
 
         let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
-        // A mark with the same value is not repeated. If the journal failed now, the run would end, although the write
-        // of an earlier attempt may still arrive.
+        // The same value is not recorded twice. If the journal failed now, the run would end, although the write of an
+        // earlier attempt may still arrive.
         if marked != Some(now.ready) {
             journal.mark_lock(LockMark::Taking(now.ready)).await?;
             marked = Some(now.ready);
@@ -191,9 +191,8 @@ pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), Repa
     }
 }
 
-/// Sets the field back. If ClusterInformation has not changed since the lock was taken, its previous value
-/// is restored. Otherwise only the field changes, and only if it is still false: the datastore may have been unlocked
-/// on purpose.
+/// Sets the field back. If ClusterInformation has not changed since the lock was taken, restores the earlier object.
+/// Otherwise changes only the field, and only if it is still false: the datastore may have been unlocked on purpose.
 async fn put_back(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
     let value = |now: Option<&Information>| match now.filter(|now| now.ready == Some(false)) {
         None => Ok(None),
@@ -218,7 +217,8 @@ pub async fn set_lock(
     replace(&datastore.writer(consent)?, action, value).await.map(drop)
 }
 
-/// Sets the field back to `before` if `is_still` accepts ClusterInformation; otherwise returns false.
+/// Sets the field back to `before` if `is_still` accepts the stored ClusterInformation. Otherwise changes nothing and
+/// returns false.
 pub(crate) async fn put_back_if(
     writer: &Writer,
     before: Option<bool>,
@@ -231,8 +231,8 @@ pub(crate) async fn put_back_if(
     replace(writer, LockAction::Restore, value).await
 }
 
-/// Replaces ClusterInformation with the result of `value`. Tries again if other clients change it. Returns false if
-/// there is nothing to change.
+/// Replaces ClusterInformation with the result of `value`, and tries again if another client changes it first. Returns
+/// false if there is nothing to change.
 async fn replace(
     writer: &Writer,
     action: LockAction,
@@ -256,12 +256,12 @@ pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, LockFailure> {
     }
 }
 
-/// Returns the `spec` of a value. Kubernetes adds fields only outside `spec`.
+/// Returns the `spec` of a stored object. Kubernetes adds fields only outside `spec`.
 fn spec(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }
 
-/// Returns the value with the field and the annotation set, each removed if it is `None`.
+/// Returns an object with the field and the annotation set, or removed where the argument is `None`.
 fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Result<Bytes, LockFailure> {
     let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
     let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));

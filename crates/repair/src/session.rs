@@ -1,5 +1,5 @@
-//! The executor carries out steps, and never plans. It ensures that the cluster is the right one, the journal is
-//! written, and the lock is removed.
+//! The executor carries out steps that were planned elsewhere. It ensures that the cluster is the right one, that the
+//! journal is written, and that the lock is removed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,25 +23,25 @@ use crate::step::groups;
 /// Options of a run.
 #[derive(Clone)]
 pub struct Options {
-    /// The command for the journal, such as `release --leaked`.
+    /// The command to record in the journal, such as `release --leaked`.
     pub command: String,
     /// The path of the journal. Unless `begun` is set, no file may exist there.
     pub journal: PathBuf,
-    /// The journal of the run's earlier writes, used instead of a new one.
+    /// The journal of earlier writes of the same run, which is continued instead of creating a new one.
     pub begun: Option<Arc<Journal>>,
-    /// True if the run will write more. The journal is then not ended, but returned in [`Execution::journal`], unless
-    /// the run fails or is interrupted.
+    /// True if the run will write more after this call. The journal is then left open and returned in
+    /// [`Execution::journal`], unless the run fails or is interrupted.
     pub keep_journal_open: bool,
     /// True to lock the datastore during the run.
     pub lock: bool,
     pub events: EventFn,
     pub interrupt: Interrupt,
-    /// A test's replacement for the disk below the journal.
+    /// The disk on which a test writes the journal.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl Options {
-    /// Makes options without a lock, progress or interrupt.
+    /// Creates options without a lock, progress or interrupt.
     pub fn new(command: &str, journal: impl Into<PathBuf>) -> Self {
         Self {
             command: command.to_owned(),
@@ -75,8 +75,8 @@ pub(crate) struct Purpose {
 }
 
 /// Carries out steps that were planned for `cluster`, many at the same time. Each step reads its objects again, checks
-/// its guards, and is written by compare-and-swap. A step whose guards fail is abandoned and reported; the other steps
-/// are written. Steps that change the same object keep their order.
+/// its guards, and is written by compare-and-swap. A step whose guards fail is abandoned and reported, without
+/// affecting the other steps. Steps that change the same object keep their order.
 ///
 /// # Errors
 /// If the cluster is another one, consent does not cover the steps, the journal cannot be created, or the lock cannot
@@ -95,7 +95,7 @@ pub async fn execute(
     carry_out(datastore, writer, cluster, options, groups).await
 }
 
-/// Checks consent and cluster, and returns a writer.
+/// Checks the consent and the cluster, and returns a writer.
 pub(crate) async fn writer(
     datastore: &Datastore,
     consent: Consent,
@@ -115,7 +115,7 @@ pub(crate) async fn carry_out(
     options: &Options,
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
-    // The outcomes of a killed run can be found only until this run writes to the same objects.
+    // The outcomes of a killed run can be determined only until this run writes to the same objects.
     let passed_over =
         resolve_killed(datastore, regular::folder_of(&options.journal), cluster).await?.passed_over;
     let header = Header {
@@ -132,7 +132,7 @@ pub(crate) async fn carry_out(
         (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
         (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
-    // The number of references to the journal without those of writing tasks.
+    // The number of references to the journal, apart from those that writing tasks will hold.
     let holders = Arc::strong_count(&journal);
     (options.events)(&Event::Opened);
     let context = Context {
@@ -215,7 +215,7 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError
     Ok(())
 }
 
-/// Refuses a datastore of another cluster.
+/// Refuses a datastore that belongs to another cluster.
 async fn check_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
     let stored = writer.read(&[lock::key()]).await?.pop().flatten();
     check_guid(stored.as_ref(), purpose.what, &purpose.cluster)

@@ -11,7 +11,7 @@ use crate::error::RepairError;
 use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, marks_if_over};
 use crate::lock;
 
-/// The time for which a write of a killed run may still arrive.
+/// The time during which a write of a killed run may still arrive.
 const LATE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A datastore lock that a killed run left behind.
@@ -19,14 +19,14 @@ const LATE: SignedDuration = SignedDuration::from_mins(10);
 pub struct StaleLock {
     /// The journal of the killed run.
     pub journal: PathBuf,
-    /// The start of the run, RFC 3339.
+    /// The start of the run, in RFC 3339 format.
     pub started_at: String,
     pub command: String,
-    /// The earlier value of `datastoreReady`; `None` if it was absent.
+    /// The value of `datastoreReady` before locking; `None` if it was absent.
     pub before: Option<bool>,
     /// The revision of ClusterInformation after locking; `None` if the run was killed before it recorded the revision.
     revision: Option<String>,
-    /// The name by which the run marked its lock.
+    /// The name that the run wrote into its lock.
     name: String,
 }
 
@@ -42,7 +42,7 @@ impl StaleLock {
 /// The present state of a stale lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockState {
-    /// The datastore is locked, and ClusterInformation is as the killed run left it.
+    /// The datastore is locked, and ClusterInformation has not changed since the killed run.
     AsItWas,
     /// The datastore is locked, but ClusterInformation has changed: the lock may belong to another run or a person.
     Unclear,
@@ -50,8 +50,8 @@ pub enum LockState {
     Unlocked,
 }
 
-/// Finds locks of `cluster` in the journals in a folder. Ignores journals of live runs, and files that are not journals
-/// of this user.
+/// Finds the locks on `cluster` that the journals in a folder record. Ignores the journals of live runs, and files that
+/// are not this user's journals.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
 }
@@ -71,8 +71,8 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 }
 
 impl StaleLock {
-    /// Reads the present state of the lock. If the datastore is no longer locked, that is recorded in the journal,
-    /// unless the write that locks it may still arrive.
+    /// Reads the present state of the lock. If the datastore is no longer locked, records this in the journal, unless
+    /// the write that takes the lock may still arrive.
     pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
@@ -85,7 +85,7 @@ impl StaleLock {
         Ok(if self.is_left(&stored) { LockState::AsItWas } else { LockState::Unclear })
     }
 
-    /// Returns true if ClusterInformation is as the killed run left it.
+    /// Returns true if ClusterInformation has not changed since the killed run.
     fn is_left(&self, stored: &Stored) -> bool {
         match &self.revision {
             Some(revision) => *revision == stored.revision.to_string(),
@@ -93,8 +93,8 @@ impl StaleLock {
         }
     }
 
-    /// Restores `datastoreReady`, and records that in the journal of the killed run. Changes nothing and returns false
-    /// if ClusterInformation is not as the killed run left it.
+    /// Restores `datastoreReady`, and records this in the killed run's journal. Changes nothing and returns false if
+    /// ClusterInformation has changed since the killed run.
     pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
         let writer = datastore.writer(consent)?;
         let restored = lock::put_back_if(&writer, self.before, |stored| self.is_left(stored)).await?;

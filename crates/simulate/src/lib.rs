@@ -1,8 +1,8 @@
 //! Simulations of Calico's allocator on a simulated datastore, with a virtual clock.
 //!
-//! Simulating a [`Scenario`] gives a [`Run`](answer::Run). The real allocator (`calipam-assign`) makes every request of
-//! every pod's ADD and DEL; a model of the datastore decides when each request completes. The same seed gives the same
-//! run on any machine. The functions in [`answer`] are experiments with one or more runs.
+//! Simulating a [`Scenario`] produces a [`Run`](answer::Run). The real allocator (`calipam-assign`) sends every request
+//! of every pod's ADD and DEL; a model of the datastore decides when each request completes. The same seed gives the
+//! same run on any machine. The functions in [`answer`] are experiments with one or more runs.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

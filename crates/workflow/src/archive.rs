@@ -1,4 +1,4 @@
-//! Exports and archives: adding an export to an archive, and reading its history.
+//! Exports and archives: adding exports to an archive, and reading an object's history from it.
 
 mod states;
 
@@ -30,7 +30,7 @@ use crate::operator::{Activity, Operator};
 use crate::read::{progress, watched};
 use crate::scope::known_nodes;
 
-/// Writes everything that a check reads to a file, and returns the number of objects.
+/// Writes to a file all objects that a check reads, and returns their number.
 pub async fn export(datastore: &Datastore, path: &Path, operator: &dyn Operator) -> Result<u64, Failure> {
     watched(Activity::Exporting, operator, async move |progress| datastore.export(path, progress).await).await
 }
@@ -38,14 +38,14 @@ pub async fn export(datastore: &Datastore, path: &Path, operator: &dyn Operator)
 /// The result of adding an export to an archive.
 pub struct Archiving {
     pub added: Added,
-    /// The removed exports.
+    /// The older exports that were removed.
     pub removed: Vec<Archived>,
     /// The number of exports in the archive now.
     pub exports: usize,
 }
 
-/// Adds an export to the archive in a folder, and removes exports that `keep` does not keep. Ages are relative to the
-/// time of the new export, which comes from the server if it reports one.
+/// Adds an export to the archive in a folder, and removes the exports that `keep` does not retain. Ages are relative to
+/// the time of the new export, which comes from the server if it reports one.
 ///
 /// # Errors
 /// If the datastore cannot be read, the folder cannot be written, or the archive is of another cluster.
@@ -81,7 +81,7 @@ pub async fn archive(
     Ok(Archiving { added, removed, exports })
 }
 
-/// Warns that a new export has no GUID, so the next export may be from another cluster.
+/// Warns that the cluster has no GUID, so it cannot be checked whether the next export is from the same cluster.
 pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
     operator.warn(
         "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster"
@@ -89,7 +89,7 @@ pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
     );
 }
 
-/// Removes exports that `keep` does not keep, with the changes that were recorded after them.
+/// Removes the exports that `keep` does not retain, together with the changes that were recorded after them.
 pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Failure> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
@@ -153,7 +153,7 @@ pub fn archive_history(
     Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
 }
 
-/// Returns the keys in a part of the archive whose objects, in any version, concern the subject of a history.
+/// Returns the keys of objects in a part of the archive that concern the subject of a history in at least one version.
 fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>, Failure> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
@@ -176,7 +176,7 @@ fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
     }
 }
 
-/// Warns if a recording is damaged, or a clock was set back.
+/// Warns if a recording is damaged, or the recorder's clock was set back.
 pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
     if reached.set_back > CLOCK_SKEW {
         let (path, by) = (export.changes(), reached.set_back);
@@ -189,9 +189,9 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
     warn_of_gap(reached, operator);
 }
 
-/// Passes states of wanted objects to `take`: one for each export and each recorded change. With two recorders, the
-/// states of the later recorder begin where those of the earlier one end. Returns the times of the exports, and the
-/// periods in which every change is known.
+/// Passes the states of the objects that `is_wanted` accepts to `take`: one for each export and each recorded change.
+/// With two recorders, the states of the later recorder begin where those of the earlier one end. Returns the times of
+/// the exports, and the periods in which every change is known.
 fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -217,7 +217,7 @@ fn each_state(
     Ok((times, recorded))
 }
 
-/// Passes a part of each export to `take`, oldest first.
+/// Passes a part of each export to `take`, beginning with the oldest export.
 fn each(
     archive: &Archive,
     part: Part<'_>,
@@ -239,7 +239,8 @@ fn each(
     result
 }
 
-/// Returns the subject of a history. Searches all exports for a name, and for the beginning of a handle's ID.
+/// Returns the subject of a history. An object that is given by a name or by the beginning of a handle's ID is looked
+/// up in all exports.
 fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<HistorySubject, Failure> {
     let (Object::Handle(begin) | Object::Text(begin)) = &object else { return about(object) };
     if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
@@ -281,7 +282,8 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     Ok(Some(archive))
 }
 
-/// Adds the time of the last use to findings of leaked addresses. Exports without sources of address users are skipped.
+/// Adds the time of the last use to findings of leaked addresses. Skips exports that contain neither endpoints nor
+/// pods.
 ///
 /// # Errors
 /// If the archive is empty, cannot be read, or is of another cluster.

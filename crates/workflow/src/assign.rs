@@ -18,7 +18,7 @@ use crate::write::Repaired;
 pub struct AssignRequest {
     /// The request without its pools, which come from `pools`.
     pub wanted: assign::Request,
-    /// The pools to choose from, by name or CIDR; if empty, those that select the node.
+    /// The pools to choose from, by name or CIDR. If empty, the pools that select the node are used.
     pub pools: Vec<String>,
     pub criteria: Criteria,
     pub intent: Intent,
@@ -27,7 +27,7 @@ pub struct AssignRequest {
 /// Reads the cluster, plans with the allocator, shows the plan, asks the operator, and assigns the addresses.
 ///
 /// # Errors
-/// If something cannot be read or written, the node or a pool is not found, or the operator does not agree.
+/// If an object cannot be read or written, the node or a pool is not found, or the operator does not agree.
 pub async fn assign(
     datastore: &Datastore,
     request: &AssignRequest,

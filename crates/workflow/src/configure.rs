@@ -20,7 +20,7 @@ use crate::write::Repaired;
 #[derive(Clone, Debug)]
 pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
-    /// True if everything is read, to report the effects on nodes and addresses.
+    /// True to read everything, in order to report the effects on nodes and addresses.
     pub predicts_effects: bool,
     pub intent: Intent,
 }
@@ -28,7 +28,7 @@ pub struct ConfigureRequest {
 /// Reads the necessary objects, plans, shows the plan, asks the operator, and writes the settings.
 ///
 /// # Errors
-/// If something cannot be read or written, Calico does not accept the settings, or the operator does not agree.
+/// If an object cannot be read or written, Calico does not accept the settings, or the operator does not agree.
 pub async fn configure(
     datastore: &Datastore,
     request: &ConfigureRequest,
@@ -87,7 +87,7 @@ pub async fn configure(
     Ok(repaired)
 }
 
-/// Checks that the settings are stored: older schemas in Kubernetes silently drop fields that they do not know.
+/// Checks that the settings were stored: older schemas in Kubernetes silently drop fields that they do not know.
 async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Failure> {
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());

@@ -21,10 +21,10 @@ use crate::scope::{
 };
 use crate::second_read::settle::recheck;
 
-/// One of two states, and its datastore.
+/// One of the two states to compare, and its datastore.
 pub struct Side {
     pub datastore: Datastore,
-    /// The etcd revision of a past state.
+    /// The etcd revision of a past state; `None` for the current state.
     pub revision: Option<i64>,
 }
 
@@ -40,7 +40,7 @@ impl Side {
     }
 }
 
-/// Two states of a cluster. Either both have a source of address users, or neither has it.
+/// Two states of a cluster. Either both contain users of addresses (pods or endpoints), or neither does.
 pub struct Pair {
     pub old: Snapshot,
     pub new: Snapshot,
@@ -61,7 +61,7 @@ pub async fn read_pair(
 
 /// Checks and compares states that were read from two sides. If a live state has findings that the other state lacks,
 /// the findings that a half-done Calico operation could explain are checked again after `pause`. Findings whose objects
-/// have changed are dropped, unless both states have the findings.
+/// have changed are dropped, unless both states have these findings.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -90,8 +90,8 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Reads both states. Files are read in parallel: decoding keeps one core busy, and there is no server that could be
-/// overloaded.
+/// Reads both states. Two files are read in parallel, because decoding a file keeps only one core busy and there is no
+/// server that could be overloaded.
 async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Failure> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
@@ -101,7 +101,7 @@ async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(S
     Ok((before, read_at(&new.datastore, new.revision, operator).await?))
 }
 
-/// Refuses to compare two clusters without `force`, and warns if their identity is unknown.
+/// Refuses to compare two clusters without `force`, and warns if one of them has no GUID.
 fn compare_clusters(
     old: &Snapshot,
     new: &Snapshot,
@@ -133,8 +133,8 @@ fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| finding.key_ref()).collect()
 }
 
-/// Removes findings from the later report that the earlier state would also have at the later time. An allocation that
-/// was too young to be checked becomes a finding as time passes, although nothing else has changed.
+/// Removes from the later report the findings that the earlier state would also have at the later time. An allocation
+/// that was too young to be checked can become a finding merely because time has passed.
 fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
     let is_known = |finding: &Finding| known.contains(&finding.key_ref());
@@ -148,7 +148,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
-/// Checks the findings of a live side a second time, if the other side lacks some of them.
+/// Checks the findings of a live state a second time, if the other state lacks some of them.
 async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,
@@ -167,11 +167,11 @@ async fn recheck_side(
     Ok(())
 }
 
-/// Returns the named part of two states; nodes and pools may be in either state. If there are names of several kinds,
-/// the part is their intersection.
+/// Returns the part of two states that the networks and names select. Each named node or pool must exist in one of the
+/// states. With several kinds of names, the part is their intersection.
 ///
 /// # Errors
-/// If a name is not found, or the networks of two kinds have nothing in common.
+/// If a name is not found, or the selected networks have no address in common.
 pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope, Failure> {
     let states = [&pair.old, &pair.new];
     let mut scope = names.scope(&states)?;

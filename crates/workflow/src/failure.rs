@@ -62,7 +62,8 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
-    /// Converts an I/O error, for `map_err`; `doing` is the failed action, such as `read` and a path.
+    /// Returns a function for `map_err` that converts an I/O error. `doing` is the failed action, such as `read` and a
+    /// path.
     pub fn io(doing: impl Into<String>) -> impl Fn(io::Error) -> Self {
         let doing = doing.into();
         move |error| Self::new(Kind::Failed, format!("cannot {doing}: {error}"))
@@ -73,7 +74,7 @@ impl Failure {
         Self::io(format!("{doing} {}", path.display()))
     }
 
-    /// The error for a command that got a file, but needs a live datastore.
+    /// The error for a command that needs a live datastore, but was given a file.
     pub fn not_live(what: &str) -> Self {
         Self::usage(format!("a file is never changed; {what} needs a live datastore"))
             .hint("connect to the cluster")

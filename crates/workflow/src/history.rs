@@ -104,8 +104,8 @@ pub async fn history(
 /// The timeout of [`last_events`].
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Returns the last events of an address, from the last versions of its blocks. `snapshot` has the objects around the
-/// address. Journals are not read.
+/// Returns an address's latest events, from the latest versions of its blocks. `snapshot` contains the objects around
+/// the address. Journals are not read.
 pub async fn last_events(
     datastore: &Datastore,
     snapshot: &Snapshot,
@@ -174,8 +174,8 @@ fn kept(past: Past) -> Kept {
     }
 }
 
-/// Calipam's writes to a cluster, from the journals in a folder, for one kind of datastore or any kind. Journals that
-/// cannot be read are skipped with a warning.
+/// Returns calipam's writes to a cluster, from the journals in a folder. If `datastore` names a kind of datastore,
+/// returns only the writes to that kind. Journals that cannot be read are skipped with a warning.
 pub(crate) fn written(
     folder: &Path,
     guid: &str,

@@ -1,5 +1,5 @@
-//! A cluster that is read and then followed: changes are applied to the snapshot, which is then checked.
-//! Everything is read again each hour.
+//! Follows a cluster: reads it, applies each change to the snapshot, and then checks the snapshot again. Everything is
+//! read again each hour.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,14 +21,14 @@ use crate::read::{Criteria, name_unread, wait, watched};
 /// The time after which everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);
 
-/// The maximum number of objects that are read again for findings. For more objects, it is faster to ask the datastore
-/// whether it has reported everything.
+/// The maximum number of objects that are read again to confirm findings. For more objects, it is faster to ask the
+/// datastore whether it has reported every change.
 const MOST_AGAIN: usize = 100;
 
 /// A snapshot that is kept up to date, for many readers.
 pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
 
-/// A cluster that is followed, with its findings.
+/// A followed cluster, with its findings.
 pub struct Live {
     followed: Followed,
     snapshot: SharedSnapshot,
@@ -42,7 +42,7 @@ pub struct Live {
     /// True if a virtual machine was added, but the cluster had no resource for virtual machines when calipam
     /// connected.
     has_new_machines: bool,
-    /// The time of the last complete read because of new virtual machines.
+    /// The time of the last complete read that new virtual machines required.
     for_machines: Option<Instant>,
     pub counts: LiveCounts,
     pub trends: Trends,
@@ -50,13 +50,13 @@ pub struct Live {
 
 /// The findings of the last check.
 struct Found {
-    /// The report, with the findings that have lasted for long enough.
+    /// The report, with the findings that have lasted long enough to be reported.
     report: Report,
-    /// The findings that have not lasted for long enough.
+    /// The findings that have not lasted long enough yet.
     waiting: Vec<Finding>,
 }
 
-/// Counters since the start.
+/// Counters since the program started to follow the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
     /// The number of keys that have changed.
@@ -71,15 +71,16 @@ pub struct LiveCounts {
 pub enum Step {
     /// The number of changes that were read.
     Changes(usize),
-    /// Everything was read. Contains the reason that changes are unknown; `None` if a complete read was due.
+    /// Everything was read again, because changes may have been missed for this reason; `None` if a complete read was
+    /// due.
     Whole(Option<WholeReadReason>),
     /// The datastore can no longer be followed, so the snapshot is not updated.
     Lost(WholeReadReason),
 }
 
 impl Live {
-    /// Reads and checks everything. Findings that a half-done Calico operation could explain have to last for a while.
-    /// Returns a reason if the datastore cannot be followed.
+    /// Reads and checks everything. Findings that a half-done Calico operation could explain are reported only after
+    /// they have lasted for a while. If the datastore cannot be followed, returns the reason.
     pub async fn begin(
         datastore: &Datastore,
         criteria: &Criteria,
@@ -119,21 +120,21 @@ impl Live {
         Arc::clone(&self.snapshot)
     }
 
-    /// True if the next step reads everything: an hour has passed, or KubeVirt seems to have been installed. The step
-    /// needs a new connection, since each connection looks for the resource of virtual machines only once.
+    /// True if the next step reads everything: an hour has passed, or KubeVirt seems to have been installed. That step
+    /// needs a new connection, since a connection looks for the resource of virtual machines only once.
     pub fn is_due(&self) -> bool {
         self.read.elapsed() >= WHOLE || self.has_new_machines
     }
 
-    /// The time until the next finding has lasted for long enough.
+    /// The time until the next finding has lasted long enough to be reported.
     pub fn until_due(&self) -> Duration {
         let now = self.followed.now();
         let due = self.ages.next().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits until something changes or a finding has lasted for long enough, at most `most`. Returns true if something
-    /// changed, or if new virtual machines require a complete read.
+    /// Waits until something changes or a finding has lasted long enough, but at most for `most`. Returns true if
+    /// something changed, or if new virtual machines require a complete read.
     pub async fn wait(&mut self, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
@@ -145,8 +146,8 @@ impl Live {
         }
     }
 
-    /// Reads the changes, and checks the snapshot. Before a finding counts, either all changes up to then were read, or
-    /// its own objects were read again and are unchanged.
+    /// Reads the changes, and checks the snapshot. A finding counts only if all changes up to now were read, or if its
+    /// objects were read again and are unchanged.
     ///
     /// # Errors
     /// If the datastore cannot be read. The state stays as it was.
@@ -173,7 +174,7 @@ impl Live {
 
     /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched
     /// separately, this is faster than proving that all changes were reported. Returns `None` if there are too many
-    /// objects, or a proof is needed.
+    /// objects, or such a proof is needed.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
@@ -203,7 +204,7 @@ impl Live {
         self.counts.checks += 1;
     }
 
-    /// The findings that have lasted for long enough.
+    /// The findings that have lasted long enough to be reported.
     pub fn report(&self) -> &Report {
         &self.found.report
     }

@@ -13,7 +13,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::failure::Failure;
 use crate::scope::{Names, did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
 
-/// An object that a command line names by an option, or by a text alone.
+/// An object of a cluster, which a command line names by an option or by a bare argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     Address(IpAddr),
@@ -22,16 +22,16 @@ pub enum Object {
     Pod(PodName),
     Node(String),
     Pool(String),
-    /// A handle, by its ID or the beginning of it.
+    /// A handle, by its ID or a prefix of it.
     Handle(String),
-    /// Any of the above: the form of the text or the data of the cluster decides which.
+    /// Any of the above: the form of the string or the cluster's data decides which.
     Text(String),
 }
 
 impl Object {
-    /// Reads a text in the form of an address, a CIDR or `NAMESPACE/NAME`. Other texts are names, which are looked up
-    /// in the data of the cluster. A text with the form of an address can still be the name of a node; [`Self::find`]
-    /// reports that it is ambiguous.
+    /// Interprets a string that has the form of an address, a CIDR or `NAMESPACE/NAME`. Any other string is a name,
+    /// which is looked up in the cluster's data. A string with the form of an address can still be a node's name;
+    /// [`Self::find`] reports that it is ambiguous.
     pub fn by_form(self) -> Self {
         let Self::Text(text) = &self else { return self };
         if let Ok(address) = text.parse::<IpAddr>() {
@@ -58,10 +58,11 @@ impl Object {
         }
     }
 
-    /// Completes the ID of a handle, and finds the object that a text names. Other objects need not exist.
+    /// Completes a handle's ID, and finds the object that a string names. Objects given in any other form need not
+    /// exist.
     ///
     /// # Errors
-    /// If nothing or several things have the name, or several handles begin with the text.
+    /// If no object or several objects have the name, or several handle IDs begin with the string.
     pub fn find(self, snapshot: &Snapshot) -> Result<Self, Failure> {
         let ids = |begin: &str| handle_ids(snapshot, begin);
         match self {
@@ -92,15 +93,15 @@ pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String, Fai
 pub(crate) struct KnownNames {
     pub nodes: BTreeSet<String>,
     pub pools: BTreeSet<String>,
-    /// The IDs that begin with the name.
+    /// The handle IDs that begin with the name that is looked up.
     pub handles: BTreeSet<String>,
 }
 
 impl KnownNames {
-    /// Returns the object that a text names, or whose handle ID begins with the text. `None` if there is none.
+    /// Returns the object that `text` names, or the handle whose ID begins with it. `None` if there is none.
     ///
     /// # Errors
-    /// If several things have the name, or several handles begin with the text.
+    /// If several objects have the name, or several handle IDs begin with it.
     pub(crate) fn find(&self, text: &str) -> Result<Option<Object>, Failure> {
         let name = || text.to_owned();
         let formed = Object::Text(name()).by_form();
@@ -134,8 +135,8 @@ impl KnownNames {
         Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint)
     }
 
-    /// Returns the object that a text names, for a history. If nothing has the name now, the error suggests how to name
-    /// an object that no longer exists.
+    /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests how to
+    /// name an object that no longer exists.
     pub(crate) fn find_past(&self, text: &str) -> Result<Object, Failure> {
         let [node, handle] = ["--node", "--handle"].map(|option| Call::As(option, text.to_owned()));
         self.find(text)?.ok_or_else(|| {

@@ -13,7 +13,8 @@ use jiff::SignedDuration;
 use crate::failure::Failure;
 use crate::migrate::Surveyed;
 
-/// A command's future. It is boxed so that its code is compiled here, not again in the crate that awaits it.
+/// A command's future. It is boxed so that its code is compiled in this crate, and not again in the crate that awaits
+/// it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Receives events, shows progress and plans, and answers questions.
@@ -78,7 +79,7 @@ pub enum Event<'a> {
     Warning(String),
     /// The next step for the operator.
     Hint(Hint),
-    /// Addresses were seen unused once, and are read again after this time, before the plan is made.
+    /// Addresses were found unused once. They are read again after this time, before the plan is made.
     SecondRead {
         addresses: usize,
         after: SignedDuration,
@@ -91,7 +92,8 @@ pub enum Event<'a> {
     },
     /// A killed run left the datastore locked; the operator is asked whether to remove the lock.
     StaleLock(&'a StaleLock),
-    /// The datastore stays locked: the operator's consent in advance was for something else.
+    /// The datastore stays locked, because the consent that the operator gave in advance does not cover removing the
+    /// lock.
     LockStays,
 }
 

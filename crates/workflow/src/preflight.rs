@@ -12,9 +12,9 @@ use crate::failure::Failure;
 use crate::operator::Event;
 use crate::run::{Run, Writing};
 
-/// The result of a preflight, for the plan of this run or an expected one.
+/// The result of a preflight, for this run's plan or for the plan that is expected after a wait.
 pub(crate) struct Passed {
-    /// True if the lock that a killed run left is still there.
+    /// True if a lock that a killed run left behind is still in place.
     pub stays_locked: bool,
     /// The summary of the expected plan, if it was shown.
     pub shown: Option<PlanSummary>,
@@ -31,13 +31,13 @@ impl Run<'_> {
     ) -> Result<Passed, Failure> {
         self.check(writing, cluster, sources, changes).await?;
 
-        // No pod starts while the datastore is locked: a lock is reported even if the operator cannot agree.
+        // A lock is reported even if the operator cannot agree, because no pod starts while the datastore is locked.
         let stays_locked = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree()?;
         Ok(Passed { stays_locked, shown: None })
     }
 
-    /// Checks size, permissions and journal folder, but no locks.
+    /// Checks the plan's size, the permissions and the journal folder, but no locks.
     pub(crate) async fn check(
         &self,
         writing: &Writing,
@@ -53,8 +53,8 @@ impl Run<'_> {
         }
     }
 
-    /// Reports locks that killed runs left, and removes each lock if the operator agrees to it when asked. Returns true
-    /// if such a lock certainly stays.
+    /// Reports locks that killed runs left behind, and removes each lock if the operator agrees to it when asked.
+    /// Returns true if such a lock is certain to remain.
     pub(crate) async fn restore_stale_locks(
         &self,
         writing: &Writing,
@@ -77,7 +77,7 @@ impl Run<'_> {
 
             self.operator.tell(Event::StaleLock(&lock));
             let consent = self.operator.ask(self.question_of_lock(cluster)).await?;
-            // Consent in advance was for the command, not for removing a lock.
+            // Consent that was given in advance covers the command, but not removing a lock.
             if consent.was_typed() {
                 stays_locked |= self.restore(&lock, consent).await?;
             } else {

@@ -23,14 +23,14 @@ use crate::operator::Operator;
 /// The rate at which pods got addresses, and how long they kept them, from the exports and changes of an archive.
 ///
 /// # Errors
-/// If the archive cannot be read, or has only one state.
+/// If the archive cannot be read, or contains only one state.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
     let archive = open(folder, operator)?;
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
 
-/// The same as [`rates()`], from the last block versions in etcd, which does not store when it wrote them. A version
-/// counts as written at the time of the newest allocation in it or in an earlier one.
+/// Like [`rates()`], but from the latest block versions in etcd. etcd does not store when it wrote a version, so a
+/// version counts as written at the time of the newest allocation in it or in an earlier version.
 ///
 /// # Errors
 /// If the datastore is not etcd v3, or has no history.
@@ -78,10 +78,10 @@ fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
     blocks.flat_map(|block| block.attributes()).filter_map(|record| record.allocated_at()).max()
 }
 
-/// The trends of these pools until `now`, from a recording; `None` if it is empty.
+/// The trends of these pools until `now`, from a recording; `None` if the recording is empty.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the recording cannot be read.
 pub fn trends(
     folder: &Path,
     pools: impl Iterator<Item = IpNet>,

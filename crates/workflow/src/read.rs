@@ -33,7 +33,7 @@ pub struct CheckResult {
     pub snapshot: Snapshot,
     /// The findings that remain after the second read.
     pub report: Report,
-    /// Findings whose objects had changed in the second read.
+    /// Findings whose objects had changed when they were read again.
     pub dropped: Vec<Finding>,
 }
 
@@ -44,7 +44,8 @@ impl CheckResult {
 
     /// Tries a plan in memory, and returns it without the steps that fail there.
     pub(crate) fn try_plan(mut self, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
-        // The data of the trial also has the findings that the recheck dropped, so they are not new there.
+        // The trial starts from data that still contains the findings that the recheck dropped. Without them in the
+        // report, the trial would treat them as new.
         self.report.findings.extend(self.dropped);
         try_plan(self.snapshot, self.report, plan, &criteria.options)
     }
@@ -56,8 +57,8 @@ pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
 }
 
-/// Reads and checks. Objects whose findings a half-done Calico operation could explain are read again, and findings
-/// whose objects have changed are dropped.
+/// Reads and checks the cluster. Objects whose findings a half-done Calico operation could explain are read again, and
+/// findings whose objects have changed are dropped.
 pub(crate) async fn read_and_check(
     datastore: &Datastore,
     criteria: &Criteria,
@@ -72,7 +73,7 @@ pub async fn read(datastore: &Datastore, operator: &dyn Operator) -> Result<Snap
     read_at(datastore, None, operator).await
 }
 
-/// Reads some sources only.
+/// Reads only some sources.
 pub async fn read_sources(
     datastore: &Datastore,
     sources: &[Source],
@@ -131,7 +132,7 @@ fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
         .tell(Event::Detail(format!("cluster {guid}, Calico {version}, revision {revision}, at {taken_at}")));
 }
 
-/// Logs the number of requests of a read.
+/// Logs the number of requests that a read took.
 pub(crate) fn tell_requests(revision: impl Display, requests: u64, operator: &dyn Operator) {
     operator.tell(Event::Detail(format!("read at revision {revision} in {requests} requests")));
 }

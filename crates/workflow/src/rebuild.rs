@@ -108,7 +108,8 @@ pub async fn rebuild(
     })
 }
 
-/// The error if only etcd endpoints show what is running: after a restore they are as old as the blocks.
+/// The error if no pods were read. After a restore of etcd, its endpoints are as old as the blocks, so only pods show
+/// what is running.
 fn pods_not_read() -> Failure {
     let message = "no pods were read, and the endpoints in etcd can be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
@@ -117,7 +118,7 @@ fn pods_not_read() -> Failure {
     ))
 }
 
-/// The subdirectory for the blocks that are written after the wait.
+/// The subdirectory for the files of blocks that are written after the wait.
 const SECOND: &str = "second";
 
 /// Returns the plan without the steps that fail in memory. Writes the old and the new content of each changed block
@@ -170,7 +171,7 @@ fn refuse_link(directory: &Path) -> Result<(), Failure> {
 }
 
 /// Writes a file with the old and the new content for each block that the plan changes. Returns the number of files.
-/// With `by_host`, also writes a file for each host with its new values.
+/// With `by_host`, also writes a file for each host with the new content of its blocks.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;

@@ -25,8 +25,8 @@ const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 const MAX_LENGTH: u64 = 64 << 20;
 
 /// Records every change of a datastore in a folder until an error. A later call continues the recording. `has_begun` is
-/// set once it is clear that changes can be recorded. Removes full states and their changes if `keep` does not keep
-/// them.
+/// set once it is clear that changes can be recorded. Removes the full states that `keep` does not retain, together
+/// with the changes after them.
 ///
 /// # Errors
 /// If the datastore cannot be read, or the folder cannot be written, is in use, or has data of another cluster.
@@ -88,7 +88,7 @@ impl Recording<'_> {
         }
         let is_old =
             now.duration_since(journal.export().taken_at) >= MAX_AGE || journal.length() >= MAX_LENGTH;
-        // Without this, encoding and writing many changes would block other tasks.
+        // Without `block_in_place`, encoding and writing many changes would block other tasks.
         tokio::task::block_in_place(|| journal.append(now, reached, changes))?;
         if is_old {
             let adding = self.recorder.begin()?;
@@ -99,8 +99,8 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// Begins with a full state of the datastore. If changes were lost, `lost` has the reason, and the time of the last
-    /// recorded change.
+    /// Begins with a full state of the datastore. If changes were lost, `lost` contains the reason and the time of the
+    /// last recorded change.
     async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal, Failure> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;

@@ -19,7 +19,7 @@ use crate::scope::{Names, is_pattern};
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
-/// A request to release.
+/// A request to release addresses and handles.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
     /// The request without its scope, which comes from `names`.

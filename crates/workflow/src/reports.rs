@@ -29,7 +29,7 @@ pub fn no_report(path: &Path, error: &ReportError) -> Failure {
         .hint(Hint::new("write one with {} or `calicoctl ipam check --output FILE`", [Call::Check]))
 }
 
-/// Reads the observations from the reports of a request. Fails if an objection forbids using a report.
+/// Reads the observations from the reports of a request. Fails if a report has an objection that forbids using it.
 pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,

@@ -33,7 +33,7 @@ pub struct Writing {
     pub journal: Option<PathBuf>,
     /// The folder of all journals, if the environment names one.
     pub journals: Option<PathBuf>,
-    /// A replacement for the disk below the journal, for tests.
+    /// The disk on which tests write the journal.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Run<'a> {
     pub operator: &'a dyn Operator,
     /// The journal of earlier writes in this run.
     pub begun: Option<Arc<Journal>>,
-    /// True if the journal stays open after the next writes, for further ones.
+    /// True to leave the journal open after the next writes, because more will follow.
     pub keep_journal_open: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the limit if there are more changes than that.
+    /// Returns the maximum number of changes if `changes` exceeds it.
     pub(crate) fn exceeds(&self, changes: usize) -> Option<usize> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }

@@ -22,9 +22,9 @@ use crate::failure::{Failure, Kind};
 /// The part of a cluster that a command line names; the whole cluster if nothing is named.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Names, or patterns of names.
+    /// Node names, or patterns for them.
     pub nodes: Vec<String>,
-    /// Names or CIDRs.
+    /// Pool names or CIDRs.
     pub pools: Vec<String>,
     pub namespace: Option<String>,
     /// Selects nodes by label.
@@ -35,8 +35,8 @@ impl Names {
     /// Returns the scope of the names in one or two states of a cluster. Each name has to exist in one of them.
     ///
     /// # Errors
-    /// If a name is not found, or nodes and pools have nothing in common: such a scope never has findings, and would
-    /// look like a clean cluster.
+    /// If a name is not found, or nodes and pools have nothing in common: a scope without common addresses never has
+    /// findings, and would look like a clean cluster.
     pub fn scope(&self, states: &[&Snapshot]) -> Result<Scope, Failure> {
         let Found { found, mut not_found } = self.found(states)?;
         if not_found.is_empty() { Ok(found) } else { Err(not_found.swap_remove(0)) }
@@ -45,7 +45,8 @@ impl Names {
     /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
-    /// The same as for [`Self::scope`]. But unknown nodes or pools are an error only if none of that kind is found.
+    /// The same as for [`Self::scope`], except that unknown nodes or pools are an error only if none of the named ones
+    /// is found.
     pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>, Failure> {
         let known = LazyCell::new(|| known_nodes(states));
         // A node that exists is found without a search of all records.
@@ -80,7 +81,7 @@ pub struct Found<T> {
 }
 
 impl<T> Found<Vec<T>> {
-    /// Collects the results of the names.
+    /// Collects the results of looking up each name.
     ///
     /// # Errors
     /// If none of the names exists: an empty list would mean everything.
@@ -150,13 +151,13 @@ pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
         .hint(Hint::new("{} lists the pools", [Call::Show]))
 }
 
-/// An error for a CIDR without any block.
+/// The error for a CIDR that contains no block.
 pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
     Failure::refused(format!("block {cidr} not found"))
         .hint(Hint::new("{} lists the blocks", [Call::ShowBlocks]))
 }
 
-/// An error for names that have no address in common.
+/// The error for names that have no address in common.
 pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
     Failure::refused(format!("{some} and {} have nothing in common", texts(others)))
         .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
@@ -181,7 +182,7 @@ pub(crate) fn only_handle(
     Err(Failure::refused(format!("several handles begin with {begin:?}")).hint(Hint::new(text, named)))
 }
 
-/// All records in sound blocks.
+/// All owner records in sound blocks.
 fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
     let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     sound.flat_map(Block::attributes)
@@ -242,7 +243,7 @@ fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>, Fail
     if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant.into_iter().cloned().collect()) }
 }
 
-/// The nodes with matching labels; only those in `named`, unless it is empty.
+/// The nodes with matching labels. Unless `named` is empty, only nodes in `named`.
 fn selected(
     selector: &Selector,
     states: &[&Snapshot],
@@ -285,8 +286,8 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
     known
 }
 
-/// Returns the CIDRs of a pool by its name. Instead of a name, accepts a CIDR with anything in it, since a block may be
-/// in no pool. If pools were not read, accepts any CIDR.
+/// Returns the CIDRs of a pool by its name. Instead of a name, accepts a CIDR that overlaps a block or an address in
+/// use, since a block may be in no pool. If pools were not read, accepts any CIDR.
 pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>, Failure> {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools).map(|pool| &pool.value);
     let named: Vec<IpNet> = pools.filter(|pool| pool.name == name).map(|pool| pool.cidr).collect();
@@ -314,7 +315,8 @@ pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
     is_known_block(states, cidr) || states.iter().any(is_named)
 }
 
-/// True if a block shares an address with the network, even one that cannot be decoded or is only referenced.
+/// True if a block shares an address with the network. Blocks that cannot be decoded or are only referenced count as
+/// well.
 pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
     let is_undecodable =
         |defect: &Defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr));
@@ -327,7 +329,8 @@ pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
     })
 }
 
-/// Checks that one of the nodes has something in one of the pools, if both nodes and pools are named.
+/// If both nodes and pools are named, checks that one of the nodes has a block, an affinity or an address in one of the
+/// pools.
 fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<(), Failure> {
     let Scope { nodes, networks, .. } = scope;
     let has_any = |snapshot: &&Snapshot| has_any(snapshot, scope);

@@ -27,11 +27,11 @@ pub enum PoolName {
 #[derive(Clone, Debug)]
 pub struct SplitRequest {
     pub pool: PoolName,
-    /// A power of two above 1.
+    /// The number of parts: a power of two above 1.
     pub parts: u32,
-    /// Refuses unless the datastore is locked, as calicoctl does.
+    /// True to refuse the split unless the datastore is locked, as calicoctl does.
     pub needs_lock: bool,
-    /// Disables the pool first, as calicoctl does.
+    /// True to disable the pool first, as calicoctl does.
     pub disables_first: bool,
     pub intent: Intent,
 }
@@ -39,7 +39,7 @@ pub struct SplitRequest {
 /// Reads the cluster, plans, shows the plan, asks the operator, and splits the pool. Blocks stay unchanged.
 ///
 /// # Errors
-/// If something cannot be read or written, the pool cannot be split, or the operator does not agree.
+/// If an object cannot be read or written, the pool cannot be split, or the operator does not agree.
 pub async fn split(
     datastore: &Datastore,
     request: &SplitRequest,
@@ -60,8 +60,8 @@ pub async fn split(
     };
     let how = Split { parts: request.parts, disables_first: request.disables_first };
     let plan = split::plan(&snapshot, pool, &document, how)?;
-    // Kubernetes has no transactions: no pod may start or stop while the pools are written. If the datastore is
-    // locked already, as calicoctl requires, it is not locked again.
+    // Kubernetes has no transactions, and no pod may start or stop while the pools are written. Therefore the datastore
+    // is locked, unless it is locked already, as calicoctl requires.
     let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
     let intent = Intent { writing, max_changes: request.intent.max_changes };
     Run { intent: &intent, ..run }.write(plan, None).await

@@ -28,11 +28,11 @@ pub struct Undone {
     pub plan: UndoPlan,
     /// True if the run finished, so its journal is complete.
     pub ended: bool,
-    /// The limit, if a plan that was only printed restores more objects.
+    /// The maximum number of changes, if a plan that was only printed exceeds it.
     pub exceeds: Option<usize>,
     /// `None` if the undo was only planned, or had no objects to restore.
     pub run: Option<Executed>,
-    /// True if the lock that a killed run left is still there.
+    /// True if a lock that a killed run left behind is still in place.
     pub stays_locked: bool,
 }
 
@@ -55,7 +55,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// Returns the lock that this journal's run left, if an undo can remove it; warns if the datastore is locked.
+/// Returns the lock that this journal's run left behind, if an undo can remove it. Warns if the datastore is locked.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;
@@ -74,8 +74,8 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
 /// The maximum number of pools that an undo requires to be unchanged.
 const MOST_COMPARED: usize = 32;
 
-/// Leaves pools unchanged if `migrate` would refuse the result: no enabled pool of a family, no addresses for users, or
-/// a block size that does not fit existing blocks.
+/// Excludes the pools from the undo if `migrate` would refuse the result: a family without an enabled pool, too few
+/// addresses for the users, or a block size that does not fit existing blocks.
 async fn check_pools(
     datastore: &Datastore,
     mut plan: UndoPlan,
@@ -164,7 +164,7 @@ pub async fn undo(
     let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
     let lock = lock_of_run(&run, journal, plan.cluster()).await?;
     let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-        // A run that was killed before its first change leaves a lock, too.
+        // Even a run that was killed before its first change leaves a lock.
         let stays_locked = match (lock, run.writing()) {
             (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
             (Some(lock), Some(_)) => {
@@ -181,7 +181,7 @@ pub async fn undo(
     let mut locked = false;
     let (cluster, sources) = (plan.cluster(), sources(&plan));
     match &lock {
-        // No other lock can be left: a datastore has only one.
+        // A datastore has only one lock, so no other one can be left.
         Some(_) => run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?,
         None => locked = run.preflight(writing, cluster, &sources, changes).await?.stays_locked,
     }

@@ -24,11 +24,11 @@ use crate::run::{Run, Writing};
 /// The result of writing a plan.
 pub struct Repaired {
     pub plan: PlanSummary,
-    /// The limit, if a plan that was only printed makes more changes.
+    /// The maximum number of changes, if a plan that was only printed exceeds it.
     pub exceeds: Option<usize>,
     /// `None` if the plan was only shown, or has no steps.
     pub run: Option<Executed>,
-    /// True if the lock that a killed run left is still there.
+    /// True if a lock that a killed run left behind is still in place.
     pub stays_locked: bool,
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 }
 
 impl Run<'_> {
-    /// Shows a plan, asks the operator, and executes the plan. Returns only the plan if it is empty, or the run does
-    /// not write.
+    /// Shows a plan, asks the operator, and executes the plan. If the plan is empty or the run does not write, only
+    /// returns the plan.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
         self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
     }
@@ -112,7 +112,7 @@ impl Run<'_> {
             self.operator.show(Proposal::Plan(&summary))?;
         }
         let Passed { stays_locked, .. } = match passed {
-            // The preflight was for the expected plan.
+            // The preflight checked the expected plan, which can have fewer changes.
             Some(passed) => {
                 self.check_limit(changes)?;
                 passed

@@ -11,10 +11,10 @@ use crate::request::{Assigned, Message};
 use crate::store::Store;
 
 impl<S: Store> Search<'_, S> {
-    /// Takes missing addresses from any blocks of the pools.
+    /// Takes missing addresses from the blocks of the pools, whoever owns them.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         let Some(mut survey) = self.survey.take() else {
-            // A recent search found nothing, so this one did not look for other blocks.
+            // A recent search found no free address, so this one has not surveyed the blocks of the pools.
             assigned.note(Message::Exhausted(self.pools.iter().map(|pool| pool.cidr).collect()));
             return Ok(());
         };

@@ -23,8 +23,8 @@ use crate::store::{Entry, Query, Store};
 #[derive(Debug)]
 pub struct Inputs {
     pub(super) made_at: Timestamp,
-    /// True if a caller read the inputs before [`Allocator::auto_assign_after`]: other clients may have changed the
-    /// data since.
+    /// True if a caller read the inputs before calling [`Allocator::auto_assign_after`]. Other clients may have changed
+    /// the data since.
     pub(super) is_early: bool,
     pub(super) kind: AffinityType,
     pub(super) config: IpamConfig,
@@ -38,8 +38,8 @@ pub struct Inputs {
 impl<S: Store> Allocator<S> {
     /// Reads everything that a request needs besides the blocks, in one round trip for both families.
     ///
-    /// Call this before waiting for a lock: on Kubernetes, lists can take a tenth of a second after a write, since the
-    /// API server's cache catches up with etcd first. See [`Self::auto_assign_after`].
+    /// Call this before waiting for a lock. On Kubernetes, a list request shortly after a write can take a tenth of a
+    /// second, since the API server's cache must first catch up with etcd. See [`Self::auto_assign_after`].
     pub async fn read_inputs(&self, request: &AutoAssign) -> Result<Inputs> {
         let made_at = self.now();
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
@@ -76,7 +76,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The affinities in answers, in the order of their etcd paths on any datastore.
+/// Returns the affinities in query answers. On every datastore, they are sorted by their etcd paths.
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
     let affinity =
         |entry: Entry| Some(Versioned { value: Option::from(entry.record)?, revision: entry.revision });

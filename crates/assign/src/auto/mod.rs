@@ -40,7 +40,8 @@ use crate::store::{Query, Store};
 use crate::walk;
 
 impl<S: Store> Allocator<S> {
-    /// Assigns any addresses. If too few are free, this is not an error, and the messages say why.
+    /// Assigns as many addresses as requested, whichever are free. If too few are free, this is not an error: the
+    /// messages in the result contain the reasons.
     ///
     /// # Errors
     /// The error contains the addresses that were assigned before it. They stay assigned.
@@ -50,9 +51,9 @@ impl<S: Store> Allocator<S> {
 
     /// Assigns like [`Self::auto_assign`], with the inputs that [`Self::read_inputs`] read for the same request,
     /// perhaps before its pools and namespace labels were known. Addresses come first from the blocks that the host had
-    /// when the inputs were read. If these do not suffice, the affinities are read again: another call may have claimed
-    /// a block for the host since. If they have changed, or the inputs are old or cause an error, all inputs are read
-    /// again.
+    /// when the inputs were read. If these do not suffice, the affinities are read again, since another call may have
+    /// claimed a block for the host in the meantime. If the affinities have changed, or the inputs are old or cause an
+    /// error, all inputs are read again.
     pub async fn auto_assign_after(
         &self,
         inputs: Inputs,
@@ -100,7 +101,7 @@ impl<S: Store> Allocator<S> {
         let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
         if let Some(inputs) = known.as_mut().filter(|inputs| inputs.is_early) {
-            // An error can come from outdated inputs.
+            // An error can be due to outdated inputs, so only the search with current inputs reports it.
             if let Ok(mut search) = self.search(request, inputs, family).await {
                 let assigned = assigned.insert(nothing());
                 search.take_own(assigned, &mut inputs.handle).await?;
@@ -208,7 +209,7 @@ pub(crate) fn assignable(block: &Block, reserved: &CidrSet) -> u32 {
     block.assignable(|address| reserved.contains(address)).count() as u32
 }
 
-/// The kind of holder that owns the blocks for a use.
+/// The kind of holder that owns the blocks from which addresses for a use are assigned.
 pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     match intended_use {
         Some(PoolUse::LoadBalancer) => AffinityType::Virtual,
@@ -244,14 +245,14 @@ struct Search<'r, S> {
     limit: u32,
     /// The number of blocks that the host holds in these pools.
     owned: u32,
-    /// Affinities of the host whose blocks have not been tried yet.
+    /// The host's affinities for blocks that have not been tried yet.
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
-    /// The blocks of the pools; `None` until no place for a new block is left.
+    /// The survey of the pools' blocks; `None` until the search finds that there is no place for a new block.
     survey: Option<Survey>,
-    /// True if other clients changed or deleted a block before an address was taken from it: the next search may find a
-    /// free address.
+    /// True if other clients changed or deleted a block before an address was taken from it. In this case, the next
+    /// search may find a free address.
     overtaken: AtomicBool,
     began: Timestamp,
     /// The full blocks that an earlier search with the same inputs found.
@@ -275,7 +276,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Takes missing addresses from the blocks of the host, from new ones and from those of others.
+    /// Takes missing addresses from the host's blocks, from new blocks, and from other holders' blocks.
     async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.find_or_claim(assigned).await? else { break };
@@ -302,7 +303,8 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// True if the host still has the affinities in `inputs`: no other call has claimed a block for it since.
+    /// True if the host still has the same affinities as in `inputs`. Then no other call has claimed a block for the
+    /// host since they were read.
     async fn has_same_affinities(&self, inputs: &Inputs) -> Result<bool> {
         let (kind, holder, family) = (self.kind.clone(), self.request.host.clone(), self.family);
         let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
@@ -319,7 +321,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Finds a block of the host with a free address, or claims one; `None` if there is none to claim.
+    /// Finds a block of the host with a free address, or claims a block; `None` if there is no block to claim.
     ///
     /// # Errors
     /// If the host needs another block, but is at its block limit or may not claim blocks.
@@ -349,7 +351,7 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes missing addresses from a block, as many as are free. False if the handle is at its limit.
+    /// Takes as many of the missing addresses from a block as are free. False if the handle is at its limit.
     async fn take_all(
         &self,
         mut block: Versioned<Block>,
@@ -389,7 +391,7 @@ impl<S: Store> Search<'_, S> {
         AffinityKey { kind: self.kind.clone(), node: self.request.host.clone(), cidr }
     }
 
-    /// The number of addresses of a block that can be assigned.
+    /// The number of addresses that can be assigned in a block.
     fn free(&self, block: &Block) -> u32 {
         assignable(&block.without_cooled(self.allocator.now(), self.config.cooldown()), &self.reserved)
     }

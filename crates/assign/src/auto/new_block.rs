@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed};
 use crate::store::Store;
 
-/// The time after a claim for which an empty block is left to its owner, so that two nodes do not fight over it.
+/// The time for which a newly claimed block is left to its owner even if it is empty, so that two nodes do not fight
+/// over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// A block that can be claimed.
@@ -49,7 +50,7 @@ impl<S: Store> Search<'_, S> {
                         return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
                     }
                     Err(error) if error.is_lost_race() => is_new = false,
-                    // Another candidate may still succeed.
+                    // The claim of another candidate may still succeed.
                     Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
                     Err(error) => return Err(error),
                 }
@@ -64,8 +65,9 @@ impl<S: Store> Search<'_, S> {
         self.allocator.load_block(pending, found, self.windows).await
     }
 
-    /// Finds the first place in the pools without a block. If there is none, finds a block of the host with a free
-    /// address, or one that was just deleted, or takes an empty block from another host.
+    /// Finds a block to claim: the first place in the pools where no block exists. If there is no such place, finds a
+    /// block of the host with a free address or a block that was just deleted, or takes an empty block from another
+    /// host.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let mut survey = match self.vacancy().await? {
             Vacancy::At(cidr) => return Ok(Some(Candidate { cidr, is_new: true })),
@@ -95,7 +97,7 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes the first empty block that its owner can give up.
+    /// Takes over the first of the empty blocks that can be taken from its owner.
     async fn reclaim(&self, empty: &[Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
         for block in empty.iter().filter(|_| self.allocator.reclaims) {
             let cidr = block.value.cidr();
@@ -138,7 +140,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// The seed for walks over single addresses.
+    /// The seed for walks over pools whose blocks are single addresses.
     pub(super) fn moment(&self) -> u64 {
         self.allocator.now().as_nanosecond() as u64
     }

@@ -25,7 +25,7 @@ enum Attempt {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// The next block of the host that has a free address.
+    /// Returns the host's next block with a free address.
     pub(super) async fn own_block(&mut self) -> Result<Option<Versioned<Block>>> {
         self.pass_over_full().await?;
         while let Some(affinity) = self.remaining.pop_front() {
@@ -41,7 +41,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// Drops the blocks that an earlier search found full, if their revision is still the same.
+    /// Skips the host's blocks that an earlier search found full, if their revisions are still the same.
     async fn pass_over_full(&mut self) -> Result<()> {
         let is_known = |affinity: &Versioned<Affinity>| {
             affinity.value.state == AffinityState::Confirmed
@@ -88,7 +88,7 @@ impl<S: Store> Search<'_, S> {
         Ok((None, None))
     }
 
-    /// Makes one attempt, with the affinity and the block as they were read.
+    /// Makes one attempt to use a block, with the affinity and the block as they were read.
     async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
         let loaded = match current {
             Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,
@@ -117,7 +117,7 @@ impl<S: Store> Search<'_, S> {
         OwnBlock::Full { reserved: block.free().len() as u32, cooling: cooling as u32 }
     }
 
-    /// Reads a block of the host together with the next ones.
+    /// Reads a block of the host, together with the blocks that will be tried next.
     async fn read_ahead(&mut self, cidr: IpNet) -> Result<Result<Option<Versioned<Block>>>> {
         if let Some(found) = self.ahead.remove(&cidr) {
             return Ok(found);

@@ -1,4 +1,4 @@
-//! Reading existing blocks in batches, until one has addresses that the host can get.
+//! Reading existing blocks in batches, until one has addresses that can be assigned to the host.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,29 +19,30 @@ use crate::walk::hash;
 
 /// The number of blocks in a batch. A batch of full blocks of Calico's usual size takes half a megabyte.
 const BATCH: usize = 32;
-/// The number of batches of [`BATCH`] blocks. If all their blocks are full, most others are too: later batches are
-/// larger.
+/// The number of batches of [`BATCH`] blocks. If all blocks in these batches are full, most other blocks probably are,
+/// too, so later batches are larger.
 const SMALL_BATCHES: usize = 8;
-/// The number of addresses in the blocks of a later batch, which has at least [`BATCH`] blocks.
+/// The number of addresses that all blocks of a later batch have together. A later batch has at least [`BATCH`] blocks,
+/// however large they are.
 const LATER_BATCH: u128 = 16_384;
 
-/// A block of a pool.
+/// An existing block of a pool.
 pub(super) struct Place {
     /// The index of the pool.
     pub pool: usize,
-    /// The distance from the start of the walk.
+    /// The block's distance from the start of the walk over its pool.
     pub distance: u128,
     pub cidr: IpNet,
-    /// True if a block of another size has some of the addresses. Such a place is not claimed.
+    /// True if a block of another size overlaps this one. Such a block is not claimed.
     pub overlaps: bool,
 }
 
-/// The blocks of the pools. Some of them have been read.
+/// The existing blocks of the pools, of which some have been read.
 pub(super) struct Survey {
-    /// Blocks that were not read, in reading order. Each host has its own order in a pool, so hosts do not all want the
-    /// same addresses.
+    /// Blocks that have not been read yet, in the order in which they will be read. Each host has its own order within
+    /// a pool, so that not all hosts want the same addresses.
     unread: VecDeque<Place>,
-    /// Blocks with free addresses, each with the index of its pool, in order of use.
+    /// Blocks with free addresses, each with the index of its pool, in the order in which they will be used.
     free: VecDeque<(usize, Versioned<Arc<Block>>)>,
     /// Blocks that stay full until a client writes them, with their revisions.
     full: HashMap<IpNet, String, FixedState>,
@@ -53,20 +54,20 @@ pub(super) struct Survey {
     batches: usize,
 }
 
-/// The blocks of a batch that can be claimed. Blocks to borrow from are in the survey.
+/// The blocks of a batch that the host can claim. Blocks with addresses to borrow are in the survey.
 #[derive(Default)]
 pub(super) struct Batch {
     /// A block of the host with a free address.
     pub own: Option<IpNet>,
     /// A block that has been deleted since its key was read.
     pub gone: Option<IpNet>,
-    /// Empty blocks of others.
+    /// Empty blocks of other holders.
     pub empty: Vec<Versioned<Arc<Block>>>,
 }
 
 impl Survey {
-    /// Begins a survey of the blocks at `places`. `full` returns the revision at which a block was found full, if it
-    /// was.
+    /// Begins a survey of the blocks at `places`. `full` returns the revision of a block that is known to be full, and
+    /// `None` for any other block.
     pub(super) fn new(
         host: &str,
         places: Vec<Place>,
@@ -112,7 +113,7 @@ impl Survey {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }
 
-    /// Returns the next block of a pool with free addresses. Callers ask for the pools in order.
+    /// Returns a pool's next block with free addresses. Callers must go through the pools in order.
     pub(super) fn next_free(&mut self, pool: usize) -> Option<Versioned<Arc<Block>>> {
         self.free.pop_front_if(|(other, _)| *other == pool).map(|(_, block)| block)
     }
@@ -130,7 +131,8 @@ impl Survey {
         self.full
     }
 
-    /// Moves a place from the unread ones to the count that `kind` selects, unless it overlaps other blocks.
+    /// Subtracts a block from the count of unread ones, and adds it to the count that `kind` selects. A block that
+    /// overlaps others is not counted.
     fn count(&mut self, place: &Place, kind: impl Fn(&mut Passed) -> &mut usize) {
         if !place.overlaps {
             let passed = &mut self.passed[place.pool];
@@ -139,7 +141,7 @@ impl Survey {
         }
     }
 
-    /// Takes the next batch of blocks, in the order of the walks over their pools.
+    /// Removes the next batch from the unread blocks, and sorts it in the order of the walks over the pools.
     fn next(&mut self) -> Vec<Place> {
         if self.batches == SMALL_BATCHES {
             // Reading in the order of keys costs an API server least. Each host begins at a different key.
@@ -189,7 +191,7 @@ impl<S: Store> Search<'_, S> {
     fn classify(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, batch: &mut Batch) {
         if self.free(&block.value) == 0 {
             survey.count(place, |passed| &mut passed.full);
-            // A cooling address becomes free without any write.
+            // A cooling address becomes free without a write, so its block is not known to stay full.
             if !block.value.allocations().any(|allocation| allocation.attribute.is_cooling()) {
                 survey.full.insert(place.cidr, block.revision.to_string());
             }

@@ -19,7 +19,7 @@ use crate::store::Store;
 
 /// The outcome of taking addresses from a block.
 pub(super) enum TakeOutcome {
-    /// The missing addresses were taken, or all that were free.
+    /// All missing addresses were taken, or as many as were free.
     Done,
     /// The handle is at its limit. The addresses that it already had were added to the result.
     HandleFull,
@@ -38,7 +38,7 @@ enum WriteOutcome {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Takes missing addresses from a block, as many as are free.
+    /// Takes as many of the missing addresses from a block as are free.
     pub(super) async fn take(
         &self,
         block: &Versioned<Block>,
@@ -62,7 +62,7 @@ impl<S: Store> Search<'_, S> {
 
         let id = self.request.handle.as_deref();
         if let Some(id) = id {
-            // Calico counts all missing addresses, even if the block has fewer.
+            // Calico counts all missing addresses in the handle, even if the block has fewer free ones.
             let max = self.request.max_per_handle;
             match self.allocator.increment(id, cidr, count, max, handle).await? {
                 Increment::Done => {}
@@ -89,7 +89,7 @@ impl<S: Store> Search<'_, S> {
         Ok(TakeOutcome::Done)
     }
 
-    /// Takes the addresses that a handle at its limit already has.
+    /// Adds to the result the addresses that a handle at its limit already has.
     async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
         let of_family = self.allocator.held_by(id, self.family).await?;
         let (existing, required) = (of_family.len(), assigned.requested);
@@ -109,7 +109,7 @@ pub(crate) fn attribute(
     Attribute { handle: handle.map(str::to_owned), owner: attributes.cloned(), ..Attribute::default() }
 }
 
-/// Fails unless `owner` owns the block, as strict affinity demands.
+/// Fails unless `owner` owns the block, as strict affinity requires.
 pub(crate) fn check_owner(block: &Block, owner: &calipam_model::block::BlockOwner) -> Result<()> {
     match block.owner() {
         None => Err(Error::OwnerlessBlock(block.cidr())),
@@ -119,7 +119,8 @@ pub(crate) fn check_owner(block: &Block, owner: &calipam_model::block::BlockOwne
 }
 
 impl<S: Store> Allocator<S> {
-    /// Writes a block in which `ordinals` were assigned to `record`; false if another client wrote first.
+    /// Writes a block in which `ordinals` have been assigned with the owner record `record`; false if another client
+    /// wrote first.
     ///
     /// # Errors
     /// If the datastore gives no answer. The assignment may have been made or may still be made, so the handle must
@@ -143,7 +144,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Finds out whether an assignment was made although its answer was lost.
+    /// Finds out whether an assignment was made although the answer to the write was lost.
     async fn outcome(&self, before: &Versioned<Block>, ordinals: &[u32], record: &Attribute) -> WriteOutcome {
         let Ok(now) = self.block(before.value.cidr()).await else { return WriteOutcome::Unknown };
         let Some(now) = now else { return WriteOutcome::NotMade };
@@ -161,13 +162,13 @@ impl<S: Store> Allocator<S> {
         });
         match (is_made, &record.handle) {
             (true, Some(_)) => WriteOutcome::Made,
-            // Records without a handle do not distinguish clients.
+            // A record without a handle does not show which client wrote it.
             (true, None) => WriteOutcome::Unknown,
             (false, _) => WriteOutcome::NotMade,
         }
     }
 
-    /// Decrements a handle. A failure is only logged, since a handle that counts too much is harmless.
+    /// Decrements a handle. A failure is only logged, since a handle that counts too many addresses is harmless.
     pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
         if let Err(error) = self.decrement(id, block, by, known).await {
             tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");

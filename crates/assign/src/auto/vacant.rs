@@ -20,7 +20,7 @@ const BATCHES: [usize; 3] = [8, 64, 64];
 /// The maximum number of blocks of other sizes that may be in the way. If there are more, all keys are listed.
 const MAX_IN_THE_WAY: usize = 4;
 
-/// A place for a new block, or all blocks of the pools if there is none.
+/// A place for a new block or, if there is none, the existing blocks of the pools.
 pub(super) enum Vacancy {
     At(IpNet),
     None(Survey),
@@ -68,7 +68,8 @@ impl<S: Store> Search<'_, S> {
                 } else if taken.contains(&place) {
                     passed.unread += 1;
                 } else {
-                    // Its addresses can belong to a block from before the pool's block size was changed.
+                    // The place's addresses can belong to a block that dates from before the pool's block size was
+                    // changed.
                     let other = if guarded == Some(place) {
                         around_first
                     } else {
@@ -113,7 +114,7 @@ impl<S: Store> Search<'_, S> {
         Ok((found.iter().flatten().filter_map(block_of).collect(), other))
     }
 
-    /// Searches all places of all pools, with a list of all block keys.
+    /// Searches all places of all pools, based on the keys of all blocks.
     async fn in_list(&self) -> Result<Vacancy> {
         // Revisions show whether a block that was full has changed.
         let query = if self.known.blocks.is_empty() { Query::BlockKeys } else { Query::BlockRevisions };
@@ -134,7 +135,7 @@ impl<S: Store> Search<'_, S> {
                     return Ok(Vacancy::At(cidr));
                 }
             }
-            // Addresses are also taken from blocks that overlap others.
+            // Blocks that overlap others are included, since addresses can be borrowed from them.
             let walk = Walk::new(pool, &self.request.host, self.moment());
             places.extend(keys.cidrs().filter_map(|cidr| {
                 let (distance, overlaps) = (walk.distance(cidr)?, other_sizes.touches(cidr));
@@ -150,7 +151,7 @@ impl<S: Store> Search<'_, S> {
         Ok(Vacancy::None(Survey::new(&self.request.host, places, passed, full)))
     }
 
-    /// Reports the searches of the first pools, with the counts in `passed`.
+    /// Reports the search of each pool for which `passed` has counts, starting with the first pool.
     pub(super) fn report_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
             let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);

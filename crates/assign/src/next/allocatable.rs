@@ -1,6 +1,6 @@
 //! The addresses that nodes can still get from a pool, and the reasons why they cannot get more (facts 3.4). A node
 //! gets the free addresses in its own blocks and claims blocks up to its limit. If there is no place for a new block,
-//! it takes over empty blocks of others (Calico 3.32 and later), and then borrows single addresses.
+//! it takes over empty blocks of other owners (Calico 3.32 and later), and then borrows single addresses.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum PoolLimit {
     PassedOver(PoolPassedOver),
     /// The pool has no allowed use that calipam knows.
     NoUse,
-    /// A selector of this or another pool does not parse: Calico refuses every request that names no pool.
+    /// A selector of this or another pool does not parse, so Calico refuses every request that names no pool.
     BrokenSelector,
     /// The pool's node selector matches no node, so only requests that name the pool can use it.
     NoNode,
@@ -34,11 +34,12 @@ pub enum PoolLimit {
     SmallerThanBlock,
     /// Nodes are not allowed to claim blocks.
     AutoAllocationOff,
-    /// The block limit keeps the pool's nodes from using all of it.
+    /// The block limit keeps the pool's nodes from using the entire pool.
     BlockLimit,
     /// Strict affinity forbids borrowing from other owners' blocks.
     StrictAffinity,
-    /// Free addresses are in other owners' blocks of a different size, where Calico does not look.
+    /// Other owners' blocks whose size differs from the pool's block size have free addresses. Calico does not look
+    /// there.
     BlockSize,
     /// A necessary object was not read or cannot be decoded.
     NotKnown,
@@ -66,7 +67,7 @@ impl fmt::Display for PoolLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocatable {
     /// The number of addresses that all nodes together can get from the pool if they use no other pool. Pools share the
-    /// block limit, so their numbers do not add up. `None` if the number is not known.
+    /// block limit of a node, so the numbers of several pools must not be added up. `None` if the number is not known.
     pub addresses: Option<u128>,
     /// The number of addresses for requests that name the pool, if it serves no other requests.
     pub by_name: Option<u128>,
@@ -88,22 +89,24 @@ impl Allocatable {
 /// The free addresses of a pool, and the room for new blocks.
 #[derive(Default)]
 struct Room {
-    /// Free addresses in the blocks of the pool's users.
+    /// The number of free addresses in the blocks of the pool's users.
     own: u128,
-    /// Free addresses in other blocks, which can be borrowed.
+    /// The number of free addresses in all other blocks of the pool's block size. They can be borrowed.
     foreign: u128,
-    /// Free addresses in other blocks of a different size. Calico does not borrow them.
+    /// The number of free addresses in blocks that do not belong to the pool's users and have a different size. Calico
+    /// does not borrow them.
     other_size: u128,
-    /// The number of free addresses in each foreign block that a user can claim, descending, and the block: empty
-    /// blocks of others, and a user's own blocks for which it has no affinity.
+    /// Existing blocks that a user can claim, each after the number of its free addresses, in descending order. These
+    /// are empty blocks of other owners, and blocks for which the owner, itself a user, has no affinity.
     existing: Vec<(u128, IpNet)>,
-    /// The addresses of all blocks, and of reservations at least as large as a block: new blocks are created elsewhere.
+    /// The addresses of all blocks, and of all reservations that are at least as large as a block. New blocks are
+    /// created only outside of them.
     taken: CidrSet,
     /// The number of places where a block can be created.
     places: u128,
     /// The number of addresses in these places that are not reserved.
     unclaimed: u128,
-    /// The number of addresses in a place.
+    /// The number of addresses in one place.
     per_place: u128,
     /// The number of places for which a user has an affinity. The user creates these blocks regardless of its block
     /// limit.
@@ -160,14 +163,15 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Returns the number of blocks that each node may still claim from a pool, for requests that name the pool if it
-    /// is manual. Leaves out nodes that the pool does not serve.
+    /// Returns the number of blocks that each node may still claim from a pool. For a manual pool, these are the claims
+    /// for requests that name the pool. Nodes that the pool does not serve are left out.
     pub fn claimable(&self, pool: &Pool) -> Vec<(&'s str, u32)> {
         let wanted = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|wanted| pool.allows(*wanted));
         let Some(wanted) = wanted.filter(|_| pool.is_enabled() && self.config.auto_allocate_blocks) else {
             return Vec::new();
         };
-        // A node can claim places for new blocks and empty blocks of others, but not those that it has an affinity for.
+        // A node can claim new blocks and other owners' empty blocks, but no block for which it already has an
+        // affinity.
         let room = self.room(pool, &[]);
         let empty: HashSet<IpNet> = room.existing.iter().map(|(_, cidr)| *cidr).collect();
         let left = |holder| {
@@ -225,7 +229,7 @@ impl<'s> Outlook<'s> {
                 room.other_size += free;
             }
         }
-        // Blocks that overlap one of another size are not claimed.
+        // A block that overlaps one of another size is never claimed.
         let other_sizes = CidrSet::new(other_sizes);
         room.existing.retain(|(_, cidr)| !other_sizes.touches(*cidr));
         room.existing.sort_unstable_by(|a, b| b.cmp(a));
@@ -233,7 +237,8 @@ impl<'s> Outlook<'s> {
         room
     }
 
-    /// Adds the places for new blocks: those that no block and no reservation has `taken`.
+    /// Adds to `room` the places for new blocks: those that overlap no block in `taken`, and that no reservation
+    /// covers.
     fn add_places(&self, room: &mut Room, pool: &Pool, mut taken: Vec<IpNet>, held: HashSet<IpNet>) {
         let place = cidr::block_around(pool.cidr.addr(), pool.block_size);
         let Some(place) = place.filter(|_| !pool.is_smaller_than_block()) else { return };

@@ -1,4 +1,4 @@
-//! The answer to a request: an address, or the reason that there is none.
+//! The answer to a request: an address, or the reason why there is none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -46,15 +46,15 @@ pub enum AddressSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub reason: Reason,
-    /// Calico's message, as in kubelet's event.
+    /// Calico's message, as it appears in the kubelet's event.
     pub calico: String,
-    /// The pools that do not serve the request, by name.
+    /// The names of the pools that do not serve the request, each with the reason.
     pub pools: Vec<(String, PoolPassedOver)>,
-    /// The pools that serve the request, by name.
+    /// The names of the pools that serve the request.
     pub serving: Vec<String>,
 }
 
-/// The reason that a request gets no address.
+/// The reason why a request gets no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no such node.
@@ -69,7 +69,7 @@ pub enum Reason {
     NoneAutomatic,
     /// No automatic pool selects the node.
     NoneSelectsNode,
-    /// No automatic pool that selects the node selects the namespace.
+    /// None of the automatic pools that select the node also selects the namespace.
     NoneSelectsNamespace,
     /// No pool that could serve the request allows workloads.
     NoneForWorkloads,
@@ -79,13 +79,13 @@ pub enum Reason {
     BrokenSelector(String),
     /// The node is at its block limit.
     BlockLimit { held: u32, limit: u32 },
-    /// The only block of a Windows node is full.
+    /// The node runs Windows and uses a single block, which is full.
     SingleBlock,
     /// Nodes may not claim blocks.
     NoAutoAllocation,
-    /// Only blocks of others have free addresses, and affinity is strict.
+    /// Only other holders' blocks have free addresses, and affinity is strict.
     StrictAffinity,
-    /// No address of the pools is free.
+    /// No address in the pools is free.
     Exhausted(Option<Cooling>),
     /// Windows nodes need strict affinity.
     WindowsNeedsStrictAffinity,
@@ -100,7 +100,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The name used in documents.
+    /// The reason's name in documents.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoNode => "no-node",

@@ -29,13 +29,13 @@ impl<'s> Holder<'s> {
         self.key().1
     }
 
-    /// The labels that node selectors look at. The virtual owner has none.
+    /// The labels to which node selectors are applied. The virtual owner has none.
     fn labels(self) -> &'s BTreeMap<String, String> {
         self.0.map_or(&NO_LABELS, |node| &node.labels)
     }
 }
 
-/// The type and name of the holder that owns a block.
+/// The type and name of the holder that owns a block; `None` if the owner is neither a node nor virtual.
 pub(super) fn key_of(owner: &BlockOwner) -> Option<(&'static AffinityType, &str)> {
     match owner {
         BlockOwner::Host(name) => Some((&HOST, name)),
@@ -71,8 +71,8 @@ impl<'s> Outlook<'s> {
         self.without_affinity.get(&owner).is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
-    /// True for a Windows node that uses one block per family, the usual setting there (`windows_use_single_network`).
-    /// False if the node holds several blocks, which shows another setting.
+    /// True for a Windows node that uses a single block per family, as is usual on Windows
+    /// (`windows_use_single_network`). False if the node holds several blocks, which shows that the setting is off.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
         let held = self.indexed.affinities_of(&AffinityType::Host, &node.name).map(|stored| &stored.value);
         let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
@@ -100,9 +100,9 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in other pools
-    /// that can serve the same requests count, too. If requests must name `pool`, only blocks in `pool` count.
-    /// `u32::MAX` for no limit.
+    /// The number of blocks that the holder may still claim for requests that `pool` serves. The holder's blocks in
+    /// other pools that can serve the same requests count towards its limit, too. If requests must name `pool`, only
+    /// blocks in `pool` count. `u32::MAX` for no limit.
     pub(super) fn claimable_by(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
         let single = holder.0.is_some_and(|node| self.has_single_block(node, family));
@@ -120,8 +120,8 @@ impl<'s> Outlook<'s> {
         limit.saturating_sub(u32::try_from(self.held(holder).filter(counts).count()).unwrap_or(u32::MAX))
     }
 
-    /// The blocks for which a holder has an affinity, even one that cannot be decoded. Leaves out affinities for a
-    /// block of another holder or none, which Calico removes when it finds them.
+    /// The blocks for which a holder has an affinity, even one that cannot be decoded. Leaves out a block that belongs
+    /// to another holder or to none. Calico removes the affinity for such a block when it finds it.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
         let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);

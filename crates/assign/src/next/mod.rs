@@ -1,8 +1,8 @@
-//! The address that the next pod on a node gets, or the reason that it gets none. The answers come from the allocator
+//! The address that the next pod on a node gets, or the reason why it gets none. The answers come from the allocator
 //! itself, which runs on a snapshot.
 //!
-//! Answers for many nodes are fast. A node with a free address in one of its blocks gets that address. Nodes with full
-//! blocks share one answer if the same pools select them.
+//! Asking for many nodes is fast. For a node with a free address in one of its blocks, the allocator usually does not
+//! have to run. Nodes whose blocks are all full share one answer if the same pools select them.
 
 mod allocatable;
 mod answer;
@@ -52,13 +52,15 @@ pub(crate) fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
 pub struct NextAddress<'r> {
     pub node: &'r str,
     pub family: Family,
-    /// The pools that the request names, by CIDR; empty for those that select node and namespace.
+    /// The CIDRs of the pools that the request names. If empty, all pools that select the node and the namespace serve
+    /// the request.
     pub pools: &'r [IpNet],
-    /// `None` if unknown: namespace selectors are then matched against no labels.
+    /// The labels of the pod's namespace. If they are unknown (`None`), namespace selectors are matched against no
+    /// labels.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 
-/// A pool that serves requests without pool names.
+/// A pool that serves requests that name no pool.
 struct OpenPool<'s> {
     pool: &'s Pool,
     selector: NodeSelector,
@@ -75,12 +77,12 @@ impl OpenPool<'_> {
     }
 }
 
-/// The data that a node's refusal depends on. Nodes with equal questions get the same answer.
+/// The data that a node's refusal depends on. Nodes with equal keys get the same answer.
 #[derive(PartialEq, Eq, Hash)]
 struct RefusalKey {
     family: Family,
     pools: Vec<usize>,
-    /// The number of blocks that the node holds in these pools, if it is at its block limit.
+    /// The number of blocks that the node holds in these pools, if the node is at its block limit.
     held: Option<u32>,
     windows: bool,
     single_block: bool,
@@ -88,14 +90,15 @@ struct RefusalKey {
 
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
 
-/// The allocator's answers to requests from nodes of a snapshot.
+/// The allocator's answers to requests from the nodes in a snapshot.
 pub struct Outlook<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     config: IpamConfig,
     /// The block limit of a node in a family; `None` for no limit.
     limit: Option<u32>,
     reserved: CidrSet,
-    /// The open pools, by family. `None` if a selector does not parse: Calico refuses every request that names no pool.
+    /// The open pools, by family. `None` if a selector does not parse, since Calico then refuses every request that
+    /// names no pool.
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     undecodable_affinities: ByHolder<'s, &'s AffinityKey>,
@@ -110,7 +113,7 @@ enum OwnBlocks {
     Free,
     /// All blocks are full. Contains the number of blocks that count towards the block limit.
     Full(u32),
-    /// The allocator would change affinities or blocks first.
+    /// The allocator would change affinities or blocks before it assigned an address.
     Odd,
     /// The content of a block is not known.
     Unknown,
@@ -160,8 +163,8 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Returns the reason that a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods of some
-    /// namespace get one. Pods that name a pool are not considered.
+    /// Returns the reason why a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods in at least
+    /// one namespace get one. Pods that name a pool are not considered.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
@@ -218,7 +221,7 @@ impl<'s> Outlook<'s> {
             let mut result = without_waiting(allocator.auto_assign(&asked));
             let is_given = result.as_ref().is_ok_and(|done| done.addresses().next().is_some());
             if !is_given && allocator.store().has_writes() {
-                // The first attempt cleaned something up, such as a stale affinity. Like kubelet, try again.
+                // The first attempt cleaned something up, such as a stale affinity. Like the kubelet, try again.
                 drop(events());
                 result = without_waiting(allocator.auto_assign(&asked));
             }
@@ -255,8 +258,8 @@ impl<'s> Outlook<'s> {
         self.next_of_any(node, family).outcome.err().map(Arc::new)
     }
 
-    /// Returns the answer for the next pod on a node, in any namespace. If pods in most namespaces get nothing, tries
-    /// namespaces with pools of their own.
+    /// Returns the answer for the next pod on a node, in whichever namespace. If a pod in an ordinary namespace gets no
+    /// address, also tries the pools that serve only namespaces with certain labels.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| {
             self.next(&NextAddress { node: &node.name, family, pools, namespace_labels: None })
@@ -280,7 +283,7 @@ impl<'s> Outlook<'s> {
         answer
     }
 
-    /// Returns the answer for a pod in the namespace. The pod names neither pool nor address.
+    /// Returns the answer for a pod in the namespace. The pod is assumed to name neither a pool nor an address.
     ///
     /// # Errors
     /// If the answer depends on the labels of the namespace, and they were not read.
@@ -297,8 +300,8 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.namespaces.as_ref()?.get(name)
     }
 
-    /// Returns the reason that a pod in a namespace gets no address if it names neither pool nor address; `Ok(None)` if
-    /// it gets one.
+    /// Returns the reason why a pod in a namespace gets no address if it names neither a pool nor an address;
+    /// `Ok(None)` if it gets one.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
@@ -379,7 +382,7 @@ impl<'s> Outlook<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKnown;
 
-/// The enabled pools of a family that serve requests without pool names; `None` if a selector does not parse.
+/// The enabled pools of a family that serve requests that name no pool; `None` if a selector does not parse.
 fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
     let no_labels = BTreeMap::new();
     let open_pool = |pool| {

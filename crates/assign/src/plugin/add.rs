@@ -29,7 +29,7 @@ pub enum Wanted {
     Any {
         v4: bool,
         v6: bool,
-        /// The block limit of the node in a family; 0 for the configured one.
+        /// The node's block limit in each family; 0 for the configured limit.
         max_blocks_per_host: u32,
     },
 }
@@ -37,10 +37,10 @@ pub enum Wanted {
 /// The addresses that a container got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The addresses, IPv4 first. A new address has its block's prefix length. One that was requested or is reused has
-    /// that of a single address.
+    /// The addresses, IPv4 first. A new address has the prefix length of its block. An address that was requested or is
+    /// reused is /32 or /128.
     pub addresses: Vec<IpNet>,
-    /// False for the target of a live migration: it does not get traffic yet.
+    /// False for the target of a live migration, which does not receive traffic yet.
     pub is_routed: bool,
 }
 
@@ -51,13 +51,13 @@ impl Added {
 }
 
 impl Add {
-    /// The handle that the addresses get.
+    /// The handle under which the addresses are recorded.
     fn handle(&self) -> &str {
         self.container.machine.as_ref().map_or(&self.container.handle, |machine| &machine.handle)
     }
 
-    /// The address limit of the handle in a family; 0 for none. It is one for a machine, so that two calls at the same
-    /// time do not give the machine two addresses.
+    /// The handle's address limit in each family; 0 for no limit. The limit is 1 for a machine, so that two concurrent
+    /// calls do not assign two addresses to it.
     fn max_per_handle(&self) -> u32 {
         u32::from(self.container.machine.is_some())
     }
@@ -92,8 +92,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// Makes a machine's pod an owner of the machine's addresses, and returns them. `None` if there is no machine, or
-    /// it has no addresses yet.
+    /// Makes a machine's pod an owner of the machine's addresses, and returns these addresses. `None` if the pod runs
+    /// no machine, or the machine has no addresses yet.
     async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
         let Some(machine) = &add.container.machine else { return Ok(None) };
         self.within(REUSE, async {
@@ -110,7 +110,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 let owned = self.own(machine, *address, &add.attributes).await;
                 owned.map_err(|error| Failure::Owner { address: *address, error: error.into() })?;
             }
-            // The target of a migration gets traffic only after the migration.
+            // The target of a migration receives traffic only after the migration.
             let is_routed = !machine.is_migration_target;
             let addresses: Vec<IpNet> = found.into_iter().map(IpNet::from).collect();
             Ok((!addresses.is_empty()).then_some(Added { addresses, is_routed }))
@@ -139,7 +139,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
-        // Most data is read before the call waits for the lock, so that it holds the lock for less time.
+        // Most data is read before the call waits for the lock, so that it then holds the lock for less time.
         let (lookup, inputs) =
             both(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
         let Lookup { pools_v4, pools_v6, namespace_labels } = lookup.map_err(Failure::LookUp)?;
@@ -187,7 +187,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     }
 }
 
-/// The failure of a family that got fewer addresses than requested.
+/// Returns the failure for a family in which fewer addresses than requested were assigned; `None` if none is missing.
 fn shortage<E>(assigned: &Assigned) -> Option<Failure<E>> {
     let shortage = assigned.shortage()?;
     Some(Failure::Short { family: assigned.family, shortage })

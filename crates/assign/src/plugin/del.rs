@@ -20,14 +20,15 @@ pub struct Del {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Releases the addresses of a container. Succeeds even if they are gone.
+    /// Releases the addresses of a container. Succeeds even if they have been released already.
     pub async fn del(&self, del: &Del) -> Result<(), Failure<H::Error>> {
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
             match &del.container.machine {
                 Some(machine) => {
                     let disowned = self.del_of_machine(machine, &del.container.node).await;
-                    // The container can still have its own addresses, from before machines kept theirs.
+                    // The container can still have addresses of its own, if they were assigned before machines kept
+                    // their addresses.
                     disowned.and(self.del_own(del).await)
                 }
                 None => self.del_own(del).await,
@@ -37,7 +38,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(())
     }
 
-    /// Releases both handles that a container can have.
+    /// Releases the addresses of both handles that a container can have.
     async fn del_own(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
         let (released, has_old) =
@@ -50,7 +51,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         released.and(old)
     }
 
-    /// True if a handle object exists, readable or not.
+    /// True if a handle object exists, even one that cannot be decoded.
     async fn has_handle(&self, handle: &str) -> Result<bool, Error> {
         let [found] = self.allocator.read([Query::Get(Key::Handle(handle.to_owned()))]).await?;
         Ok(!found.is_empty())
@@ -70,8 +71,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// Removes the pod of a machine from the owners of the machine's addresses. The addresses are released only with
-    /// the machine.
+    /// Removes the pod of a machine from the owners of the machine's addresses. The addresses are released only if the
+    /// machine is being deleted, and they have no owner left.
     async fn del_of_machine(&self, machine: &Machine, node: &str) -> Result<(), Error> {
         let handle = &machine.handle;
         let addresses = match self.allocator.readable_ips_by_handle(handle).await {

@@ -1,4 +1,4 @@
-//! GC: releases the addresses of a node's containers that are gone.
+//! GC: releases the addresses of containers that no longer exist on a node.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ pub struct Gc {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Releases the node's handles `<network>.<container>` whose containers are not alive. Leaves other handles alone:
-    /// those of machines, other nodes and other networks, and those whose container ID has a dot, which makes the end
-    /// of the network name uncertain.
+    /// Releases the node's handles `<network>.<container>` whose containers are not alive. Does not touch the handles
+    /// of machines, other nodes and other networks, or a handle whose container ID contains a dot, since it is then
+    /// uncertain where the network name ends.
     ///
     /// # Errors
     /// If the blocks cannot be read, a handle cannot be released (the others still are), or time runs out.

@@ -15,12 +15,12 @@ pub struct Machine {
     pub pod: PodName,
     /// True if the pod is the target of a live migration.
     pub is_migration_target: bool,
-    /// True if the machine is being deleted or is gone: its addresses are released with the last pod.
+    /// True if the machine is being deleted or no longer exists. Its addresses are then released with its last pod.
     pub is_being_deleted: bool,
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Makes a machine's pod the active owner of an address, or the alternate owner if it is a migration target.
+    /// Makes a machine's pod the active owner of an address, or the alternate owner if the pod is a migration target.
     pub(super) async fn own(
         &self,
         machine: &Machine,

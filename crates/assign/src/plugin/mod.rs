@@ -1,5 +1,6 @@
-//! The CNI plugin's ADD, DEL and GC for parsed calls (facts of the plugin, sections 7, 13, 15 and 19). The program and
-//! simulations share this code: it reaches files, network and clock only through its [`Store`] and its [`Host`].
+//! The CNI plugin's ADD, DEL and GC for parsed calls (facts of the plugin, sections 7, 13, 15 and 19). The plugin and
+//! the simulations share this code, which accesses files, the network and the clock only through its [`Store`] and its
+//! [`Host`].
 
 mod add;
 mod both;
@@ -36,13 +37,13 @@ const REUSE: Duration = Duration::from_secs(30);
 pub trait Host {
     /// Holds the node's lock until it is dropped.
     type LockGuard;
-    /// The error of a lookup.
+    /// The error of [`Self::look_up`].
     type Error: std::fmt::Display;
 
     /// Waits for the node's lock, which serializes the calls on the node.
     async fn lock(&self) -> Self::LockGuard;
 
-    /// Does some work; `None` if it took longer than `limit` and was given up.
+    /// Runs `work`; `None` if it took longer than `limit` and was abandoned.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
     /// Looks up the data that an ADD without a requested address needs in addition to the allocator's reads.
@@ -60,7 +61,7 @@ pub trait Host {
 pub struct Lookup {
     /// The IPv4 pools that the configuration names.
     pub pools_v4: Vec<IpNet>,
-    /// The IPv6 pools.
+    /// The IPv6 pools that the configuration names.
     pub pools_v6: Vec<IpNet>,
     /// The labels of the pod's namespace, if known.
     pub namespace_labels: Option<BTreeMap<String, String>>,
@@ -72,11 +73,12 @@ pub struct Container {
     pub node: String,
     /// The handle of the container's own addresses.
     pub handle: String,
-    /// The machine that the container's pod runs. The pod gets the machine's addresses instead.
+    /// The virtual machine that the container's pod runs, if any. The pod then uses the machine's addresses instead of
+    /// addresses of its own.
     pub machine: Option<Machine>,
 }
 
-/// The reason that a call failed, worded like the errors of Calico's plugin.
+/// The reason why a call failed, worded like the errors of Calico's plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure<E> {
     #[error("{0}")]
@@ -135,8 +137,9 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         result
     }
 
-    /// Releases all addresses of a handle. If its object is missing or broken, searches the blocks of `node`, and also
-    /// releases `others`, which can be in blocks of other nodes. Skips blocks that cannot be decoded.
+    /// Releases all addresses of a handle. If the handle's object is missing or broken, searches the blocks of `node`
+    /// for its addresses. In this case, also releases `others`, which can be in blocks of other nodes. Skips blocks
+    /// that cannot be decoded.
     async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_fully(handle).await {
             Ok(()) => {

@@ -19,8 +19,8 @@ use crate::pools;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Releases allocated addresses. If an address does not match its request, no address in its block is released.
-    /// Other blocks are not affected.
+    /// Releases allocated addresses. If an address does not have the handle or sequence number that its request
+    /// expects, no address in the same block is released. Addresses in other blocks still are.
     pub async fn release_ips(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
         let mut done = Released::default();
         match self.release_all(requests, &mut done).await {
@@ -87,9 +87,10 @@ impl<S: Store> Allocator<S> {
         Ok(found.iter().filter_map(block_of).collect())
     }
 
-    /// Releases addresses of a block, and returns those that were not allocated.
+    /// Releases addresses in a block, and returns those that were not allocated.
     ///
-    /// An address that is not allocated in the block can be in a block from before the pool's block size was changed.
+    /// An address that is not allocated in the block can be allocated in one that dates from before the pool's block
+    /// size was changed. Such an address is released there.
     async fn release_from(
         &self,
         block: IpNet,
@@ -149,7 +150,8 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Collects the addresses of a block to release. Checks in Calico's order: sequence number, allocation, handle.
+/// Collects the addresses to release in a block. Checks each address in Calico's order: sequence number, allocation,
+/// handle.
 fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
     let mut losses = Losses::default();
     let last_of_each: BTreeMap<_, _> = requests.iter().map(|request| (request.address, request)).collect();

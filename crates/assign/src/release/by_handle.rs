@@ -29,9 +29,9 @@ enum Leftovers {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Releases all addresses of a handle, as Calico does: if the handle counts more addresses than the blocks have, it
-    /// keeps the surplus. A block that cannot be decoded is logged and skipped, and the handle keeps its count for the
-    /// block.
+    /// Releases all addresses of a handle, as Calico does. If the handle counts more addresses than the blocks record
+    /// under it, it keeps the surplus counts. A block that cannot be decoded is logged and skipped, and the handle
+    /// keeps its count for the block.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle; otherwise the first error of a block, after trying all blocks.
@@ -40,8 +40,8 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release. Before
-    /// a count is removed, its block is written unchanged: an allocation that has incremented the handle, but not
-    /// written its block yet, has to start again.
+    /// a count is removed, the block is written unchanged. An allocation that has incremented the handle, but has not
+    /// written the block yet, then has to start again.
     pub async fn release_by_handle_fully(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }
@@ -77,7 +77,7 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Releases the addresses of a handle in a block. `first` is the block as it was read.
+    /// Releases the addresses of a handle in a block. `first` is the block as the caller has read it.
     async fn release_handle_in(
         &self,
         id: &str,
@@ -110,8 +110,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Removes a handle's count for a block that has no address of the handle. If the block has one, returns the block
-    /// instead.
+    /// Removes a handle's count for a block that records no address under the handle. If the block records one, returns
+    /// the block instead.
     async fn remove_leftover(
         &self,
         id: &str,
@@ -142,7 +142,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The addresses of a handle, ascending within each block. Skips blocks that are gone.
+    /// The addresses of a handle, ascending within each block. Skips blocks that no longer exist.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle.

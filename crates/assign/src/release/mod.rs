@@ -46,14 +46,14 @@ impl Release {
 pub struct Released {
     /// Addresses that were not assigned, or are already in cooldown.
     pub not_allocated: Vec<IpAddr>,
-    /// The requests whose block was handled without an error.
+    /// The requests whose block was processed without an error.
     pub without_error: Vec<Release>,
 }
 
 /// The settings that a release depends on.
 struct Settings {
     config: IpamConfig,
-    /// The pools; a release by handle reads them only on demand.
+    /// The pools. A release by handle reads them only if it needs them.
     pools: OnceLock<Vec<Pool>>,
 }
 
@@ -71,7 +71,7 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// The pools, which are read once per release.
+    /// Returns the pools, which are read at most once per release.
     async fn pools_of<'s>(&self, settings: &'s Settings) -> Result<&'s [Pool]> {
         if let Some(pools) = settings.pools.get() {
             return Ok(pools);
@@ -112,8 +112,8 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Treats a block that cannot be decoded as success: writing to it is not safe, and a failed release would be repeated
-/// forever.
+/// Treats the release from a block that cannot be decoded as a success: writing to such a block is not safe, and a
+/// failed release would be repeated forever.
 pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error @ Error::Undecodable { key: Key::Block(_), .. }) => {
@@ -128,7 +128,7 @@ pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Address,
-    /// Calico does not change the sequence numbers of cooling addresses in this case (facts 3.7).
+    /// A request by handle. In this case, Calico does not change the sequence numbers of cooling addresses (facts 3.7).
     Handle,
 }
 

@@ -45,8 +45,8 @@ pub enum LeakReason {
 
 calipam_model::display_serialized!(LeakReason);
 
-/// True if the leaked address's records do not name an owner. Such an address is released only if an operator names it,
-/// or uses `--force` with a report about it.
+/// True if these are the reasons for a leaked address whose records name no owner. Such an address is released only if
+/// an operator names it, or uses `--force` with a report about it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
@@ -111,11 +111,12 @@ pub struct AddressEvidence {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastInUse {
-    /// The time of the last export in which it was in use.
+    /// The time of the last export in which the address was in use.
     pub at: Timestamp,
     /// The user at that time.
     pub by: String,
-    /// The time of the next export that shows users, or of the check. The address was no longer in use by then.
+    /// The time of the next export that shows users of addresses, or else of the check. By then, the address was no
+    /// longer in use.
     pub not_at: Timestamp,
 }
 
@@ -125,7 +126,7 @@ impl AddressEvidence {
         is_unnamed(&self.reasons)
     }
 
-    /// The nodes of users, records and blocks.
+    /// The nodes of the address's users, the nodes that its records name, and the nodes that own its blocks.
     pub(crate) fn nodes(&self) -> Vec<String> {
         let owners = self.owners.iter().map(|o| o.node.clone());
         let blocks = self.records.iter().filter_map(|r| r.block_owner.as_ref()?.host()).map(str::to_owned);
@@ -137,7 +138,7 @@ impl AddressEvidence {
         names_of_owners(&self.owners)
     }
 
-    /// The records that hold the address, without those that are cooling down.
+    /// The records of the address, except those in which it is cooling down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &RecordEvidence> {
         self.records.iter().filter(|record| !record.record.as_ref().is_cooling())
     }
@@ -176,14 +177,14 @@ impl Serialize for RecordEvidence {
             block: IpNet,
             block_owner: &'a Option<BlockOwner>,
             ordinal: u32,
-            /// The recorded text, including the part after a carriage return.
+            /// The recorded handle ID, including the part after a carriage return.
             handle: Option<String>,
             /// Attributes of the active owner.
             attributes: BTreeMap<String, String>,
             /// Attributes of the alternate owner.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             alternate_attributes: BTreeMap<String, String>,
-            /// The start of the cooldown, as text from the block: it is not always a valid time.
+            /// The start of the cooldown, verbatim from the block, since it is not always a valid time.
             #[serde(skip_serializing_if = "Option::is_none")]
             released_at: Option<String>,
             #[serde(serialize_with = "text")]
@@ -215,7 +216,7 @@ pub struct BlockEvidence {
     /// Problems in the block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<BlockProblem>,
-    /// Blocks that overlap the block, by CIDR, or affinities for it, as `node/CIDR`.
+    /// The CIDRs of overlapping blocks, or the affinities for the block, as `node/CIDR`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
     /// Pools that contain the block, with their block sizes: `name /26`.
@@ -251,7 +252,7 @@ pub struct HandleEvidence {
     /// The addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// Forms of the handle ID in blocks and handles, if any differs from the subject.
+    /// The forms in which blocks and handle objects contain the handle ID, if any of them differs from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
 }
@@ -271,7 +272,7 @@ pub struct HandleBlockEvidence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OtherIpamEvidence {
-    /// The number of pods with such addresses.
+    /// The number of pods with addresses from another IPAM.
     pub pods: usize,
     /// The number of addresses that Calico blocks record for pods.
     pub left_over: usize,
@@ -281,7 +282,7 @@ pub struct OtherIpamEvidence {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UndecodableEvidence {
-    /// The errors in key or value.
+    /// The errors in the key or the value.
     #[serde(rename = "reason", skip_serializing_if = "Vec::is_empty", serialize_with = "joined")]
     pub reasons: Vec<String>,
     /// Fields that cannot be decoded.

@@ -14,7 +14,7 @@ pub struct ElsewhereEvidence {
     pub here: String,
     /// The first few objects of other clusters.
     pub others: Vec<Elsewhere>,
-    /// The number of objects beyond [`Self::others`].
+    /// The number of further objects, which [`Self::others`] does not list.
     #[serde(skip_serializing_if = "is_zero")]
     pub further: usize,
 }
@@ -23,7 +23,7 @@ impl ElsewhereEvidence {
     /// Joins the other objects into a phrase.
     pub(crate) fn list(&self, name: impl Fn(&Elsewhere) -> String) -> String {
         let mut names: Vec<String> = self.others.iter().map(name).collect();
-        // The list names only the first few; the rest is counted.
+        // The phrase names only the first few objects; the others are counted.
         names.resize(names.len() + self.further, String::new());
         list(names)
     }
@@ -40,7 +40,7 @@ pub struct Elsewhere {
     pub name: String,
     /// The object's CIDR or address.
     pub cidr: IpNet,
-    /// The numbers of addresses in use in the range that two pools share; `None` for other objects.
+    /// The numbers of addresses in use in the range that two pools share; `None` if the object is not a pool.
     #[serde(flatten)]
     pub in_use: Option<SharedUse>,
 }

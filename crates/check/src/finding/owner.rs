@@ -38,12 +38,12 @@ pub enum OwnerKind {
 
 calipam_model::display_serialized!(OwnerKind);
 
-/// An owner's address, or the field that names it.
+/// An owner's address, or the field that contains the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerField {
     /// An address of an endpoint, pod or service.
     Address(IpAddr),
-    /// The node's field for the address of this tunnel.
+    /// The field in a node object that contains the address of the tunnel of this kind.
     Tunnel(TunnelKind),
 }
 
@@ -115,11 +115,12 @@ pub struct OwnerEvidence {
     /// The reason why a service has no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<NoAddress>,
-    /// The owner's addresses; for a tunnel, the field that names its address; for a node without tunnel addresses, the
-    /// fields that lack one. A finding about one address lists only the first [`LISTED_FIELDS`].
+    /// The owner's addresses; for a tunnel, the field that contains its address; for a node that lacks tunnel
+    /// addresses, the fields that should contain them. A finding about one address lists only the first
+    /// [`LISTED_FIELDS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,
-    /// The number of addresses that are not listed.
+    /// The number of addresses that `fields` does not list.
     #[serde(rename = "furtherFields", skip_serializing_if = "is_zero")]
     pub further_fields: usize,
 }
@@ -144,7 +145,7 @@ impl OwnerEvidence {
         Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
     }
 
-    /// True if the claim names this tunnel, container or pod. Other claims are not compared.
+    /// True if the claim names this tunnel, container or pod. False for claims of other kinds.
     pub(crate) fn is_named_by(&self, claim: &Claim<'_>) -> bool {
         match claim {
             Claim::Tunnel { node, .. } => self.kind == OwnerKind::Tunnel && self.node == *node,
@@ -153,7 +154,7 @@ impl OwnerEvidence {
         }
     }
 
-    /// The owner's listed addresses; empty for a tunnel, which names a field.
+    /// The owner's listed addresses; empty for a tunnel, which lists a field instead.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.fields.iter().filter_map(|field| match field {
             OwnerField::Address(address) => Some(*address),

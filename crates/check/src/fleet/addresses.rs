@@ -48,7 +48,7 @@ fn compare(
             let address = uses[0].0;
             let is_live = |cluster: usize| !leaked[cluster].contains(&address);
             let severity = match clusters.iter().filter(|cluster| is_live(**cluster)).count() {
-                // Once the leaked address is released, at most one cluster uses it.
+                // Once leaked addresses are released, at most one cluster still uses the address.
                 0 | 1 => Severity::Warning,
                 _ => Code::AddressInSeveralClusters.severity(),
             };

@@ -49,9 +49,10 @@ impl EarlierFleet {
         Ok(Self { taken_at, clusters })
     }
 
-    /// Removes a cluster's earlier report, and returns the changes since. Everything is new if there is no such report
-    /// or its GUID differs. `dropped` are the findings whose objects had changed by the second read. Unless `all_read`
-    /// is true, findings between clusters that are absent now count as not checked.
+    /// Takes a cluster's earlier report out of this value, and returns the changes since that report. Everything is new
+    /// if there is no such report or its GUID differs. `dropped` are the findings whose objects had changed by the
+    /// second read. If not all clusters were read this time (`all_read` is false), earlier findings between clusters
+    /// that are absent now count as not checked.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

@@ -4,7 +4,8 @@ use calipam_model::cidr_set::CidrSet;
 use calipam_model::{IpNet, cidr};
 
 /// Returns the first `most` CIDRs of length `prefix` that are in one of `within` and share no address with `taken`,
-/// ascending within each. Jumps from one taken range to the next, so it takes only about as long as sorting `taken`.
+/// ascending within each of these networks. Jumps from one taken range to the next, so it takes only about as long as
+/// sorting `taken`.
 pub fn free_ranges(
     prefix: u8,
     within: &[IpNet],

@@ -29,7 +29,7 @@ use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
 use crate::{Context, Options};
 
-/// The maximum number of other clusters' objects that a finding lists. Others are only counted.
+/// The maximum number of other clusters' objects that a finding lists. Further objects are only counted.
 const LISTED: usize = 16;
 
 /// A cluster in a fleet, with the data that is kept after its check.
@@ -64,7 +64,7 @@ impl Cluster {
         Self { name, group, labels, services, report, pools, ranges, is_read: true, is_live: true }
     }
 
-    /// Makes a cluster that cannot be read. Its only finding says so.
+    /// Makes a cluster that cannot be read. Its only finding reports this.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
         let says = format!("cannot be read: {}", short(&reason));
@@ -76,8 +76,8 @@ impl Cluster {
 }
 
 /// Keeps one cluster for each GUID: preferably a live one, then one that is not from the future, then the newest.
-/// Removes the other live ones, and returns a note about each. Marks other files as unreadable, since their GUID proves
-/// nothing.
+/// Removes other live clusters with the same GUID, and returns a note about each. Keeps other clusters that were read
+/// from files, but marks them as unreadable, since the GUID in a file proves nothing.
 pub fn remove_duplicates(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
     let rank = |cluster: &Cluster| {
         let taken_at = cluster.report.cluster.taken_at;

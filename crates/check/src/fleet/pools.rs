@@ -37,9 +37,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     check_places(group, &own, found);
 }
 
-/// Returns true for a disabled pool if every address that its cluster uses there is also in an enabled pool. Such a
-/// pool only tells Calico that the range is another cluster's pool: Calico does not translate addresses of packets
-/// between pools, so the two clusters' pods reach each other by their own addresses.
+/// Returns true for a disabled pool if every address that its cluster uses in it is also in an enabled pool. Such a
+/// pool only tells Calico that its range belongs to another cluster's pool. Calico does not translate the addresses of
+/// packets between pools, so the two clusters' pods reach each other by their own addresses.
 fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
     let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
@@ -68,7 +68,8 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
     }
 }
 
-/// Finds disabled pools that cover only a part of another cluster's pool: addresses outside that part are translated.
+/// Finds disabled pools that cover only a part of another cluster's pool. Calico translates the addresses outside of
+/// that part.
 fn check_announced(
     group: &[&Cluster],
     announced: &[OfCluster<'_>],
@@ -80,7 +81,7 @@ fn check_announced(
     enabled.sort_by_key(|of| of.pool.cidr);
 
     for of in announced {
-        // Smaller pools are covered completely: only larger ones can be covered in part.
+        // Pools inside of this one are covered completely. Only larger pools can be covered in part.
         let around = around(&enabled, of.pool.cidr, |other| other.pool.cidr);
         let around = around.flat_map(|range| &enabled[range]);
         let partly = |other: &&&OfCluster<'_>| {
@@ -108,8 +109,9 @@ struct Place<'c> {
     name: &'c str,
 }
 
-/// Finds other clusters' nodes, tunnels and services in a pool, and service ranges that overlap it. Addresses in their
-/// own cluster's pools are left out: in that case the pools overlap.
+/// Finds addresses of other clusters' nodes, tunnels and services in a pool, and other clusters' service ranges that
+/// overlap the pool. Leaves out addresses that are in a pool of their own cluster, since the overlap of the two pools
+/// is reported instead.
 fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
     let mut places: Vec<Place<'_>> = Vec::new();
     let pools = by_cluster(own);
@@ -156,7 +158,7 @@ fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
     Elsewhere::new(group[of.cluster], ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
 }
 
-/// Makes a finding. Its message is the pool, followed by the result of `says`.
+/// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `says`.
 fn finding(
     code: Code,
     pool: &PoolView,

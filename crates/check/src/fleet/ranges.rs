@@ -1,4 +1,4 @@
-//! The addresses of a cluster that are compared with those of other clusters.
+//! A cluster's addresses, for the comparison with those of other clusters.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::used::Used;
 use crate::finding::ElsewhereKind;
 use crate::{Context, Options};
 
-/// A cluster's addresses: nodes, tunnels, services and pods.
+/// The addresses of a cluster's nodes, tunnels, services and pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranges {
     /// `None` if the configuration cannot be decoded, or the cluster was not read.

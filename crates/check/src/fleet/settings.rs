@@ -1,6 +1,6 @@
 //! Settings that should be the same in clusters that route to each other. Routers that accept only one prefix length
-//! drop the routes of other block sizes. They also drop routes of single addresses, which a cluster without strict
-//! affinity announces for borrowed addresses.
+//! drop the routes to blocks of other sizes. They also drop the routes to single addresses, which a cluster without
+//! strict affinity announces for borrowed addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const SETTINGS: [Setting; 3] = [
     ("blockSize of IPv6", |cluster| block_sizes(cluster, false)),
 ];
 
-/// Places of values in the evidence: the finding's cluster, and its group.
+/// The keys under which the evidence has the values of the finding's cluster and of its group.
 const HERE: &str = "here";
 const GROUP: &str = "group";
 
@@ -35,7 +35,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let said = said.join(", ");
         for (position, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
-            // The value that most clusters have is right. Without a majority, all values are reported.
+            // The value that most clusters have counts as right. If no value has a majority, all values are reported.
             if numbers[value.as_str()] * 2 > known {
                 continue;
             }

@@ -7,9 +7,9 @@ use calipam_model::IpNet;
 /// Other clusters' CIDRs that overlap one CIDR.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
-    /// The positions of the first few.
+    /// The positions of the first few of these CIDRs.
     pub listed: Vec<usize>,
-    /// The number of all of them.
+    /// The number of all these CIDRs.
     pub number: usize,
 }
 
@@ -28,7 +28,8 @@ pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     let places = ByCluster::new(sorted.iter().map(|position| ranges[*position].1));
 
     let mut others = vec![Others::default(); ranges.len()];
-    // CIDRs nest or are disjoint: the stack holds the places of those that contain the current one.
+    // Any two CIDRs are nested or disjoint, so a stack is enough. It contains the places of the CIDRs that contain the
+    // current one.
     let mut around: Vec<usize> = Vec::new();
     let mut around_of: HashMap<usize, usize> = HashMap::new();
     for place in 0..=sorted.len() {

@@ -15,7 +15,8 @@ use crate::names::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// The blocks, ascending by CIDR, without duplicates.
     blocks: Vec<UsedBlock>,
-    /// The number of addresses before each block; at the end, the number of all addresses.
+    /// For each block, the number of addresses in all blocks before it. The last element is the number of all
+    /// addresses.
     before: Vec<u64>,
 }
 
@@ -25,7 +26,7 @@ pub struct UsedBlock {
     pub cidr: IpNet,
     /// The ordinals of the addresses, ascending.
     pub ordinals: Box<[u32]>,
-    /// The user of each address, in the same order, one per line.
+    /// The user of each address, in the order of `ordinals`, one per line.
     users: Box<str>,
 }
 
@@ -97,7 +98,8 @@ impl Used {
         let inside = self.before.get(inside.end).zip(self.before.get(inside.start));
         let inside = inside.map_or(0, |(end, begin)| end - begin);
 
-        // Blocks nest or are disjoint: a larger one matters only if it contains the region.
+        // A block outside of the region is disjoint from it or contains it. Only a block that contains the region
+        // matters here.
         let around = around(&self.blocks, region, |block| block.cidr).flat_map(|range| &self.blocks[range]);
         let around = around.flat_map(UsedBlock::addresses).filter(|(address, _)| region.contains(address));
         inside + around.count() as u64

@@ -16,8 +16,8 @@ pub struct IndexedBlock<'s> {
     pub owner: Option<&'s BlockOwner>,
     /// The block, if it is sound.
     pub sound: Option<&'s Block>,
-    /// The block, if its addresses can be read. It is sound, or its only defects are records without an ordinal, which
-    /// are left out.
+    /// The block, if its addresses can be read. The block is sound, or its only defects are records that no ordinal
+    /// refers to. Such records are left out.
     pub usable: Option<&'s Block>,
     /// The sound block without the addresses that have cooled down; `None` if there are no such addresses.
     cooled: Option<Box<Block>>,
@@ -39,7 +39,8 @@ impl<'s> IndexedBlock<'s> {
     }
 }
 
-/// Returns the stored blocks, by CIDR. A release time after `now`, beyond clock skew, makes a block corrupt.
+/// Returns the stored blocks, by CIDR. A block is corrupt if it contains a release time that is later than `now` by
+/// more than the permitted clock skew.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
     let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
@@ -52,7 +53,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
                 BlockContent::Sound(_) => Vec::new(),
                 BlockContent::Corrupt(block) => block.problems.clone(),
             };
-            // Looking for cooling addresses is most of the work, and few blocks have any.
+            // Looking at cooling addresses is most of the work. Most blocks have none, and skip it.
             let cooling = content.usable().filter(|block| block.has_cooling());
             problems.extend(cooling.into_iter().flat_map(|block| released_in_future(block, future)));
             if content.cidr() != stored.value.key {

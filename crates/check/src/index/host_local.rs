@@ -13,14 +13,14 @@ use super::blocks::{blocks_around, index_blocks};
 use crate::FastMap;
 use crate::claim::Claim;
 
-/// Returns true if host-local serves all pods and Calico IPAM none.
+/// Returns true if host-local serves all pods and Calico IPAM serves none.
 pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
     snapshot.has_read(Source::Pods) && pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
 }
 
-/// Returns the number of Calico's pods with addresses if host-local assigned all these addresses, otherwise 0. This is
-/// the case if each address is in its node's range, no record says that Calico assigned it, and at least one address
-/// has no record and is in a range that does not cover its pool.
+/// Returns the number of pods that Calico networks and that have addresses, if host-local assigned all these addresses;
+/// otherwise 0. Host-local assigned them if each address is in its node's range, no record says that Calico assigned
+/// it, and at least one address has no record and is in a range that does not cover its pool.
 pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
     let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));
@@ -63,7 +63,8 @@ fn covers_pool(snapshot: &Snapshot, range: IpNet, address: IpAddr) -> bool {
     pools.any(|pool| pool.contains(&address) && range.contains(&pool))
 }
 
-/// Returns true if Calico's CNI plugin wrote the record for the pod. `upgrade-ipam` writes no time (facts 4.1).
+/// Returns true if Calico's CNI plugin wrote the record for the pod. Records that `upgrade-ipam` wrote have no time
+/// (facts 4.1), and do not count.
 fn is_assigned_to(record: &AttributeRef<'_>, of: &Pod) -> bool {
     let Claim::Pod { namespace, pod, .. } = Claim::of(record) else { return false };
     record.allocated_at().is_some() && namespace == of.namespace() && pod == of.name()

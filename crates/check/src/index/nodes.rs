@@ -1,4 +1,4 @@
-//! The nodes, and the differences between Calico's nodes and those of Kubernetes.
+//! The nodes, and the differences between the nodes in Calico and in Kubernetes.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::{BrokenWorkload, Index};
 use crate::{FastMap, FastSet};
 
 impl<'s> Index<'s> {
-    /// Returns Calico's object for a node, if it was read. The node could be gone from Kubernetes.
+    /// Returns Calico's object for a node, if it was read. The node may no longer exist in Kubernetes.
     pub fn node(&self, name: &str) -> Option<&'s Node> {
         self.stored_node(name).map(|stored| &stored.value)
     }
@@ -30,7 +30,7 @@ impl<'s> Index<'s> {
     }
 
     /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
-    /// etcd, the Kubernetes nodes count, as in Calico's collector.
+    /// etcd, the nodes in Kubernetes decide, as in Calico's collector.
     pub fn node_exists(&self, name: &str) -> bool {
         self.has_object(name) && !self.departed_nodes.contains(name) || self.lacks_object(name)
     }
@@ -66,8 +66,8 @@ impl<'s> Index<'s> {
     }
 }
 
-/// Returns the Calico names of nodes that are gone from Kubernetes. Nodes that refer to no Kubernetes node belong to
-/// another orchestrator.
+/// Returns the Calico names of nodes that no longer exist in Kubernetes. Leaves out nodes that refer to no Kubernetes
+/// node, since they belong to another orchestrator.
 pub(super) fn departed_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
     // If there is no Kubernetes node at all, Kubernetes nodes were not read.
     let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());

@@ -40,7 +40,8 @@ impl Index<'_> {
         self.describe(owner, usize::MAX)
     }
 
-    /// Describes owners with more addresses than a finding lists, once for all findings.
+    /// Describes the owners that have more addresses than a finding lists. These descriptions are shared by all
+    /// findings.
     pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
         let snapshot = self.snapshot;
         let is_large = |count: usize| count > LISTED_FIELDS;

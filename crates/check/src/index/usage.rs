@@ -21,7 +21,7 @@ use crate::claim::{Claim, names_service};
 use crate::parallel::{OBJECTS, in_parts};
 use crate::{FastMap, FastSet};
 
-/// Returns the uses by live owners, and the addresses that are merely named; both ascending.
+/// Returns the uses of addresses by live owners, and the addresses that objects merely name; both ascending.
 pub(super) fn of(
     snapshot: &Snapshot,
     blocks: &[IndexedBlock<'_>],
@@ -30,7 +30,7 @@ pub(super) fn of(
     departed_nodes: &FastSet<&str>,
     [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
-    // With a million endpoints, this takes a long time, mostly for sorting.
+    // With a million endpoints, this takes a long time, mostly for sorting, so it is done in parallel.
     let parts = in_parts(OBJECTS, snapshot.endpoints.len(), |range| {
         let mut part = Usage::default();
         part.uses.reserve(range.len());
@@ -74,8 +74,8 @@ pub(super) fn of(
     (usage.uses, usage.mentioned)
 }
 
-/// Returns true if Calico IPAM serves only LoadBalancer services: no node has, or had, a block. Pods and tunnels get
-/// their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
+/// Returns true if Calico IPAM serves only LoadBalancer services, since no node has or had a block. In this case, pods
+/// and tunnels get their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
     let is_ipam =
@@ -124,8 +124,9 @@ struct Usage {
 }
 
 impl Usage {
-    /// Adds the uses by live endpoints. Addresses that bypass IPAM count only as named, and so do OpenStack addresses:
-    /// Neutron assigns, shares and moves them.
+    /// Adds the addresses that live endpoints use, except those that bypass IPAM. The addresses of other endpoints, and
+    /// of OpenStack endpoints, are added to the addresses that are merely named. OpenStack addresses are assigned,
+    /// shared and moved by Neutron.
     fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
@@ -149,12 +150,13 @@ impl Usage {
         }
     }
 
-    /// Adds the uses by pods. A pod owns the addresses in its annotation. An address that only the status names is the
-    /// pod's own only if Calico networks the pod. On Kubernetes, the CNI plugin's annotation shows whether it does.
+    /// Adds the addresses that pods use. A pod owns the addresses in its annotation. If an address is only in the pod's
+    /// status, the pod owns it only if Calico networks the pod. With the Kubernetes datastore, the CNI plugin's
+    /// annotation shows whether Calico does.
     ///
-    /// On etcd, the plugin leaves no annotation, and the status can be older than the sandbox, so the pod's endpoint
-    /// decides. Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, and its
-    /// address could belong to another pod. A node that Calico does not know uses another plugin.
+    /// With the etcd datastore, the plugin writes no annotation, and the status can be older than the sandbox, so the
+    /// pod's endpoint decides. Without an endpoint, a pod that is terminating or not ready has no sandbox with a
+    /// network, and its address could belong to another pod. A node that Calico does not know uses another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
         if snapshot.pods.is_empty() {
             return;
@@ -179,8 +181,8 @@ impl Usage {
         }
     }
 
-    /// Adds the uses by services. A service that Calico serves owns the ingress addresses that are in a pool for
-    /// LoadBalancers, or that a block records for it. All others are merely named.
+    /// Adds the addresses that services use. A service that Calico serves owns the ingress addresses that are in a pool
+    /// for LoadBalancers, or that a block records for the service. All other ingress addresses are merely named.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
         let assign = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
         let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));

@@ -13,8 +13,8 @@ use crate::Context;
 use crate::index::Stored;
 use crate::record::AddressState;
 
-/// Address counts of a pool or block. The parts from `in_use` to `free` do not overlap: `total` is their sum (except
-/// for `::/0`, whose size is one more than fits).
+/// Address counts of a pool or block. The parts from `in_use` to `free` do not overlap, and `total` is their sum
+/// (except for `::/0`, whose size does not fit into 128 bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All addresses.
@@ -33,7 +33,7 @@ pub struct Tally {
     pub free: u128,
     /// All addresses except those in IP reservations.
     pub usable: u128,
-    /// Usable addresses that are in use, cooling, or reserved by Windows.
+    /// Usable addresses that are in use, cooling, or reserved by Windows nodes.
     pub usable_taken: u128,
 }
 
@@ -54,7 +54,7 @@ pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
     if whole == 0 {
         return None;
     }
-    // A part of a large IPv6 pool would overflow if it were multiplied first.
+    // For a large IPv6 pool, multiplying first would overflow.
     let percent = part.checked_mul(100).map_or_else(|| part / (whole / 100), |hundred| hundred / whole);
     Some(u8::try_from(percent).unwrap_or(u8::MAX))
 }
@@ -64,7 +64,8 @@ pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
 enum Detail {
     #[default]
     ByKind,
-    /// Any taken address can count as in use. This is quicker: most blocks are summed without reading their records.
+    /// Taken addresses of every kind can count as in use. This is quicker, since most blocks are counted without
+    /// reading their records.
     Total,
 }
 
@@ -92,7 +93,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         self.sum(region, Detail::ByKind)
     }
 
-    /// Does the same as [`Self::tally`], but faster: cooling and Windows-reserved addresses can count as in use.
+    /// Like [`Self::tally`], but faster. Cooling and Windows-reserved addresses can count as in use.
     pub(crate) fn total_tally(&self, region: IpNet) -> Tally {
         self.sum(region, Detail::Total)
     }
@@ -204,8 +205,9 @@ impl Sum {
         }
     }
 
-    /// Returns the counts of a region. `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` are
-    /// numbers of addresses, including taken ones.
+    /// Returns the address counts of a region. `unknown` is the number of its addresses in corrupt or undecodable
+    /// blocks, `reserved` the number in reservations, and `known_reserved` the number in reservations outside of such
+    /// blocks. All three include taken addresses.
     fn tally(self, region: IpNet, unknown: u128, known_reserved: u128, reserved: u128) -> Tally {
         let total = cidr::size(region);
         let taken = self.in_use + self.cooling + self.windows_reserved;

@@ -17,7 +17,7 @@ fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.extend_from_slice(name.packed());
 }
 
-/// Visits the identities of an endpoint or pod. `key` is a buffer.
+/// Visits the identities of an endpoint or pod. `key` is a reusable buffer.
 pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
     identity(key, workload.namespace, workload.pod);
     visit(key);
@@ -33,7 +33,7 @@ pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
     }
 }
 
-/// Returns a pod's texts in the form that endpoints have.
+/// Returns a pod's names and IDs in the same form as those of an endpoint.
 pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     EndpointTexts {
         namespace: pod.namespace(),
@@ -55,7 +55,8 @@ pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     match claim {
         Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
         Claim::Container(id) => vec![container(id)],
-        // The handle could also be from bare CNI: a network, and a container ID that is not hexadecimal.
+        // The handle could also be from bare CNI. It then consists of a network and a container ID that is not
+        // hexadecimal.
         Claim::LegacyPod { namespace, pod } => {
             let handle = format!("{namespace}.{pod}");
             let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());

@@ -38,7 +38,8 @@ pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, cla
     }
 }
 
-/// Returns true if an undecodable endpoint or pod could have any container ID: only `cni` keys name it (facts 1.10).
+/// Returns true if an undecodable endpoint or pod could have any container ID. Only the keys of endpoints with the
+/// orchestrator `cni` contain the ID (facts 1.10).
 pub(super) fn may_be_any_container(broken: &BrokenWorkload<'_>) -> bool {
     broken.name.as_ref().is_none_or(|key| key.orchestrator != "cni")
 }

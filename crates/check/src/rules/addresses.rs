@@ -18,7 +18,7 @@ pub(crate) struct Address<'a, 'c, 's> {
     /// The address's records in readable blocks; several where blocks overlap.
     pub records: &'a [Record<'c, 's>],
     pub uses: &'a [Use],
-    /// The largest block around the address, and all blocks inside that one.
+    /// The largest block that contains the address, and all blocks inside of that one.
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
@@ -101,7 +101,7 @@ fn merge<'c, 's>(
 }
 
 impl<'a, 'c, 's> Address<'a, 'c, 's> {
-    /// Returns the records that hold the address, without those that are cooling down.
+    /// Returns the records of the address, except those in which it is cooling down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
     }

@@ -79,7 +79,7 @@ fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, sa
         .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
 }
 
-/// Makes a finding. Its message is the affinity, followed by `says`.
+/// Makes a finding. Its message begins with the affinity, and continues with `says`.
 pub(super) fn about_affinity(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,

@@ -1,7 +1,8 @@
 //! Findings that appear when the same snapshot is checked at a later time.
 //!
-//! Only a few things depend on time: the ages of allocations, of waiting and finished pods and of services without an
-//! address, and release times in the future. Therefore little is checked again, and usually nothing.
+//! Only a few rules depend on the time: those about the ages of allocations, of waiting or finished pods and of
+//! services without an address, and about release times in the future. Therefore, little has to be checked again, and
+//! usually nothing.
 
 use std::collections::HashSet;
 
@@ -31,7 +32,7 @@ pub(crate) fn findings(
     }
 
     let mut found = Vec::new();
-    // Codes of `owners` and `leaks` that depend on the age of an allocation.
+    // The codes from `owners` and `leaks` that depend on the age of an allocation.
     let of_addresses = [Code::OwnerMismatch, Code::LeakedAddress, Code::ServiceAddressExtra];
     if of_addresses.iter().any(|code| codes.contains(code)) {
         check_addresses(&context, earlier, &mut found);
@@ -49,7 +50,7 @@ pub(crate) fn findings(
     has(found).collect()
 }
 
-/// Checks the addresses with an allocation that is young at `earlier`, but no longer at the time of the context.
+/// Checks the addresses with an allocation that is young at `earlier`, but no longer young at the time of the context.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);

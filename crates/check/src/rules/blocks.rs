@@ -41,7 +41,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// The existing affinities, including undecodable ones, but not those that are marked deleted.
 type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
-/// Makes a finding. Its message is the block, followed by `says`.
+/// Makes a finding. Its message begins with the block, and continues with `says`.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,

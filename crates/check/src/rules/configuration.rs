@@ -1,4 +1,4 @@
-//! Settings of the cluster.
+//! Findings about the cluster's settings.
 
 use std::collections::BTreeMap;
 

@@ -58,7 +58,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     live.sort_by_key(|a| holder(a));
     for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
-        // If there is no label at all, the holder has not been upgraded yet.
+        // If none of the holder's affinities has labels, the holder has not been upgraded yet.
         let severity =
             if of_holder.iter().copied().any(is_labelled) { Severity::Warning } else { Severity::Info };
         for affinity in of_holder {

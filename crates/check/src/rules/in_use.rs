@@ -26,9 +26,10 @@ pub(crate) fn finding(
         .depending_on(dependencies(context, address))
 }
 
-/// Returns the objects that an allocation or a release between two lists would change: the block and the users.
-/// Kubernetes lists are from several points in time. etcd alone is read at one revision, and no Calico operation leaves
-/// an address that is in use unrecorded at any revision.
+/// Returns the objects that would have changed if the address had been allocated or released between two list requests:
+/// the block and the users. Kubernetes is read with several list requests, so its objects are from different points in
+/// time. If only etcd was read, there are no such objects: everything has the same revision, and no Calico operation
+/// leaves an address in use unrecorded at any revision.
 fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {
@@ -55,7 +56,8 @@ fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     }
 }
 
-/// Returns true if a source was read in full, or in part: a partial read has all objects that concern its address.
+/// Returns true if a source was read in full or in part. A partial read is about one address, and includes all objects
+/// that concern it.
 fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
@@ -116,9 +118,9 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
     !others.iter().all(is_first) || address.uses.iter().any(is_of_node)
 }
 
-/// Returns true if both users are pods of the same virtual machine. Source and target of a live migration share the
-/// address that is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded for a
-/// container belongs only to that container.
+/// Returns true if both users are pods of the same virtual machine. The source and the target of a live migration share
+/// the address that is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded
+/// for a container belongs only to that container.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
     let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else { return false };
     let are_of_one = match (one.machine, other.machine) {

@@ -18,8 +18,8 @@ use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
-/// Returns true if an unused allocation could be leaked: it is old enough, nothing names it, and everything that could
-/// show its owner was read.
+/// Returns true if an unused allocation could be leaked: it is old enough, no object names its address, and everything
+/// that could show its owner was read.
 pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let attribute = &record.allocation.attribute;
     !context.is_young(attribute)
@@ -38,7 +38,7 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             }
             RecordedOwner::Elsewhere(reasons) | RecordedOwner::Gone(reasons) => reasons,
             RecordedOwner::Unnamed => vec![LeakReason::UnknownOwner],
-            // The owner exists or could exist, or the address has none.
+            // The owner exists or could exist, or the address has no owner.
             _ => continue,
         };
         push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));
@@ -69,7 +69,7 @@ fn merge<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
     all.dedup();
 }
 
-/// Returns true if the recorded service's status names no address yet, so it could still name this one.
+/// Returns true if the recorded service's status names no address yet, so it could still name the recorded address.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
     let assign = snapshot.serves_services().and_then(Result::ok);

@@ -38,7 +38,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
 fn other_owner(evidence: &AddressEvidence) -> String {
     let record = evidence.holding().next();
     let whose = record.map(RecordEvidence::holder).unwrap_or_default();
-    // If user and recorded owner have the same name, the node distinguishes them.
+    // If the user and the recorded owner have the same name, the node distinguishes them.
     let node = record.and_then(|record| record.record.as_ref().get("node"));
     let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
     let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();

@@ -29,7 +29,7 @@ fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> 
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
-/// Makes a finding. Its message is the pool, followed by `says`.
+/// Makes a finding. Its message begins with the pool's name and CIDR, and continues with `says`.
 fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
     fill(&mut evidence);
@@ -37,7 +37,7 @@ fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvide
     Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Pool(Box::new(evidence)))
 }
 
-/// Checks faults that count even before the first block: overlaps, and selectors that do not parse.
+/// Checks for faults that matter even before the first block exists: overlaps, and selectors that do not parse.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
     let pools = context.index.pools();
@@ -54,8 +54,8 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Reports enabled pools that cover the cluster's nodes or services. A pool only for services may cover nodes, since a
-/// service may have a node's address.
+/// Reports enabled pools that cover the cluster's nodes or services. A pool that only services can use may cover nodes,
+/// since a service may have a node's address.
 fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
     let enabled = || same(pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled()));
     let places = Places::of(context.snapshot, enabled().map(|pool| pool.cidr));
@@ -73,15 +73,15 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
     }
 }
 
-/// Returns a selector that makes Calico refuse requests without a named pool. Calico evaluates the selectors of all
-/// automatic pools, whatever their use.
+/// Returns the pool's selector that makes Calico refuse requests that name no pool, if it has such a selector. Calico
+/// evaluates the selectors of all automatic pools, whatever their use.
 fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
     if !pool.is_enabled() || !pool.automatic {
         return None;
     }
     let fields = [("nodeSelector", &pool.node_selector), ("namespaceSelector", &pool.namespace_selector)];
     fields.into_iter().find_map(|(field, selector)| match Selector::parse(selector) {
-        // Calico has no such limit.
+        // Calico accepts such a selector, since it does not limit the nesting depth.
         Ok(_) | Err(SelectorError::TooDeep) => None,
         Err(reason) => Some(InvalidSelector { field, selector: selector.clone(), reason }),
     })

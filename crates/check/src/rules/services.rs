@@ -11,8 +11,8 @@ use crate::finding::{Evidence, Finding, NoAddress, OwnerEvidence, OwnerKind, Sub
 use crate::names::short;
 
 /// Checks whether services that Calico serves, or should serve, have addresses. Without a pool for LoadBalancers, or
-/// without Calico's LoadBalancer controller, only services that name Calico count: others get addresses elsewhere, or
-/// by hand.
+/// without Calico's LoadBalancer controller, only services that name Calico are checked. Other services get their
+/// addresses from elsewhere, or by hand.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let old = |service: &Service| {
         service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)

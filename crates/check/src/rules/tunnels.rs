@@ -14,8 +14,8 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
 use crate::names::{list, short};
 
-/// Checks the Linux nodes that have a block of the tunnel's family. Checks none if pods have addresses from another
-/// IPAM: tunnels can have such addresses without a field in the node.
+/// Checks the Linux nodes that have a block of the tunnel's family. Checks no node if pods have addresses from another
+/// IPAM, since tunnels can then have such addresses, too, without a field in the node object.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let (snapshot, index) = (context.snapshot, &context.index);
     let is_read = [Source::Nodes, Source::Pools, Source::Blocks].into_iter().all(|s| snapshot.has_read(s));
@@ -77,7 +77,7 @@ fn finding(node: &Node, fields: Vec<OwnerField>) -> Finding {
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
     let (subject, evidence) = (Subject::Node(name.clone()), Evidence::Endpoint(Box::new(evidence)));
-    // The address is assigned before the node names it.
+    // Calico assigns the address before the node object names it.
     Finding::new(Code::TunnelAddressMissing, subject, says, evidence)
         .on_nodes([name.clone()])
         .depending_on([Key::Node(name)])

@@ -20,8 +20,8 @@ use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subj
 use crate::names::short;
 use crate::needs::{Need, Needs, pools_of};
 
-/// The maximum number of nodes with the same reason that have a finding each. If there are more, they share one
-/// finding.
+/// The maximum number of nodes that have separate findings although they get no address for the same reason. If there
+/// are more, all of them share one finding.
 const MOST_SINGLE: usize = 3;
 /// The maximum number of waiting pods that a finding names.
 const MOST_NAMED: usize = 20;
@@ -226,7 +226,7 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// Returns true if pods ask for pools of the family by name: an annotation names a pool, or a pool that is used
+    /// Returns true if pods ask for pools of the family by name: an annotation names a pool, or a pool that can be used
     /// only by name has blocks.
     fn are_named(&self, family: Family) -> bool {
         *self.by_name[family as usize].get_or_init(|| {
@@ -264,7 +264,7 @@ pub(crate) enum PodAnswer {
     UnknownPool(String),
 }
 
-/// Answers a pod's request for a family, based on its annotations and those of its namespace.
+/// Answers a pod's request for an address of a family, based on its annotations and those of its namespace.
 pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, family: Family) -> PodAnswer {
     let addresses = pod.request.as_ref().map_or(&[][..], |request| &request.addresses);
     if let Some(address) = addresses.iter().find(|address| Family::of_address(**address) == family) {

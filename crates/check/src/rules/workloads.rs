@@ -18,7 +18,7 @@ use crate::index::Owner;
 use crate::names::{list, short};
 use crate::record::{Naming, Record, is_same_node, naming};
 
-/// The orchestrator in the endpoints of pods.
+/// The orchestrator in the names of pods' endpoints.
 const KUBERNETES: &str = "k8s";
 /// The interface in the name of a pod's endpoint.
 const INTERFACE: &str = "eth0";
@@ -66,7 +66,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Makes a finding. Its message is the owner's name, followed by `says`.
+/// Makes a finding. Its message begins with the owner's name, and continues with `says`.
 fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
@@ -98,7 +98,7 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
 /// Reports a pod without an endpoint, except on a node that Calico does not know: another plugin networks pods there.
 fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
-    // Pods are listed after endpoints: a new pod could have got its endpoint in between.
+    // Pods are listed after endpoints, so a new pod could have got its endpoint in between.
     let endpoints = endpoint_keys(context, pod);
     if endpoints.is_empty() && context.snapshot.has_read(Source::Nodes) {
         return None;
@@ -161,8 +161,8 @@ fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<F
 }
 
 /// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is not
-/// compared: statuses without IPv6 are a separate fault. The status has one address per family, which only has to be
-/// among those that annotation and endpoint name.
+/// compared, since a status without IPv6 is a separate fault. The status has one address per family, which only has to
+/// be among those that the annotation and the endpoint name.
 fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
@@ -191,7 +191,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
 }
 
-/// The number of addresses up to which searching a list is faster than a set.
+/// The number of addresses up to which searching a slice is faster than building a set.
 const FEW: usize = 16;
 
 /// Returns true if every address of `some` is among `all`. A family that `all` lacks is not compared.

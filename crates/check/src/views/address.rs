@@ -34,7 +34,7 @@ pub struct AddressView {
     pub reserved: bool,
     /// Blocks that contain the address, including corrupt ones; several if blocks overlap.
     pub blocks: Vec<BlockOfAddress>,
-    /// The address's known users. If `partly_read` names sources, there can be others.
+    /// The address's known users. If `partly_read` names sources, there can be further users.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
     /// Objects that name the address, but might not own it.
@@ -43,7 +43,8 @@ pub struct AddressView {
     /// The findings about the address and about the objects around it.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Sources from which only objects around the address were read. Findings that need all of a source are missing.
+    /// Sources of which only the objects around the address were read. Findings that need all objects of such a source
+    /// are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }
@@ -56,7 +57,7 @@ pub enum OwnerStatus {
     /// The owner exists, but does not name the address.
     NamesOthers,
     Gone,
-    /// The record names no owner, or objects that could show it were not read or cannot be decoded.
+    /// The record names no owner, or objects that could show the owner were not read or cannot be decoded.
     Unknown,
 }
 
@@ -100,10 +101,10 @@ pub struct BlockOfAddress {
     /// The owner in the record, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_owner: Option<String>,
-    /// The status of that owner.
+    /// The status of the recorded owner.
     #[serde(rename = "lives", skip_serializing_if = "Option::is_none")]
     pub owner_status: Option<OwnerStatus>,
-    /// True if the node in the record exists; `None` if the record names none, or nodes were not read.
+    /// True if the node in the record exists; `None` if the record names no node, or nodes were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_exists: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +148,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     }
 }
 
-/// Returns the state of an address. A record that holds the address takes precedence over one that is cooling down.
+/// Returns the state of an address. A record of an allocated address takes precedence over one of a cooling address.
 fn state<'c, 's: 'c>(
     blocks: impl Iterator<Item = &'c IndexedBlock<'s>> + Clone,
     undecodable: bool,
@@ -206,7 +207,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
             || context.index.blocks_around(address).next().is_some()
     };
     let about = |f: &Finding| match &f.subject {
-        // The recorded owner might use the address, too, but a partial read does not find it.
+        // The recorded owner might use the address, too, but a partial read does not find that owner.
         Subject::Address(subject) => {
             *subject == address && is_recorded(f.code) && !(unsure && f.code == Code::OwnerMismatch)
         }
@@ -220,7 +221,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     report.findings.into_iter().filter(about).collect()
 }
 
-/// Returns true if a record names a pod or container, but no endpoint key follows from it.
+/// Returns true if a record names a pod or container, but the key of its endpoint does not follow from the record.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     context.index.records_of(address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);

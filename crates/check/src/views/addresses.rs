@@ -40,8 +40,9 @@ pub struct HeldAddress {
     pub pool: Option<String>,
 }
 
-/// Returns the allocated addresses in a scope; if pods are named, those that are allocated to or used by one of them.
-/// Addresses that are cooling down or reserved have no holder, and are left out unless a named pod uses them.
+/// Returns the allocated addresses in a scope. If `pods` names pods, returns only the addresses that are allocated to
+/// one of them, or that one of them uses. Addresses that are cooling down or reserved have no holder, and are left out
+/// unless a named pod uses them.
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);

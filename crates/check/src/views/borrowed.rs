@@ -16,8 +16,8 @@ use crate::{Context, Options, Scope};
 pub struct BorrowedList {
     /// The addresses, ascending.
     pub addresses: Vec<BorrowedAddress>,
-    /// The number of allocations that name no node and could be borrowed (before Calico 3.6). Service addresses belong
-    /// to no node and do not count.
+    /// The number of allocations that name no node, as before Calico 3.6, and that could be borrowed. Service addresses
+    /// belong to no node and do not count.
     pub unknown: usize,
 }
 
@@ -44,7 +44,8 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     for Record { block, allocation } in context.index.records() {
         let (address, attribute) = (allocation.address, allocation.attribute);
         let node = attribute.get("node");
-        // Owners hold nearly all addresses of their blocks, so these are skipped before their records are read.
+        // Owners hold nearly all addresses of their blocks, so an owner's addresses are skipped before their records
+        // are decoded.
         let is_own = |host: &str| node.is_some_and(|node| node == *host);
         if block.host().is_some_and(is_own)
             || matches!(block.owner, Some(BlockOwner::Virtual(_)))

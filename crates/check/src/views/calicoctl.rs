@@ -23,7 +23,7 @@ pub struct CalicoctlView {
     pub tunnels: Vec<AddressOwner>,
     /// The number of services that get addresses from Calico; `None` if Calico serves none, or services were not read.
     pub services: Option<usize>,
-    /// Addresses of services that get them from Calico.
+    /// The addresses of services that get their addresses from Calico.
     pub service_addresses: Vec<AddressOwner>,
     pub workloads: Vec<AddressOwner>,
     /// The number of addresses in use.
@@ -122,7 +122,7 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         let mut all: Vec<AddressOwner> = uses
             .map(|used| AddressOwner { address: used.address, owner: name_of(&context, used.owner) })
             .collect();
-        // A pod and its endpoint count as one.
+        // A pod and its endpoint have the same name, and count as one workload.
         all.dedup();
         all
     };

@@ -21,7 +21,8 @@ pub struct Comparison {
     pub with_endpoints: bool,
 }
 
-/// The addresses of pods on one node, without tunnels, services and addresses that are cooling down.
+/// The addresses of the pods on one node. Addresses of tunnels and services, and addresses that are cooling down, are
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeComparison {
@@ -34,11 +35,11 @@ pub struct NodeComparison {
     pub in_endpoints: usize,
     /// The number of recorded addresses that belong to pods or machines of the node, or that its pods use.
     pub in_blocks: usize,
-    /// The number of addresses that all sources have.
+    /// The number of addresses on which all sources agree.
     pub agreed: usize,
     /// Used by a pod, but recorded by no block.
     pub not_recorded: BTreeSet<IpAddr>,
-    /// Used by a pod, but recorded for something else.
+    /// Used by a pod, but recorded for an owner that is not a pod.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded_for_others: BTreeMap<IpAddr, RecordedFor>,
     /// Used by a pod here, but recorded on another node.
@@ -146,7 +147,7 @@ fn in_endpoints(context: &Context<'_>) -> ByNode {
 }
 
 /// The addresses that blocks record for pods and virtual machines, and those that pods use although blocks record them
-/// for others.
+/// for other owners.
 #[derive(Default)]
 struct InBlocks {
     addresses: ByNode,

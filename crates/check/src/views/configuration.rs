@@ -9,9 +9,9 @@ use crate::DEFAULT_GRACE;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationView {
-    /// The allocator settings, and others that affect addresses.
+    /// The allocator settings, and other settings that affect addresses.
     pub settings: Vec<Setting>,
-    /// Configurations that Calico ignores: only the one called `default` counts.
+    /// The names of IPAM configurations that Calico ignores, since they are not called `default`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
 }
@@ -23,9 +23,9 @@ pub struct Setting {
     pub name: &'static str,
     /// The effective value.
     pub value: String,
-    /// The object that has the value, or a note that the value is a default.
+    /// The object that contains the value, or a note that the value is a default.
     pub origin: String,
-    /// The value in the IPAMConfiguration resource if it differs, as it can in etcd.
+    /// The value in the IPAMConfiguration resource, if it differs. It can differ only with the etcd datastore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
 }

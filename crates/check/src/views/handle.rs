@@ -29,8 +29,8 @@ pub struct HandleView {
     /// The handle's findings.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Sources from which only objects that the handle names were read. Other blocks could also have records of the
-    /// handle.
+    /// Sources of which only the objects that the handle names were read. Blocks that were not read could also have
+    /// records with the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }

@@ -70,7 +70,7 @@ pub struct MappedBlock {
     /// The block's cells in the map.
     pub cells: Range<u32>,
     pub owner: Option<BlockOwner>,
-    /// The states by ordinal; empty if the block is corrupt or cannot be decoded.
+    /// The states of the addresses, by ordinal; empty if the block is corrupt or cannot be decoded.
     pub states: Vec<AddressState>,
     /// Ordinals with their owners; empty if there are too many.
     pub owners: Vec<(u32, String)>,
@@ -138,7 +138,7 @@ impl Grid {
         if !self.pool.contains(&network) {
             return 0..0;
         }
-        // A cell of /0 contains every address.
+        // There is no place for a cell of `::/0`, which contains every address.
         let index =
             |address| cidr::subnet_place(self.pool, self.cell_size, address).unwrap_or_default() as u32;
         index(network.network())..index(network.broadcast()) + 1

@@ -32,13 +32,14 @@ pub struct NodeView {
     pub exists: bool,
     pub plugin: NodePlugin,
     pub tunnels: Vec<TunnelView>,
-    /// The node's blocks by pool and family, with the number that it can still claim. Pools that serve it automatically
-    /// are listed even without a block.
+    /// The node's blocks by pool and family, with the number of blocks that it can still claim. Pools that serve the
+    /// node automatically are listed even if it has no block in them.
     pub pools: Vec<NodePool>,
     pub blocks: u32,
     /// The number of addresses that the node holds in any block.
     pub addresses: u32,
-    /// The number of addresses that the node holds in others' blocks, as in the list of borrowed addresses.
+    /// The number of addresses that the node holds in blocks that it does not own, as in the list of borrowed
+    /// addresses.
     pub borrowed: u32,
     /// The number of addresses in the node's blocks that other nodes hold.
     pub borrowed_by_others: u32,
@@ -54,9 +55,9 @@ pub struct NodeView {
 pub struct NodePlugin {
     /// The plugin that an installer has named in the node's annotation.
     pub installed: Option<String>,
-    /// The plugin that assigned the node's newest address; `None` if no address has a time.
+    /// The plugin that assigned the node's newest address; `None` if no record has a time.
     pub assigned_by: Option<Plugin>,
-    /// The time of that assignment.
+    /// The time at which the node's newest address was assigned.
     pub assigned_at: Option<Timestamp>,
 }
 
@@ -78,7 +79,7 @@ pub struct NodeFamily {
     pub free: u32,
     /// True if the node's next pod gets no address; `None` if that is not known.
     pub without_address: Option<bool>,
-    /// The reason why the next pod gets none.
+    /// The reason why the node's next pod gets no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -102,8 +103,8 @@ pub struct NodePool {
     pub family: &'static str,
     pub blocks: u32,
     /// The maximum number of blocks that the node may hold; `None` if there is no limit, as in Calico before 3.19. The
-    /// limit applies to the blocks in all pools of a family that one request can use: blocks in one pool lower
-    /// `claimable` of the others.
+    /// limit applies to the blocks in all pools of a family that one request can use, so blocks in one pool lower
+    /// `claimable` in the other pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool does
@@ -198,7 +199,7 @@ struct Row {
     free: u32,
 }
 
-/// Adds the addresses of a block to its owner and to the nodes that hold them.
+/// Adds a block's addresses to the counts of its owner and of the nodes that hold them.
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.host();
     let mut own = NodeView::default();
@@ -235,7 +236,7 @@ fn add_claimable(snapshot: &Snapshot, outlook: &Outlook<'_>, rows: &mut Rows) {
     for pool in snapshot.pools.iter().map(|stored| &stored.value) {
         for (node, claimable) in outlook.claimable(pool) {
             let key = (node.to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
-            // A manual pool serves requests that name it, so it is not shown for every node.
+            // A manual pool serves only requests that name it, so it is not shown for every node.
             if pool.automatic {
                 rows.entry(key).or_default().claimable = claimable;
             } else if let Some(row) = rows.get_mut(&key) {

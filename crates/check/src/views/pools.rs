@@ -64,8 +64,9 @@ pub struct PoolView {
     pub usable: Count,
     #[serde(skip)]
     pub usable_taken: Count,
-    /// Free addresses that all nodes together can get now if they use no other pool. Pools share the block limit, so
-    /// their numbers do not add up. `None` if the number is not known; `limited_by` has the reason.
+    /// Free addresses that all nodes together can get now if they use no other pool. Pools share the block limit of a
+    /// node, so the numbers of several pools must not be added up. `None` if the number is not known; `limited_by` then
+    /// contains the reason.
     pub allocatable: Option<Count>,
     /// Free addresses for requests that name the pool, if it serves no other requests.
     #[serde(skip_serializing_if = "Option::is_none")]

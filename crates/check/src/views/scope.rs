@@ -32,7 +32,8 @@ impl Comparison {
 }
 
 impl PoolList {
-    /// Keeps the pools that overlap a network of the scope. If it has networks, blocks outside all pools are left out.
+    /// Keeps the pools that overlap a network of the scope. If the scope has networks, blocks outside all pools are
+    /// left out.
     pub fn within(mut self, scope: &Scope) -> Self {
         if !scope.networks.is_empty() {
             self.pools.retain(|pool| scope.has_network(pool.cidr));

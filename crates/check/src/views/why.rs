@@ -18,7 +18,7 @@ use crate::{Context, Options};
 pub struct Explanation {
     /// `namespace/name`; `None` for the next pod.
     pub pod: Option<String>,
-    /// The node; empty for a pod that is not bound.
+    /// The node; empty for a pod that is not bound to a node.
     pub node: String,
     pub state: RequestState,
     /// The allocator's answers, IPv4 first.
@@ -43,7 +43,7 @@ pub enum RequestState {
     UnknownPool(String),
     /// An object that the allocator needs was not read, or cannot be decoded.
     NotKnown,
-    /// Pools serve only some namespaces, and the labels of the pod's namespace were not read.
+    /// Some pools serve only certain namespaces, and the labels of the pod's namespace were not read.
     NamespacesNotRead,
 }
 
@@ -65,7 +65,7 @@ impl FamilyAnswer {
         self.answer.outcome.as_ref().err()
     }
 
-    /// Returns the reason why there is no address, with the holder of the address that was asked for.
+    /// Returns the reason why there is no address, with the holder of the requested address.
     fn why(&self) -> Option<String> {
         let reason = &self.refused()?.reason;
         Some(self.holder.as_ref().map_or(reason.to_string(), |holder| format!("{reason} by {holder}")))
@@ -73,7 +73,7 @@ impl FamilyAnswer {
 }
 
 impl Explanation {
-    /// Returns IPAM's refusal, if there is one. A needed family comes first.
+    /// Returns IPAM's refusal, if there is one. Prefers the refusal of a family that is needed.
     pub fn refusal(&self) -> Option<&Refused> {
         let (needed, others): (Vec<_>, Vec<_>) = self.families.iter().partition(|family| family.is_needed);
         needed.into_iter().chain(others).find_map(FamilyAnswer::refused)

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Returns the generated files: path below the root of the project, and content.
+/// Returns the path, relative to the project's root, and the content of each generated file.
 pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     let scripts = calipam::completion_scripts().filter(|(name, _)| is_committed(name));

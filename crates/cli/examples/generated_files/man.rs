@@ -38,7 +38,7 @@ const FILES: [(&str, &str); 3] = [
 const EXIT_STATUS: &str =
     "0 done; 1 something was refused or does not exist; 2 usage; 3 datastore or file; 4 internal.";
 
-/// Returns the page of each visible command: file name and text.
+/// Returns the file name and text of each visible command's page.
 pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let root = calipam::command();
     let mut names = vec![page_name(&root)];
@@ -210,7 +210,7 @@ fn section(text: &mut String, title: &str) {
     text.push_str(&format!(".SH \"{title}\"\n"));
 }
 
-/// Adds lines without filling.
+/// Adds lines that roff prints as they are, without filling.
 fn verbatim(text: &mut String, lines: &[String]) {
     text.push_str(".nf\n");
     lines.iter().for_each(|line| text.push_str(&(escape(line) + "\n")));

@@ -2,7 +2,7 @@
 
 use std::net::{AddrParseError, IpAddr};
 
-/// Reads an address as Calico does: IPv4 in the form of IPv6 (`::ffff:192.0.2.1`) is IPv4.
+/// Reads an address as Calico does: an IPv4-mapped IPv6 address, such as `::ffff:192.0.2.1`, is read as IPv4.
 pub(crate) fn address(text: &str) -> Result<IpAddr, AddrParseError> {
     text.parse::<IpAddr>().map(|address| address.to_canonical())
 }

@@ -80,7 +80,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Finds the value of `--color` before the command line is parsed, since the parser's errors are colored, too.
+    /// Finds the value of `--color` before the command line is parsed, since the parser's errors are also colored.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         value_in_words(arguments.iter().cloned(), "color", None).unwrap_or_default()
     }
@@ -96,7 +96,7 @@ impl When {
     }
 }
 
-/// Finds the last valid value of an option on a command line that may be invalid in other places.
+/// Finds the last valid value of an option on a command line that may otherwise be invalid.
 pub(crate) fn value_in_words<V: ValueEnum>(
     words: impl Iterator<Item = OsString>,
     long: &str,

@@ -83,7 +83,8 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// One year. On some systems, a longer duration cannot be added to the current time.
+/// The timeout that stands for no limit: one year. On some systems, a longer duration cannot be added to the current
+/// time.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit.

@@ -21,8 +21,8 @@ const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this deleted node. With another target: only what concerns this node, deleted or not. Can be \
      repeated; wildcards `*`, `?`";
 
-/// Sorts the global options after each command's own, and hides options that a command does not use. This builds
-/// `command`.
+/// Moves the global options behind each command's own options, and hides options that a command does not use. Calls
+/// [`Command::build`].
 pub(crate) fn tidy(mut command: Command) -> Command {
     command.build();
     below(&mut command, &KubectlArgs::ids())
@@ -106,8 +106,8 @@ pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
     words.any(|word| word == "--help" || word == "help")
 }
 
-/// Gives every command a `--help` in the layout of `-h`, with examples and notes; clap's layout uses three lines for
-/// each option. Only the help of a command with subcommands shows kubectl's options.
+/// Gives the `--help` of every command the layout of `-h`, and adds examples and notes. clap's own layout would use
+/// three lines for each option. Only the help of a command with subcommands shows kubectl's options.
 pub(crate) fn with_help(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let is_program = !names.is_empty();

@@ -203,7 +203,7 @@ impl Lines<'_> {
         outside + unallocated
     }
 
-    /// Adds lines for the addresses with a finding of this code: one for each owner.
+    /// Adds a line for each owner of each address that has a finding with this code.
     fn in_use(&self, code: Code, says: &str, out: &mut String) {
         let view = self.view;
         for subject in self.of(code) {

@@ -1,6 +1,6 @@
 //! calipam called as `calicoctl`: the `ipam` commands, the datastore lock and `version`, with calicoctl's options,
-//! output lines, report file and exit codes (facts 5.2, 7.4 to 7.8), so that scripts keep working. Findings and writes
-//! are those of calipam. Messages on stderr explain the differences. All other commands run the real calicoctl
+//! output lines, report file and exit codes (facts 5.2, 7.4 to 7.8), so that scripts keep working. The findings and
+//! writes are calipam's own. Messages on stderr explain the differences. All other commands run the real calicoctl
 //! ([`real`]).
 
 mod args;
@@ -30,7 +30,8 @@ use crate::exit::{self, Failure, Outcome};
 use crate::operator::Person;
 use crate::{connect, hints};
 
-/// Runs a calicoctl command. Returns exit code 0 or 1; the real calicoctl exits with its own.
+/// Runs a calicoctl command. Returns exit code 0 or 1. If the real calicoctl runs the command, it determines the exit
+/// code.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
     let call = match parsed {

@@ -12,8 +12,9 @@ use crate::render::text::{escape, quoted};
 
 /// The variable with the path of the real calicoctl.
 const VARIABLE: &str = "CALIPAM_CALICOCTL";
-/// The variable that lists the programs already run, separated as in PATH. If one of them (a wrapper, or a copy of
-/// calipam) runs calipam again, calipam does not run any of them again, so there is no endless loop.
+/// The variable that lists the programs that calipam has already run, separated as in PATH. One of them, such as a
+/// wrapper or a copy of calipam, can run calipam again. calipam then does not run any of the listed programs, which
+/// prevents an endless loop.
 const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no

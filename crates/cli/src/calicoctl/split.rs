@@ -15,7 +15,7 @@ use crate::exit::Failure;
 pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
-        // These are the error messages of Go.
+        // These are Go's error messages.
         let why = match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",

@@ -223,14 +223,14 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Writes a report to files. Returns a failure only after trying all of them.
+/// Writes a report to files. Returns a failure only after trying all files.
 pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<(), Failure> {
     let write =
         |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
     args.reports.output_files.iter().map(write).fold(Ok(()), Result::and)
 }
 
-/// Prints a report unless `--quiet` omits it. With `--only-new`, fails if the reader of stdout is gone.
+/// Prints a report unless `--quiet` omits it. With `--only-new`, fails if the reader of stdout has closed the pipe.
 pub(crate) fn print(
     report: &impl Document,
     has_findings: bool,

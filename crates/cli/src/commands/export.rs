@@ -15,7 +15,7 @@ use crate::operator::Person;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// File name endings of unsupported compressions.
+/// The file name endings of unsupported compression formats.
 const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
@@ -74,7 +74,7 @@ fn to_archive(
     Ok(Outcome::Clean)
 }
 
-/// Exports to a temporary file first, so that nothing is printed if the read fails or restarts.
+/// Exports to stdout. A temporary file is written first, so that nothing is printed if the read fails or restarts.
 fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = Failure::io("write a temporary file");
     let folder = tempfile::tempdir().map_err(&failed)?;

@@ -105,7 +105,8 @@ fn printing(
     }
 }
 
-/// Starts the log on stderr: of requests with `-vv`, and also of libraries, down to TLS frames, with `-vvv`.
+/// Starts the log on stderr. With `-vv`, it contains requests; with `-vvv`, also messages of libraries, down to TLS
+/// frames.
 fn start_log(verbose: u8) {
     let ours = |metadata: &Metadata<'_>| {
         metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN

@@ -48,7 +48,7 @@ pub(super) fn start(
     connect::on_thread("recorder", record).map(drop)
 }
 
-/// Records, and starts again after each failure, which it prints. Returns only if recording fails before it has begun.
+/// Records. After a failure, prints the failure and starts again. Returns only if recording fails before it has begun.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
     let has_begun = Cell::new(false);
     loop {

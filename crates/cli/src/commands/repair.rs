@@ -1,4 +1,4 @@
-//! The common part of the commands that write.
+//! The code that all commands that write have in common.
 
 use calipam_datastore::Datastore;
 use calipam_model::hint::{Call, Hint};
@@ -81,7 +81,7 @@ pub(super) fn print(
     console.print(document)
 }
 
-/// Prints the reason that a plan was not carried out, and the next step.
+/// Prints the reason why a plan was not carried out, and the next step.
 fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format == Format::Table {
         console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));

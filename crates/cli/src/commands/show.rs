@@ -121,8 +121,9 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&ViewDocument::new(view, snapshot))
 }
 
-/// Reads the objects around an address or handle with `--quick`, the sources of a view, or everything. In the returned
-/// subject, a handle has its complete ID, and the kind of a named object is known.
+/// Reads the data of the subject. With `--quick`, reads only the objects around an address or a handle. Otherwise,
+/// reads the sources that a view needs, or everything. In the returned subject, a handle has its complete ID, and the
+/// kind of a named object is known.
 async fn read(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -158,8 +159,8 @@ async fn read(
     Ok((snapshot, Subject::Object(object)))
 }
 
-/// Returns the sources that a view needs. `None` means all sources: for an address, a handle, or a view of everything,
-/// and for named nodes, which only a complete read finds.
+/// Returns the sources that a view needs, or `None` if it needs all of them. All sources are also needed if options
+/// name nodes, since only a complete read finds these nodes.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {
         // This includes services, since free ranges must not overlap them.
@@ -256,7 +257,7 @@ pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Opti
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
 
-/// Returns the hint to name a kubeconfig, which is needed to read pods, with the command.
+/// Returns the hint to name the kubeconfig that is needed to read pods, with the command for it.
 fn name_kubeconfig() -> String {
     format!("name the cluster's kubeconfig: {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }

@@ -84,9 +84,9 @@ async fn undo(
 }
 
 /// Returns the options with which an undo connects: those of the command line or, if it has no connection options,
-/// options for the journal's datastore. For Kubernetes, these name a context with the journal's API server. The user
-/// and the certificates come from the settings, and so do the etcd endpoints if they include the journal's endpoint. In
-/// any case, an undo refuses to write to another cluster.
+/// options for the journal's datastore. For Kubernetes, the options name a context with the journal's API server. The
+/// user and the certificates come from the settings, and so do the etcd endpoints if they include the journal's
+/// endpoint. In any case, an undo refuses to write to another cluster.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
@@ -112,7 +112,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     there
 }
 
-/// Returns the kubeconfig context with the journal's API server, if the current context has another server.
+/// Returns the kubeconfig context with the journal's API server, if the current context uses another server.
 fn context_at(global: &Global, header: &Header) -> Option<String> {
     if header.datastore != "kubernetes" {
         return None;

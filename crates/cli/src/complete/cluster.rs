@@ -28,7 +28,7 @@ pub(super) enum Wanted {
 /// The cluster that the connection options on a command line name.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// `None` if the options are invalid. No suggestion is better than one from another cluster.
+    /// `None` if the options are invalid. No suggestion is better than a suggestion from the wrong cluster.
     connection: Option<Global>,
     deadline: Instant,
 }

@@ -90,7 +90,7 @@ fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
     command.get_positionals().nth(positionals)
 }
 
-/// Returns the scripts that kubectl looks for in `PATH` and runs for completion: name and content.
+/// Returns the name and content of each script that kubectl looks for in `PATH` and runs for completion.
 pub(crate) fn plugin_scripts() -> impl Iterator<Item = (&'static str, String)> {
     [Applet::KubectlIpam, Applet::KubectlCalico].into_iter().filter_map(|applet| {
         let text = format!(

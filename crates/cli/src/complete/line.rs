@@ -1,5 +1,6 @@
 //! A bash command line. bash also splits words at `=` and `:`, and passes them with their quotes. Therefore the script
-//! passes the whole line, which is split here. Suggestions leave out the part of a word that bash does not replace.
+//! passes the whole line, and this module splits it into words. Suggestions leave out the part of a word that bash does
+//! not replace.
 
 use std::ffi::OsString;
 

@@ -62,8 +62,8 @@ impl View<'_> {
         arg.get_long().iter().any(long)
     }
 
-    /// Copies the parts of an argument that completion uses. References to other arguments are left out, since these
-    /// can be missing from the view.
+    /// Copies the parts of an argument that completion uses. References to other arguments are left out, since the view
+    /// may not contain those arguments.
     fn arg(&self, definition: &Arg, command: &str) -> Arg {
         let is_typed = |alias: &str| self.is_typed(&format!("--{alias}"));
         let visible = definition.get_visible_aliases().unwrap_or_default();
@@ -73,7 +73,7 @@ impl View<'_> {
         let mut arg = Arg::new(definition.get_id().clone())
             .action(match definition.get_action() {
                 action if action.takes_values() => action.clone(),
-                // The actions for help and version need texts that the view does not have.
+                // The actions for help and version need text that the view does not contain.
                 _ => ArgAction::SetTrue,
             })
             .value_hint(definition.get_value_hint())

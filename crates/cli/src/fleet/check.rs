@@ -1,4 +1,5 @@
-//! `check` of many clusters: checks each separately, drops its data, and then looks for problems between clusters.
+//! `check` of many clusters: checks each cluster separately, drops its data, and then looks for problems between
+//! clusters.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -22,7 +23,7 @@ use crate::render::text::count;
 ///
 /// # Errors
 /// If an option only makes sense for one cluster, or the file of an option cannot be read or written. A cluster that
-/// cannot be read is a finding.
+/// cannot be read is not an error, but a finding.
 pub(crate) fn run(
     args: &CheckArgs,
     fleet: &Fleet,

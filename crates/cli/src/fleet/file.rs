@@ -1,5 +1,5 @@
-//! The YAML file of a fleet, with names and locations of clusters. Unknown fields are errors, since a misspelled field
-//! could lead to another cluster.
+//! The YAML file of a fleet, with the names and locations of clusters. Unknown fields are errors, since a misspelled
+//! field could lead to a connection to another cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
 }
 
 impl Entry {
-    /// Checks that the entry has exactly one location, and certificates only for etcd.
+    /// Checks that the entry names exactly one location, and that it has certificates only if the location is etcd.
     fn has_one_source(&self) -> Result<(), String> {
         let has_kubernetes = self.kubeconfig.is_some() || self.context.is_some();
         let has_etcd = self.etcd_endpoints.is_some();

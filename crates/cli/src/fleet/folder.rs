@@ -76,7 +76,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     list().map_err(Failure::io_at("read the folder", folder))
 }
 
-/// The endings of readable files. Other dots are part of the name.
+/// The endings of readable files. They are removed from the name, while any other dot is part of the name.
 const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 
 /// Returns the name of the cluster for a file, or of the group for a folder. Underscores replace whitespace and control

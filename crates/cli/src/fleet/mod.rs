@@ -27,7 +27,7 @@ use crate::exit::Failure;
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub clusters: Vec<Named>,
-    /// Ranges of other networks, from the file.
+    /// Ranges that other networks use, from the fleet's file.
     pub taken: Vec<IpNet>,
 }
 
@@ -52,7 +52,7 @@ impl Fleet {
     /// Reads the clusters of a file or folder.
     ///
     /// # Errors
-    /// If it cannot be read, names no clusters, or has a name that is invalid or not unique.
+    /// If it cannot be read, names no clusters, or contains a cluster name that is invalid or not unique.
     pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
         let is_folder = fs::metadata(path).map_err(Failure::io_at("read", path))?.is_dir();
         let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
@@ -79,7 +79,7 @@ impl Fleet {
         }
     }
 
-    /// Reads the clusters at an earlier time, from a file or folder like the one for `--fleet`.
+    /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.
     pub(crate) fn earlier(path: &Path) -> Result<Earlier, Failure> {
         let fleet = Self::read(path, &unattended())?;
         let at = |cluster: Named| (place(&cluster), cluster);
@@ -87,7 +87,8 @@ impl Fleet {
     }
 }
 
-/// The clusters of a fleet at an earlier time, by the path of each cluster's export in the folder of a fleet.
+/// The clusters of a fleet as they were at an earlier time, by the path that each cluster's export has in the folder of
+/// a fleet.
 pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 
 impl Earlier {

@@ -76,8 +76,8 @@ pub(super) fn read<T>(
     }
 }
 
-/// Runs a command on each cluster, and returns the printed documents and the other results. `failed` is the warning
-/// about a cluster that cannot be read, such as `is not compared`.
+/// Runs a command on each cluster, and returns the printed documents and the other results. `failed` is a phrase for
+/// the warning about a cluster that cannot be read, such as `is not compared`.
 ///
 /// # Errors
 /// If ctrl-c interrupts the command.

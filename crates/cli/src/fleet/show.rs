@@ -32,7 +32,7 @@ struct OfCluster {
     pools: Pools,
 }
 
-/// The pools of a cluster.
+/// The pools of a cluster, or of all clusters together.
 #[derive(Default)]
 struct Pools {
     number: usize,
@@ -117,7 +117,8 @@ fn of_cluster(
     })
 }
 
-/// Returns the errors about names that no cluster has; if no cluster has a document, those of the first cluster.
+/// Returns the errors about names that were found in no cluster. If no cluster has a document, returns the errors of
+/// the first cluster.
 fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
     // Clusters with a document have an error for each name that they lack.
     clusters.sort_by_key(|(is_shown, _)| !is_shown);

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::args::{CONNECTION, Global};
 use crate::render::text::joined;
 
-/// A command line: its command, and the typed options in the order of the definition.
+/// A parsed command line: the command, and the options that were typed, in the order in which clap defines them.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     /// The command, such as `release`.
@@ -43,7 +43,7 @@ impl Call {
         Self { command, given: typed.filter_map(|arg| Given::new(arg, matches)).collect() }
     }
 
-    /// Creates a call from its connection options alone, with an unknown command.
+    /// Creates a call of which only the connection options are known.
     pub(super) fn of_connection(global: &Global) -> Self {
         let path = |path: &PathBuf| path.display().to_string();
         let options = [
@@ -98,14 +98,14 @@ impl Call {
     }
 }
 
-/// True for a typed option or argument that a repeated call needs.
+/// True if an option or argument was typed, and hints that repeat the call include it.
 fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
     let id = arg.get_id().as_str();
     !["verbose", "quiet", "_all_namespaces"].contains(&id)
         && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// True if the value is a secret. Hints leave it out, since they appear on screens and in logs.
+/// True if the value is a secret. Secrets are left out of hints, since hints appear on screens and in logs.
 fn is_secret(id: &str) -> bool {
     id.contains("password") || id.contains("token")
 }

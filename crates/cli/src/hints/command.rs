@@ -38,7 +38,8 @@ pub(crate) fn command(words: &[&str]) -> String {
     line(words.iter().copied().chain(data))
 }
 
-/// Like [`command`], with the options of this call whose IDs are in `kept`, such as those that select nodes.
+/// Like [`command`], but also repeats the options of this call whose IDs are in `kept`, such as options that select
+/// nodes.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
     let options = CALL.get().map(|call| [call.options(kept), call.same_data()].concat());
     line(words.iter().copied().chain(options.unwrap_or_default()))
@@ -49,14 +50,14 @@ pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
     format!("{} > {}`", command_with(words, kept).trim_end_matches('`'), shell_word(file))
 }
 
-/// Formats this call with more options, and without those whose IDs are in `without`.
+/// Formats this call with the additional options in `more`, and without the options whose IDs are in `without`.
 pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(more.iter().copied()) };
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
-/// Formats this call with other connection options. The options in `more` replace options of the same name, and those
-/// whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
+/// Formats this call with other connection options. The options in `more` replace this call's options of the same name,
+/// and its options whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
     let ids: Vec<String> =
@@ -76,18 +77,19 @@ pub(crate) fn dry_run() -> String {
     again(dry_run, &["apply", "yes", "dry_run", "max_changes"])
 }
 
-/// Formats this call with another journal; `None` for a calicoctl call, which has no such option.
+/// Formats this call with another journal; `None` for a calicoctl call, which has no option for the journal.
 pub(crate) fn with_journal() -> Option<String> {
     let is_ours = CALL.get().is_none_or(Call::is_known);
     is_ours.then(|| again(&["--journal", "FILE"], &["journal"]))
 }
 
-/// Formats a command line that reads no data, or names other data.
+/// Formats a command line without the connection options of this call, for a command that reads no data or itself names
+/// the data.
 pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
-/// Formats a command line for a document, which does not depend on this call.
+/// Formats a command line for a document. Unlike in a hint, it does not depend on this call.
 pub(crate) fn command_in_document(words: &[&str]) -> String {
     let name = Applet::Calipam.command_prefix().to_owned();
     words.iter().fold(name, |line, word| format!("{line} {}", shell_word(word)))
@@ -103,7 +105,7 @@ fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
 pub(crate) enum Reader {
     /// The person who made this call.
     Operator,
-    /// A program, or a person at another place or time.
+    /// A program that reads a document, or a person who reads it elsewhere or later.
     Document,
 }
 
@@ -113,7 +115,7 @@ impl Reader {
         self.command_with(words, &[])
     }
 
-    /// Like [`Self::command`], but for the operator also with the options of this call whose IDs are in `kept`.
+    /// Like [`Self::command`]. For the operator, also repeats the options of this call whose IDs are in `kept`.
     pub(crate) fn command_with(self, words: &[&str], kept: &[&str]) -> String {
         match self {
             Self::Operator => command_with(words, kept),

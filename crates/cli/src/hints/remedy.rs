@@ -7,7 +7,7 @@ use calipam_check::Remedy;
 use super::Reader;
 use crate::render::text::{joined, shell_word};
 
-/// The maximum number of blocks in a command.
+/// The maximum number of blocks that a command names.
 const BLOCKS: usize = 6;
 
 /// Formats the purpose of a remedy and its command line.
@@ -16,8 +16,8 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
 }
 
 /// Merges remedies into one of each kind, in their order: one rebuild covers several blocks, and one release several
-/// nodes. Other kinds keep only the first remedy. If `by_block` is true, a rebuild of several blocks names some of
-/// them. Otherwise it names none, and covers everything.
+/// nodes. Other kinds keep only the first remedy. If `by_block` is true, a rebuild of several blocks names at most
+/// `BLOCKS` of them. Otherwise it names no blocks, and covers everything.
 pub(crate) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
     let mut shown: Vec<Remedy> = Vec::new();
     for remedy in remedies {

@@ -128,7 +128,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
 const ENABLED: &str = r#"{"spec":{"disabled":false}}"#;
 const ALL_NODES: &str = r#"{"spec":{"nodeSelector":"all()"}}"#;
 
-/// Returns the pools whose selector does not match, with that selector.
+/// Returns each pool whose selector does not match, with the selector.
 fn selectors(refused: &Refused) -> impl Iterator<Item = (&str, &str)> {
     refused.pools.iter().filter_map(|(pool, why)| match why {
         PoolPassedOver::NodeSelector(selector) | PoolPassedOver::NamespaceSelector(selector) => {

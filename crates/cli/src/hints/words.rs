@@ -1,4 +1,4 @@
-//! The texts of hints in errors and notes from libraries.
+//! Formats the hints that libraries add to errors and notes.
 
 use calipam_model::hint::{Call, Hint};
 use calipam_workflow::Failure;

@@ -9,7 +9,7 @@ const WIDTH: u128 = 10;
 /// The block characters that fill one to seven eighths of a cell.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// Draws a bar for `part` of `whole`. Any part except zero is visible, and only the total fills the bar.
+/// Draws a bar for `part` of `whole`. A part greater than zero is always visible, and only the whole fills the bar.
 pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();

@@ -35,8 +35,8 @@ pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     text.lines(changes::lines(report));
 }
 
-/// Creates a table with a row for each finding or, if it is short, for each severity, code and cluster. The worst come
-/// first, and new findings are preferred as examples.
+/// Creates a table with a row for each finding or, in the short form, for each combination of severity, code and
+/// cluster. The worst findings come first, and new findings are preferred as examples.
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
     let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
     let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();

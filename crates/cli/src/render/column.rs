@@ -61,7 +61,7 @@ impl<'a, R> Column<'a, R> {
         Self { if_any: true, ..self }
     }
 
-    /// Shows the column also in the short form of a list. All rows of a kind must have the same value.
+    /// Shows the column in the complete list and in its short form. All rows of a kind must have the same value.
     pub(crate) fn of_kind(self) -> Self {
         Self { form: Form::Both, ..self }
     }
@@ -76,7 +76,8 @@ impl<'a, R> Column<'a, R> {
         Self { color: Some(Box::new(color)), ..self }
     }
 
-    /// Converts the column for a list whose elements are kinds: the first row of each kind, and the number of its rows.
+    /// Converts the column for the short form of a list. An element of the short form is the first row of a kind, with
+    /// the number of rows of that kind.
     pub(super) fn by_kind(self) -> Column<'a, (R, usize)>
     where
         R: 'a,

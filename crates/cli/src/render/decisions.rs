@@ -1,4 +1,5 @@
-//! The allocator's decisions in words. Each has a subject, a result, and the keys of the objects that led to it.
+//! The allocator's decisions in words. Each decision has a subject, a result, and the keys of the objects that led to
+//! it.
 
 use std::net::IpAddr;
 

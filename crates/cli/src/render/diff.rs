@@ -126,7 +126,7 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     Grid::new(wide, &rows, columns)
 }
 
-/// One difference, as texts for a table row.
+/// One difference, formatted for a table row.
 struct Row {
     /// The kind of the object: the position of this kind in a table, and its name.
     kind: (u8, &'static str),
@@ -206,8 +206,8 @@ fn blocks(states: &[BlockState]) -> String {
     joined(states.iter().map(one), "; ")
 }
 
-/// Creates a table with a row for each difference or, if it is short, for each kind of change to a kind of object, with
-/// an example.
+/// Creates a table with a row for each difference. In the short form, a row stands for all changes of one kind to
+/// objects of one kind, with an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
         left("WHAT", |row: &Row| row.kind.1).of_kind(),

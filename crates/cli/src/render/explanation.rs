@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     is_list: bool,
 }
 
-/// A rule, by the code of its findings.
+/// A rule, identified by the code of its findings.
 #[derive(Debug, Serialize)]
 struct Rule {
     code: Code,

@@ -1,4 +1,4 @@
-//! Findings in documents. Each has the command that repairs it and, in a comparison, its change.
+//! Findings in documents. Each finding comes with the command that repairs it and, in a comparison, with its change.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
@@ -91,7 +91,8 @@ impl<'a> ChangesOf<'a> {
     }
 }
 
-/// A finding with its cluster, if there are several, and with its change since the earlier report.
+/// A finding. It comes with its cluster if there are several clusters, and with its change if there is an earlier
+/// report.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     /// The position of the cluster in the report.
@@ -103,7 +104,7 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Returns the findings of the cluster at a position in the report.
+    /// Returns the findings of a cluster. `place` is the position of the cluster in the report.
     pub(super) fn all_of(
         report: &'a Report,
         place: usize,

@@ -26,7 +26,7 @@ fn reach(reach: &Reach) -> String {
     }
 }
 
-/// Formats the times of exports, and the longest gap between them.
+/// Formats the number of exports, the period that they cover, and the longest gap between two of them.
 fn of_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
     let number = count(exports.len(), "export", "exports");
@@ -47,7 +47,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     line
 }
 
-/// Formats the periods in which every change is known, and the gaps.
+/// Formats the period in which every change was recorded, and the gaps in the recording.
 fn of_recording(recorded: &[Span]) -> String {
     let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return String::new() };
     let mut line = format!("every change was recorded from {} to {}", short(&first.from), short(&last.until));

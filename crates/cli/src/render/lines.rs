@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::text::is_unsafe;
 
-/// Writes text line by line. A line with an unsafe character goes through `escape` first.
+/// Writes text line by line. A line with an unsafe character is first passed through `escape`.
 pub(in crate::render) struct Lines<'w> {
     out: &'w mut dyn Write,
     line: Vec<u8>,
@@ -13,7 +13,7 @@ pub(in crate::render) struct Lines<'w> {
 }
 
 impl<'w> Lines<'w> {
-    /// Creates a writer for JSON, in which only strings have unsafe characters.
+    /// Creates a writer for JSON, in which unsafe characters can occur only in strings.
     pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: escaped }
     }
@@ -49,14 +49,15 @@ impl Write for Lines<'_> {
         Ok(bytes.len())
     }
 
-    /// Writes an unfinished last line, too.
+    /// Also writes an unfinished last line.
     fn flush(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.out.flush()
     }
 }
 
-/// Escapes text for a JSON string or a double-quoted YAML string. No unsafe character is above U+FFFF.
+/// Escapes text for a JSON string or a double-quoted YAML string. No unsafe character is above U+FFFF, so four
+/// hexadecimal digits are enough.
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -70,8 +71,8 @@ fn escaped(text: &str) -> String {
     shown
 }
 
-/// Escapes a YAML line: dashes, followed by a key with a colon, a value, or both. A text that needs escapes is put in
-/// double quotes.
+/// Escapes a YAML line, which consists of dashes, followed by a key with a colon, a value, or both. A key or value that
+/// needs escapes is put in double quotes.
 fn yaml_line(line: &str) -> String {
     let start = line.len() - line.trim_start_matches([' ', '-']).len();
     let (mut shown, mut rest) = (line[..start].to_owned(), line[start..].trim_end_matches('\n'));

@@ -11,7 +11,7 @@ use super::table::Grid;
 use super::text::escape;
 use super::wrap::on_page;
 
-/// The properties of the terminal, file or pipe to which a text is written, and the form of the text.
+/// The properties of the terminal, file or pipe to which output is written, and the form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub color: bool,
@@ -48,7 +48,7 @@ enum Part {
     Line(String),
     /// Lines that each have a name and a value.
     Facts(Vec<(&'static str, String)>),
-    /// A line above a table. It is kept when the texts of several clusters are joined.
+    /// A line above a table. It is kept when the output for several clusters is joined.
     About(String),
     /// A table, with the column to sort it by.
     Grid(Grid, Option<&'static str>),
@@ -72,7 +72,7 @@ impl Text {
         self.drawn(&on_page(&escape(line.as_ref()), indent, self.page));
     }
 
-    /// Adds a line as [`Self::hanging`] does. The line is kept when the texts of several clusters are joined; see
+    /// Adds a line as [`Self::hanging`] does. The line is kept when the output for several clusters is joined; see
     /// [`Self::clusters`].
     pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
         self.add(Part::About, &on_page(&escape(line.as_ref()), indent, self.page));
@@ -146,10 +146,10 @@ impl Text {
         }
     }
 
-    /// Adds the texts of several clusters. Texts with neither a table nor a line of [`Self::about`] come first, each
-    /// below its cluster's name. Then come the tables: those of the same list are joined into one, with the cluster in
-    /// the first column. The lines of [`Self::about`] and the lines below tables come last, each with its cluster's
-    /// name in front.
+    /// Adds the output for several clusters. Output with neither a table nor a line of [`Self::about`] comes first,
+    /// below the name of its cluster. Then come the tables. Tables of the same list are joined into one table, with the
+    /// cluster in the first column. The lines of [`Self::about`] and the lines below tables come last, each with its
+    /// cluster's name in front.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
         let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
         for (name, text) in texts {

@@ -48,7 +48,7 @@ impl<'a> ShownSkipped<'a> {
     }
 }
 
-/// Returns the texts whose numbers are not 0.
+/// Returns the strings whose numbers are not 0.
 fn some<const N: usize>(parts: [(usize, String); N]) -> impl Iterator<Item = String> {
     parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text)
 }

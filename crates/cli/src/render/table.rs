@@ -34,7 +34,7 @@ struct Cells {
 
 /// The number of spaces between columns.
 const GAP: usize = 2;
-/// The width above which words in a column of a short table can be cut.
+/// The width that a column of a short table keeps if its words are cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
 /// Marks that replace styles while comfy-table measures words. They have no width, and cannot occur in the text of a
@@ -135,7 +135,7 @@ impl Grid {
         self.heads().next() == other.heads().next()
     }
 
-    /// Returns the title of each column, and true for a column with numbers.
+    /// Returns the title of each column, and whether the column contains numbers.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (&'static str, bool)> {
         self.columns.iter().map(|column| (column.title, column.is_right))
     }
@@ -145,12 +145,12 @@ impl Grid {
         (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
     }
 
-    /// Removes the columns that are shown only if a row has a value, if no row has one.
+    /// Removes columns that are shown only if a row has a value, but for which no row has one.
     pub(crate) fn drop_empty(&mut self) {
         self.columns.retain(|column| !column.if_any || column.has_any());
     }
 
-    /// Draws the table. If the terminal is too narrow, texts are wrapped between words; a short table also cuts handle
+    /// Draws the table. If the terminal is too narrow, cells are wrapped between words. A short table also cuts handle
     /// IDs and long words, and hides columns. If the table is still too wide, the terminal breaks its lines.
     ///
     /// # Errors
@@ -225,8 +225,8 @@ impl Grid {
         table
     }
 
-    /// Shortens cells and hides columns until the table fits the page. Returns the widths of columns if texts have to
-    /// be wrapped, and `None` if each column is as wide as its texts.
+    /// Shortens cells and hides columns until the table fits the page. Returns the column widths if cells have to be
+    /// wrapped, and `None` if each column is as wide as its widest cell.
     fn fit(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         let room = usize::from(page.width?);
         let natural = self.widths(display_width);
@@ -254,7 +254,8 @@ impl Grid {
         widths.or_else(|| self.fitted(room, self.columns.len()))
     }
 
-    /// Returns the column widths on a page; `None` if a word does not fit. Words in the last `cut` columns can be cut.
+    /// Returns column widths that fit the width `page`; `None` if a word does not fit. Words in the last `cut` columns
+    /// can be cut.
     fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
         for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
@@ -269,7 +270,7 @@ impl Grid {
         self.columns.iter().map(|column| cells(column).max(of(column.title))).collect()
     }
 
-    /// Shortens handle IDs in texts of the last column that are wider than `room`.
+    /// Shortens handle IDs in those cells of the last column that are wider than `room`.
     fn shorten_last(&mut self, room: usize) {
         let cells = self.columns.last_mut().into_iter().flat_map(|column| &mut column.cells);
         for (cell, _) in cells.filter(|(cell, _)| display_width(cell) > room) {
@@ -279,7 +280,7 @@ impl Grid {
         }
     }
 
-    /// Shortens all handle IDs, and numbers that are so long that they occur only in IPv6 pools.
+    /// Shortens all handle IDs, and the very long numbers that occur only in IPv6 pools.
     fn shorten(&mut self) {
         for column in &mut self.columns {
             let shorter = if column.is_right { round } else { shorten_handles };

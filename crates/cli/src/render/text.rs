@@ -1,4 +1,4 @@
-//! Formatting of texts and numbers.
+//! Formatting of text and numbers.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -18,12 +18,12 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Joins texts, with the separator `between`.
+/// Joins values as text, with the separator `between`.
 pub(crate) fn joined(texts: impl IntoIterator<Item: ToString>, between: &str) -> String {
     texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(between)
 }
 
-/// Returns a text, or a dash if it is empty.
+/// Returns `text`, or a dash if `text` is empty.
 pub(crate) fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }

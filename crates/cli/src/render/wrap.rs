@@ -70,7 +70,8 @@ pub(super) fn cut(text: Cow<'_, str>) -> String {
     }
 }
 
-/// Shortens the container IDs in handle IDs to `k8s-pod-network.1efa87f4…`. `None` if there are none.
+/// Shortens the container IDs in handle IDs, as in `k8s-pod-network.1efa87f4…`. Returns `None` if the text contains no
+/// container ID.
 pub(super) fn shorten_handles(text: &str) -> Option<String> {
     let mut shown = String::new();
     let mut rest = text;

@@ -11,7 +11,7 @@ use super::lines::Lines;
 
 pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut options = SerializerOptions::default();
-    // Every text stays on one line. This way, grep finds it, and libyaml, which rejects block scalars with a tab, can
+    // Every string stays on one line. Therefore grep finds it, and libyaml, which rejects block scalars with a tab, can
     // read it.
     options.prefer_block_scalars = false;
 

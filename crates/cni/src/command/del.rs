@@ -8,7 +8,7 @@ use crate::host::CallHost;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Releases the addresses of the container. It is not an error if they are gone.
+/// Releases the addresses of the container. It is not an error if they were already released.
 pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let owner = machine::find(call, allocator).await?.owner;

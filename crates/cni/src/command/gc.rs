@@ -1,4 +1,4 @@
-//! GC: releases the addresses of the node's containers that are gone (facts of the plugin, section 19).
+//! GC: releases the addresses of the node's containers that no longer exist (facts of the plugin, section 19).
 
 use calipam_assign::plugin::Gc;
 
@@ -7,7 +7,7 @@ use crate::failure;
 use crate::host::CallHost;
 use crate::protocol::{CniError, Code};
 
-/// Releases the addresses of containers of this node and network that are not in `cni.dev/valid-attachments`.
+/// Releases the addresses of containers on this node and network that `cni.dev/valid-attachments` does not list.
 ///
 /// # Errors
 /// If the list is missing or malformed, or the datastore fails. If a handle cannot be released, the others are still

@@ -16,7 +16,7 @@ pub struct WrongType {
     kind: &'static str,
 }
 
-/// The undecoded fields of an object, in their order.
+/// The undecoded fields of an object, in the document's order.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     /// The path of the object, such as `ipam.`; empty for the whole document.

@@ -1,5 +1,5 @@
-//! The network configuration on stdin (facts of the plugin, section 3). It configures the main plugin; this plugin uses
-//! only a part.
+//! The network configuration on stdin (facts of the plugin, section 3). It configures the main CNI plugin; this IPAM
+//! plugin uses only a part of it.
 
 mod json;
 mod settings;
@@ -41,8 +41,8 @@ pub struct Configuration {
     pub single_block: bool,
     /// The addresses in `prevResult`, which CHECK compares and DEL releases.
     pub previous: Vec<IpAddr>,
-    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. If it cannot
-    /// be decoded, only GC fails.
+    /// `cni.dev/valid-attachments`: the containers whose addresses GC keeps; `None` if the field is missing. An error
+    /// in the field makes only GC fail.
     pub valid_containers: Result<Option<Vec<String>>, WrongType>,
 }
 
@@ -51,7 +51,7 @@ pub struct Configuration {
 pub struct Ipam {
     pub ipv4: bool,
     pub ipv6: bool,
-    /// CIDRs or names; empty for the pools that select node and namespace.
+    /// The CIDRs or names of pools. If empty, addresses come from the pools that select the node and the namespace.
     pub ipv4_pools: Vec<String>,
     pub ipv6_pools: Vec<String>,
 }
@@ -61,7 +61,7 @@ pub struct Ipam {
 pub struct Datastore {
     /// The fields that are set, under the names of the environment variables that they override.
     pub variables: BTreeMap<&'static str, String>,
-    /// The settings in `policy`: access to namespaces, pods and machines. Not used for the datastore.
+    /// The settings in `policy`, for reading namespaces, pods and machines. They do not apply to the datastore.
     pub policy: KubernetesSettings,
 }
 
@@ -79,9 +79,9 @@ pub struct NodeName {
 pub struct Log {
     pub level: tracing::Level,
     pub file: Option<PathBuf>,
-    /// In MiB.
+    /// The size at which a file is rotated, in MiB.
     pub max_size: u64,
-    /// In days.
+    /// The age at which old files are removed, in days.
     pub max_age: u64,
     /// The number of old files that are kept.
     pub max_count: usize,
@@ -140,7 +140,7 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     let kubernetes = fields.object("kubernetes")?;
     let policy = fields.object("policy")?;
     let kubeconfig = kubernetes.text("kubeconfig")?;
-    // These fields are not used, but as in Calico, the wrong type is an error.
+    // These fields are not used, but as in Calico, a wrong type is an error.
     let _: (i64, i64) = (fields.get("qps", "a number")?, fields.get("burst", "a number")?);
     Ok(Configuration {
         version,

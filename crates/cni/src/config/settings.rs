@@ -29,7 +29,8 @@ impl Datastore {
         Ok(settings)
     }
 
-    /// The settings for lookups: the datastore's, overridden by `policy`. A `k8s_api_root` in `kubernetes` is kept.
+    /// The settings for lookups: those of the datastore, overridden by `policy`. A `k8s_api_root` in the
+    /// configuration's `kubernetes` takes precedence over `policy`.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
         let (policy, mut settings) = (&self.policy, datastore.kubernetes.clone());
         if !policy.api_endpoint.is_empty() && !self.variables.contains_key("K8S_API_ENDPOINT") {
@@ -50,7 +51,7 @@ impl Datastore {
     }
 }
 
-/// The message of an error, in the words of Calico's plugin if it has the same error.
+/// The message of an error. If Calico's plugin has the same error, the message is in its words.
 fn text(error: &SettingsError) -> String {
     match error {
         SettingsError::UnknownDatastore(kind) => format!("unknown datastore type: {kind}"),

@@ -165,8 +165,8 @@ impl Installer<'_> {
         if self.options.node.is_some() { self.annotate(false).await } else { Ok(()) }
     }
 
-    /// Reads the folder, and puts this program in place if it is not. Repeats the checks before each replacement: an
-    /// update of Calico restores its plugin.
+    /// Reads the folder, and puts this program in place if another one is there. Repeats the checks before each
+    /// replacement, because it is an update of Calico that brings Calico's plugin back.
     async fn round(&self, state: &mut State) -> Result<()> {
         state.in_place = self.place.plugin()? == Program::This;
         self.check().await?;

@@ -21,10 +21,10 @@ const PLUGIN: &str = "calico-ipam";
 const ORIGINAL: &str = "calico-ipam.calico";
 /// This program, while it is being copied.
 const PART: &str = ".calico-ipam.part";
-/// The complete copy of this program; after it was exchanged with the plugin, the former plugin.
+/// The complete copy of this program. After the exchange, the former plugin has this name.
 const NEXT: &str = ".calico-ipam.next";
 
-/// The time after its last change for which an incomplete file counts as being written.
+/// The time after its last change during which an incomplete file counts as being written.
 const WRITING: Duration = Duration::from_mins(1);
 
 /// Bytes that every version of this program contains, and no other program.
@@ -87,7 +87,7 @@ impl Place {
         &self.folder
     }
 
-    /// The kind of program that the plugin is.
+    /// The kind of the program that is now the plugin.
     pub fn plugin(&self) -> Result<Program> {
         self.identify(PLUGIN)
     }
@@ -106,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Replaces the plugin with this program. Calico's plugin becomes the backup, and replaces an earlier one.
+    /// Replaces the plugin with this program. Calico's plugin becomes the backup, and replaces an earlier backup.
     pub fn install(&self) -> Result<Installed> {
         self.finish()?;
         let found = self.plugin()?;
@@ -118,7 +118,7 @@ impl Place {
             Program::Missing | Program::Broken | Program::Ours | Program::Calicos => {}
         }
         // A plugin that has appeared in the meantime is not overwritten. If the plugin has changed, the exchange keeps
-        // the new one.
+        // the changed one, which becomes the backup.
         let how = if found == Program::Missing { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
         let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
         let finished = self.finish();
@@ -127,7 +127,7 @@ impl Place {
     }
 
     /// Restores Calico's plugin from the backup, unless Calico has installed one in the meantime. Fails if a plugin is
-    /// being written, or if there is no backup for replacing this program.
+    /// being written, or if this program is in place and there is no backup.
     pub fn restore(&self) -> Result<Restored> {
         self.finish()?;
         let original = self.identify(ORIGINAL)?;
@@ -152,7 +152,7 @@ impl Place {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
                 match self.identify(ORIGINAL)? {
                     Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL)?,
-                    // Calico's installer came first: its plugin is newer.
+                    // Calico's installer was faster, and its plugin is newer than the backup.
                     _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
                 }
                 Ok(Restored::Restored)
@@ -193,7 +193,7 @@ impl Place {
         file(name).is_ok_and(|found| file(ORIGINAL).is_ok_and(|original| original == found))
     }
 
-    /// Copies this program into the folder. The copy is on disk before it gets its name.
+    /// Copies this program into the folder. The copy is on disk before it is renamed.
     fn copy(&self) -> Result<()> {
         let (part, mut options) = (self.path(PART), OpenOptions::new());
         let mut source = File::open(&self.program).map_err(cannot("read", &self.program))?;
@@ -251,7 +251,7 @@ impl Place {
         regular::remove(&path).map_err(cannot("remove", &path))
     }
 
-    /// Waits until the names are on disk.
+    /// Waits until the changes to the folder are on disk.
     fn sync(&self) -> Result<()> {
         let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
         synced.map_err(cannot("write", &self.folder))
@@ -271,7 +271,7 @@ fn is_same(one: &File, other: &File) -> io::Result<bool> {
     loop {
         let read = one.read(&mut left)?;
         right.resize(read, 0);
-        // A file that has become shorter meanwhile is not the same.
+        // A file that has become shorter in the meantime is different.
         if other.read_exact(&mut right).is_err() || left[..read] != right {
             return Ok(false);
         }
@@ -306,7 +306,7 @@ fn is_whole(mut file: &File) -> io::Result<bool> {
         return Ok(false);
     }
     let mut head = [0; 64];
-    // Scripts can be shorter than this.
+    // A script can be shorter than the header of an ELF file.
     if file.read_exact(&mut head).is_err() || !head.starts_with(b"\x7fELF\x02") {
         return Ok(!head.starts_with(b"\x7fELF"));
     }

@@ -36,7 +36,7 @@ pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, Str
     version(&settings).await
 }
 
-/// The configuration of the network that uses `calico-ipam`, in the form that the plugin gets.
+/// The configuration of the network that uses `calico-ipam`, in the form in which the plugin receives it.
 fn network(folder: &Path) -> Result<Vec<u8>> {
     let entries = fs::read_dir(folder).map_err(cannot("read", folder))?;
     let is_configuration = |path: &Path| {
@@ -44,7 +44,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
             .and_then(|end| end.to_str())
             .is_some_and(|end| ["conf", "conflist", "json"].contains(&end))
     };
-    // Runtimes take the first configuration by name.
+    // Runtimes use the configuration whose file name sorts first.
     let files: BTreeSet<_> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_configuration(path)).collect();
     let networks =
@@ -56,7 +56,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
     Ok(found.to_string().into_bytes())
 }
 
-/// The part of a network configuration that is for the plugin.
+/// The plugin's own configuration within a network's; `None` if the network does not use `calico-ipam`.
 fn calico_plugin(network: Value) -> Option<Value> {
     let plugins = network["plugins"].as_array().cloned().unwrap_or_else(|| vec![network.clone()]);
     let mut plugin = plugins.into_iter().find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// The time without changes after which files in the folder count as complete.
 const QUIET: Duration = Duration::from_secs(1);
-/// The time limit for a series of changes.
+/// The longest wait for a series of changes to end.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The changes to a folder since the last wait.

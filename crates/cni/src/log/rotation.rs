@@ -25,8 +25,8 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if file.metadata()?.len() < settings.max_size.saturating_mul(MEGABYTE) {
         return Ok(file);
     }
-    // Plugins that run at the same time see the same size. One of them renames the file; the others open the path
-    // again, and write to the old or the new file.
+    // Plugins that run at the same time see the same size. One of them renames the file; the other plugins open the
+    // path again, and write to the old or the new file.
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
         return append(path);
     }
@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // Does not wait for a pipe without a reader.
+    // Opening a pipe that has no reader fails, instead of waiting for one.
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     options.create(true).append(true).mode(0o644).open(path)
 }
@@ -65,7 +65,7 @@ fn name_parts(path: &Path) -> (String, String) {
     (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
 }
 
-/// Removes old files beyond the limits of number and age.
+/// Removes old files that exceed the limits on number and age.
 fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     let (start, ending) = name_parts(path);
     let mut old: Vec<(String, SystemTime, PathBuf)> = Vec::new();

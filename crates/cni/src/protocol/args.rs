@@ -24,7 +24,8 @@ const TEST_NAMESPACE: &str = "CNI_TEST_NAMESPACE";
 
 /// The keys that every call accepts.
 const POD_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN, POD_NAMESPACE, POD_NAME, INFRA_CONTAINER];
-/// The keys that ADD accepts when it looks for a requested address. Others, such as a pod's, need `IgnoreUnknown`.
+/// The keys that ADD accepts when it looks for a requested address. Other keys, such as the pod's name, are refused
+/// without `IgnoreUnknown`.
 const ADDRESS_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN];
 const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 
@@ -88,7 +89,7 @@ fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
     }
 }
 
-/// One address; `None` for an empty value.
+/// Parses one address; `None` for an empty value.
 fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
     if pair.value.is_empty() {
         return Ok(None);

@@ -63,12 +63,12 @@ const INTERFACE_LENGTH: usize = 15;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     pub container: String,
-    /// The path of the container's network namespace; empty if it is gone.
+    /// The path of the container's network namespace; empty if the namespace no longer exists.
     pub namespace: String,
     pub interface: String,
     /// The text of `CNI_ARGS`.
     pub args: String,
-    /// True if the namespace may be the plugin's own.
+    /// True if the container's network namespace may be the plugin's own.
     pub any_namespace: bool,
 }
 
@@ -76,7 +76,7 @@ impl Environment {
     /// Reads the variables for a command.
     ///
     /// # Errors
-    /// If a variable that the command needs is malformed; otherwise, if any are missing, with a list of them.
+    /// If a variable that the command needs is malformed. Otherwise, if any are missing; the error lists them.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let (missing, set): (Vec<&str>, Vec<&str>) =

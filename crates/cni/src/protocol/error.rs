@@ -15,7 +15,7 @@ pub enum Code {
     InvalidConfiguration,
     /// The container's network namespace is the plugin's own.
     InvalidNamespace,
-    /// The same call may succeed a little later.
+    /// The same call may succeed if it is repeated a little later.
     TryAgainLater,
     /// STATUS: no ADD can succeed.
     NotAvailable,

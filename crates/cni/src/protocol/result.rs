@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::{CniError, Version, to_json};
 
-/// The addresses that the container gets.
+/// The addresses assigned to the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpamResult {
-    /// IPv4 first. Host bits are kept.
+    /// IPv4 addresses come first. Host bits are kept.
     pub addresses: Vec<IpNet>,
     /// False for the target of a live migration, which does not get traffic yet.
     pub routed: bool,

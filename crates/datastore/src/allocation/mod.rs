@@ -1,4 +1,4 @@
-//! The datastore of an allocator ([`calipam_assign::Store`]): etcd, or Kubernetes in either API group.
+//! An allocator's datastore ([`calipam_assign::Store`]): etcd, or Kubernetes in either API group.
 //!
 //! Designed for a process that runs for one allocation: it connects without discovery, sends independent reads in one
 //! round trip, and replaces objects on Kubernetes without reading them again.
@@ -25,13 +25,13 @@ use crate::write::Consent;
 /// The way to find a node's affinities on Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selecting {
-    /// By their labels, like Calico 3.31 and later: affinities without labels are not found.
+    /// By the affinities' labels, like Calico 3.31 and later. Affinities without labels are not found.
     ByLabels,
     /// By listing all affinities in the cluster.
     All,
 }
 
-/// The records of one kind of datastore, as an allocator reads and writes them.
+/// An allocator's access to the records in one kind of datastore.
 #[async_trait]
 pub(crate) trait Records: Debug + Send + Sync {
     fn request_count(&self) -> u64;
@@ -85,8 +85,8 @@ impl AllocatorStore {
         lock(&self.changed).iter().copied().collect()
     }
 
-    /// True if the addresses of virtual machines outlive their pods, according to the resource IPAMConfiguration, which
-    /// on etcd is not the allocator's configuration. Also true if there is no such resource.
+    /// True if the resource IPAMConfiguration lets virtual machines keep their addresses after their pods end, or if
+    /// there is no such resource. On etcd, the allocator's own configuration is a different object.
     pub async fn keeps_machine_addresses(&self) -> Result<bool, StoreError> {
         let key = self.records.machine_configuration();
         let found = self.read(&[Query::Get(key)]).await?;

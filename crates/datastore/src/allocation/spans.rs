@@ -1,14 +1,15 @@
-//! Key ranges of the blocks that share addresses with a CIDR. Keys sort as text, so a range may contain other blocks.
+//! Key ranges of the blocks that share addresses with a CIDR. Keys sort as strings, so a range may also contain blocks
+//! outside the CIDR.
 
 use std::net::Ipv6Addr;
 
 use calipam_model::IpNet;
 
-/// Bits of an IPv4 address that all keys in a span share: the first three of its four numbers.
+/// Number of leading IPv4 address bits that all keys in a span share, which are the first three of the four numbers.
 const SHARED_V4: u8 = 24;
 
-/// Keys from `first` on, up to the last one that starts with `last`. Each of the two is either an address with the `-`
-/// that precedes the prefix length, or the beginning of an address.
+/// Keys from `first` on, up to the last one that starts with `last`. `first` and `last` are each either a whole
+/// address, followed by the `-` that precedes the prefix length, or the beginning of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub first: String,
@@ -21,7 +22,7 @@ impl Span {
     }
 }
 
-/// Spans that contain the keys of all blocks that start in `net`, the CIDR of a block.
+/// Spans that contain the keys of all blocks whose first address is in `net`, the CIDR of a block.
 pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {
@@ -32,7 +33,7 @@ pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     }
 }
 
-/// An IPv4 address without its last number.
+/// Returns an IPv4 address up to and including its last dot.
 fn beginning(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
 }

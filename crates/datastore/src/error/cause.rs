@@ -53,7 +53,7 @@ pub(crate) struct Attempt {
     pub has_certificate: bool,
 }
 
-/// The alerts of servers that reject the certificate of a client, or its absence.
+/// The TLS alerts with which servers reject a client certificate, or the lack of one.
 const REFUSALS: [AlertDescription; 8] = [
     AlertDescription::BadCertificate,
     AlertDescription::UnknownCA,
@@ -75,7 +75,7 @@ impl Attempt {
             }
 
             if let Some(io) = source.downcast_ref::<io::Error>() {
-                // An error that is wrapped in an I/O error is not among its sources.
+                // The source of an I/O error is not the error that it wraps, but the source of that error.
                 if let Some(inner) = io.get_ref().and_then(|inner| self.cause(inner)) {
                     return Some(inner);
                 }
@@ -90,7 +90,7 @@ impl Attempt {
     pub(crate) fn tls(self, error: &rustls::Error) -> Cause {
         match error {
             rustls::Error::InvalidCertificate(error) => certificate(error),
-            // The first bytes are not a TLS record: the server does not use TLS.
+            // The first bytes are not a TLS record, so the server does not use TLS.
             rustls::Error::InvalidMessage(_) => Cause::ServerIsPlain,
             rustls::Error::AlertReceived(alert) => self.alert(*alert),
             other => Cause::Tls(other.to_string()),
@@ -108,7 +108,8 @@ impl Attempt {
         }
     }
 
-    /// Finds the alert in an error's text: HTTP/2 keeps only the text of an error that ends a connection.
+    /// Finds the alert in an error's message. The HTTP/2 client keeps only the message of an error that ends a
+    /// connection.
     fn alert_text(self, text: &str) -> Option<Cause> {
         let (_, name) = text.split_once("received fatal alert: ")?;
         let known = REFUSALS.into_iter().chain([AlertDescription::CertificateRequired]);
@@ -159,7 +160,7 @@ pub(crate) fn sources<'e>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// The text of the innermost source: the outer ones are wrappers such as "transport error".
+/// The message of the innermost source. The outer errors only wrap it, with messages such as "transport error".
 pub(crate) fn innermost(error: &(dyn StdError + 'static)) -> String {
     sources(error).last().unwrap_or(error).to_string()
 }

@@ -2,14 +2,14 @@
 
 use super::Cause;
 
-/// The kind of server that a request goes to.
+/// The kind of server that a request is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     Etcd,
     Kubernetes,
 }
 
-/// The reason that a request to etcd or a Kubernetes API server failed.
+/// The reason why a request to etcd or a Kubernetes API server failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -25,10 +25,10 @@ pub enum Failure {
     /// A plugin, an identity provider or a file did not provide credentials for Kubernetes.
     #[error("authentication failed: {0}")]
     Login(String),
-    /// Kubernetes: status 401.
+    /// The API server answered with status 401.
     #[error("the server does not accept the credentials (401)")]
     Unauthorized,
-    /// The user lacks permission. Kubernetes gives details; etcd v3's text is empty.
+    /// The user lacks permission. The text has details from Kubernetes, and is empty for etcd v3.
     #[error("permission denied{}", after_colon(.0))]
     PermissionDenied(String),
     /// The etcd cluster has no leader, or too few members are alive.
@@ -40,19 +40,20 @@ pub enum Failure {
     /// etcd was started with a limit below the usual 128 operations per request.
     #[error("the request has too many operations for this etcd")]
     TooManyOperations,
-    /// The revision is no longer kept.
+    /// The server no longer keeps the revision.
     #[error("the revision that was being read has been compacted")]
     Compacted,
-    /// Kubernetes: status 404, for an object or for a kind.
+    /// The API server answered with status 404, because there is no such object or kind.
     #[error("not found (404)")]
     NotFound,
-    /// Kubernetes: status 409. The object already exists, or does not have the expected version.
+    /// The API server answered with status 409, because the object already exists or does not have the expected
+    /// version.
     #[error("the object has changed (409): {0}")]
     Conflict(String),
-    /// Kubernetes: status 429.
+    /// The API server answered with status 429.
     #[error("the server is overloaded (429)")]
     TooManyRequests,
-    /// Kubernetes or etcd v2: the request is rejected.
+    /// The API server or etcd v2 rejects the request.
     #[error("the server rejects the request ({code}): {message}")]
     Refused {
         /// The HTTP status, below 500.

@@ -104,7 +104,7 @@ fn rules(permissions: &[Permission]) -> String {
     Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Suggests reading a snapshot, for an etcd that cannot be read itself.
+/// Suggests reading a snapshot of an etcd that cannot be read itself.
 fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),

@@ -14,7 +14,7 @@ pub use self::settings::SettingsError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason that a datastore could not be read or written.
+/// The reason why a datastore could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub enum Error {
         what: String,
         failure: Failure,
     },
-    /// The change may have taken place, unless the server rejected it.
+    /// A write failed. It may still have taken effect, unless the server rejected it.
     #[error("{endpoint}: cannot write {what}: {failure}")]
     Write {
         server: Server,
@@ -82,7 +82,7 @@ pub enum Error {
         /// The oldest kept revision, if it is known.
         oldest: Option<i64>,
     },
-    /// A requested revision is in the future: it is from another etcd, or from this one before a restore.
+    /// A requested revision is in the future, since it is from another etcd, or from this etcd before a restore.
     #[error("{endpoint}: has not reached revision {revision}")]
     RevisionAhead { endpoint: String, revision: i64 },
     /// Past revisions exist only in etcd v3.
@@ -97,7 +97,7 @@ pub enum Error {
          has any of Calico's kinds"
     )]
     NoCalicoKinds { endpoint: String },
-    /// Addresses come from the nodes' pod CIDRs.
+    /// Addresses are assigned from the nodes' pod CIDRs, not by Calico IPAM.
     #[error("usePodCIDR is set: host-local IPAM assigns the addresses, not Calico IPAM")]
     HostLocal,
     /// etcd and Kubernetes belong to different clusters.
@@ -109,14 +109,14 @@ pub enum Error {
         endpoint: String,
         /// Number of nodes in the Kubernetes cluster.
         nodes: usize,
-        /// Number of these nodes to which a Calico node refers.
+        /// Number of Kubernetes nodes to which a Calico node refers.
         known: usize,
     },
     #[error(transparent)]
     File(#[from] calipam_files::Error),
 }
 
-/// An etcd endpoint, and the reason that it could not be used.
+/// An etcd endpoint, and the reason why it could not be used.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The endpoint without user and password.
@@ -134,7 +134,7 @@ pub struct Permission {
     pub verb: &'static str,
 }
 
-/// Permissions of one API group for the same verbs: a rule of a role.
+/// A rule of a role: permissions for some verbs on some resources in one API group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
     pub group: &'a str,
@@ -143,7 +143,7 @@ pub struct Rule<'a> {
 }
 
 impl Permission {
-    /// The rules that grant some permissions, ordered by group.
+    /// The rules that grant the given permissions, ordered by group.
     pub fn rules(permissions: &[Self]) -> Vec<Rule<'_>> {
         let mut verbs: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for Self { group, resource, verb } in permissions {
@@ -159,8 +159,8 @@ impl Permission {
 }
 
 impl Error {
-    /// True if the user must change the call or the settings: exit code 2. All other errors have exit code 3, even an
-    /// unreadable settings file.
+    /// True if the user must change the command line or the settings, which leads to exit code 2. All other errors lead
+    /// to exit code 3, even an unreadable settings file.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Settings(error) => {
@@ -179,7 +179,7 @@ impl Error {
     /// True if the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
         match self {
-            // Only a proxy rejects reads.
+            // Only a proxy rejects reads in this way, and may accept them later.
             Self::Request { failure: Failure::Conflict(_) | Failure::Refused { .. }, .. } => true,
             Self::Request { failure, .. } | Self::Write { failure, .. } => failure.may_pass(),
             _ => false,
@@ -221,7 +221,7 @@ fn user_of(name: Option<&str>) -> String {
     name.map_or_else(|| "the user".to_owned(), |name| format!("the user {name}"))
 }
 
-/// Permissions in one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
+/// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
 fn missing_rules(permissions: &[Permission]) -> String {
     let rule = |Rule { group, resources, verbs }: &Rule<'_>| {
         let group = if group.is_empty() { String::new() } else { format!(" ({group})") };

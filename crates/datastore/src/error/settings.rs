@@ -15,7 +15,7 @@ pub enum SettingsError {
     /// The settings file is invalid.
     #[error("{}: {reason}", path.display())]
     BadFile { path: PathBuf, reason: String },
-    /// The settings file has an unknown field, which calicoctl rejects, too.
+    /// The settings file has an unknown field, which calicoctl also rejects.
     #[error("{}: unknown field `{field}`", path.display())]
     UnknownField {
         path: PathBuf,

@@ -15,7 +15,7 @@ use crate::tasks;
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 4;
 
-/// Reads keys again, all at one new revision, a hundred in each request. The result omits missing keys.
+/// Reads keys again at one new revision, a hundred keys in each request. The result omits missing keys.
 pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     match reread_once(client, keys).await {
         Err(error) if error.is_transient() => reread_once(&client.again().await?, keys).await,

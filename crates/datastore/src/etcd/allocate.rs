@@ -1,4 +1,5 @@
-//! etcd for an allocator: all queries of a read in one transaction, if they fit, and a transaction for each write.
+//! The etcd datastore for an allocator. A read sends all of its queries in one transaction if they fit, and each write
+//! is a transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::retries::{ALLOCATIONS, Retries};
 /// answer. Writes have more time, since the outcome of an abandoned write is unknown.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Maximum keys in a span. A span reaches this limit only if most of its keys are not wanted.
+/// Maximum number of keys to read in a span. Only a span in which most keys are not wanted has more.
 const MOST_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
@@ -34,7 +35,8 @@ impl EtcdStore {
         Self { connection: Connection::new(&client) }
     }
 
-    /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many other keys.
+    /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many unwanted
+    /// keys.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
@@ -54,7 +56,7 @@ impl EtcdStore {
                 Err(_) if client.has_other_endpoints() => retries.wait(late()).await.map_err(unavailable)?,
                 Err(_) => return Err(unavailable(late())),
             }
-            // If no endpoint answers, a retry is pointless.
+            // Fails if no endpoint answers, since a retry would then be pointless.
             self.connection.replace(&client).await.map_err(unavailable)?;
         }
     }
@@ -113,7 +115,8 @@ impl Records for EtcdStore {
         let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
         let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
 
-        // After a failure, the next request, such as one that undoes earlier writes, goes to an endpoint that answers.
+        // After a failure, the next request, such as one that undoes earlier writes, is sent to an endpoint that
+        // answers.
         let write = |client: Arc<EtcdClient>| async move { client.write(transaction, &path).await };
         let response = self.connection.ask(write).await.map_err(unavailable)?;
         if response.succeeded() {

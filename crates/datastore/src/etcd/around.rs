@@ -1,4 +1,4 @@
-//! Reads data around an address or a handle in etcd: a few keys in two or three requests, all at one revision.
+//! Reads the data of an address or a handle from etcd: a few keys in two or three requests, all at one revision.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::secret::redact_url;
 
 /// Maximum operations of one transaction; etcd's default limit is 128.
 pub(crate) const MAX_OPERATIONS: usize = 100;
-/// Maximum endpoints of one pod, one for each of its interfaces.
+/// Maximum number of endpoints to read for one pod, which has an endpoint for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// Maximum number of endpoints for which all of them are read to find the users of an address. Their keys contain no
-/// addresses.
+/// If a cluster has at most this many endpoints, all of them are read to find the users of an address, since the
+/// endpoints' keys contain no addresses.
 const FEW_ENDPOINTS: i64 = 1000;
 
-/// Reads data around an address or a handle, all at one revision, with all pools and configuration.
+/// Reads the data of an address or a handle, along with all pools and the configuration, at one revision.
 pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     match lookup_once(client, lookup).await {
         Err(error) if error.is_transient() => lookup_once(&client.again().await?, lookup).await,
@@ -84,13 +84,13 @@ impl Reader<'_> {
     }
 }
 
-/// Requests the number of endpoints: an answer also counts the entries beyond its limit.
+/// Requests the number of endpoints. The count in an answer includes the entries beyond its limit.
 pub(crate) fn number_of_endpoints() -> Range {
     Range::prefix(ENDPOINT_PREFIX).with_limit(1).keys_only()
 }
 
-/// The ranges of an address's users: all endpoints if there are few enough, or those that the records name. Returns
-/// true if these are all endpoints.
+/// Returns the ranges in which to find an address's users: those of all endpoints if there are few enough, or else of
+/// the endpoints that the records name. The flag is true if the ranges cover all endpoints.
 pub(crate) fn users(named: &NamedKeys, endpoints: i64) -> (Vec<Range>, bool) {
     match endpoints {
         0 => (Vec::new(), true),
@@ -99,8 +99,8 @@ pub(crate) fn users(named: &NamedKeys, endpoints: i64) -> (Vec<Range>, bool) {
     }
 }
 
-/// The ranges of the named pods' endpoints, and of all endpoints on a named node in a named namespace. Keys begin with
-/// the namespace and the node.
+/// The ranges of the named pods' endpoints, and of all endpoints on a named node in a named namespace. An endpoint's
+/// key begins with the namespace and the node.
 pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
     let nodes = named.nodes();
     let of_nodes = named.namespaces.iter().flat_map(|namespace| {

@@ -12,7 +12,7 @@ use crate::error::{Error, Failure, Result};
 use crate::etcd::client::{Answers, Due, EtcdClient, PROBE, Range};
 use crate::feed::{Broken, Changes, GROUPING_INTERVAL, IDLE_INTERVAL, Reported, WholeReadReason};
 
-/// The kind of all changes in etcd, which has a single position for everything.
+/// The kind to which all changes in etcd belong, since etcd has a single position for everything.
 const KIND: &str = "etcd";
 
 /// A key range that contains all data that a check reads, and few other keys.
@@ -39,7 +39,8 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WholeReadRe
     Err(WholeReadReason::CannotWatch(reason))
 }
 
-/// The changes after a position up to `newest`. etcd must first repeat the last known change, as proof of its history.
+/// The changes after a position up to `newest`. etcd must first report the last known change again, as proof that its
+/// history is the same.
 pub(crate) async fn since(
     client: &EtcdClient,
     Position { revision: reached, last }: Position,
@@ -69,7 +70,7 @@ pub(crate) async fn since(
     Ok(changes)
 }
 
-/// The changes of an etcd after a position.
+/// The changes in etcd after a position.
 struct EtcdChanges {
     client: Arc<EtcdClient>,
     position: Position,

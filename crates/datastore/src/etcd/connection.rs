@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Connection {
     current: Mutex<Arc<EtcdClient>>,
-    /// Locked while one task connects again; all others whose requests broke wait for it.
+    /// Locked while one task reconnects. Other tasks whose requests have failed wait for it.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -24,7 +24,8 @@ impl Connection {
         Arc::clone(&lock(&self.current))
     }
 
-    /// Sends a request. If it fails temporarily, connects to any endpoint that answers, for the next request.
+    /// Sends a request. If it fails with a temporary error, reconnects to any endpoint that answers before the next
+    /// request.
     pub(crate) async fn ask<T, F: Future<Output = Result<T>>>(
         &self,
         request: impl FnOnce(Arc<EtcdClient>) -> F,
@@ -37,7 +38,7 @@ impl Connection {
         result
     }
 
-    /// Connects again, unless `broken` was replaced already.
+    /// Reconnects, unless `broken` has already been replaced.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {

@@ -1,4 +1,4 @@
-//! Exports etcd: the entries of a whole read go to the file as they arrive.
+//! Exports etcd to a file, to which the entries of a whole read are written as they arrive.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Collector for Writer {
     }
 }
 
-/// Exports etcd at one revision. Returns the number of entries, and the position at which later changes begin.
+/// Exports etcd at one revision. Returns the number of entries, and the position after which changes can be followed.
 pub(crate) async fn export(
     client: &Arc<EtcdClient>,
     path: &Path,

@@ -1,5 +1,5 @@
-//! An etcd that is read once and then followed: it must report its last known write again, and all later changes. If it
-//! reports another write, its data was restored from a backup, or it is another etcd.
+//! Reads etcd once and then follows its changes. Each time, etcd must report its last known write again, and then all
+//! later changes. If it reports a different write instead, its data was restored from a backup, or it is another etcd.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::whole::{self, Start};
 use crate::error::Result;
 use crate::feed::{Broken, Changed, Feed, OrWholeRead, WholeReadReason};
 
-/// Time for etcd to report changes, after which everything is read instead.
+/// Time limit for etcd to report changes. If etcd takes longer, everything is read again instead.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Time without changes after which a request shows if this is still the same etcd.
+/// Time without changes after which a request checks that this is still the same etcd.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// An etcd that was read and is followed.
+/// An etcd whose data has been read, and whose changes are now followed.
 pub(super) struct EtcdFeed {
     client: Arc<EtcdClient>,
     followed: Point,
@@ -51,7 +51,7 @@ impl Feed for EtcdFeed {
         self.client = Arc::clone(etcd);
     }
 
-    /// Waits for a change or another etcd history. A watch alone does not notice another history.
+    /// Waits for a change, or until etcd turns out to have another history, which a watch does not reveal.
     async fn wait(&mut self) -> Result<()> {
         loop {
             let changes = range();
@@ -112,7 +112,7 @@ impl Point {
 
 /// Changes after the point up to which etcd was followed.
 struct News {
-    /// The changed keys, ascending.
+    /// The changed keys, in ascending order.
     keys: Vec<Vec<u8>>,
     /// The current values of `keys`.
     fresh: Snapshot,
@@ -143,7 +143,7 @@ impl News {
     }
 }
 
-/// Reads everything.
+/// Reads everything, and returns a feed of the changes after that.
 ///
 /// # Errors
 /// The same as for a whole read.
@@ -159,14 +159,14 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES);
-    // The last write may be a deletion, which a list does not contain.
+    // The last write may be a deletion, which does not show in the data.
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }
     Ok((snapshot, EtcdFeed { client: Arc::clone(client), followed, news: None }))
 }
 
-/// Reads the changes, or returns the reason that everything must be read.
+/// Reads the changes after `followed`, or returns the reason why everything must be read again.
 ///
 /// # Errors
 /// If etcd cannot be reached.
@@ -195,7 +195,7 @@ async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeR
     }
 }
 
-/// Gathers a snapshot, and remembers the last write.
+/// A collector that gathers a snapshot and remembers the last write.
 #[derive(Default)]
 struct CollectorWithLastWrite {
     snapshot: Snapshot,

@@ -1,4 +1,4 @@
-//! Names in etcd, from keys that are read without their values.
+//! Lists names in etcd, by reading keys without their values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,17 +44,17 @@ async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
     Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
 }
 
-/// In a cluster with more blocks of a family than this, a sample of blocks is read before handles.
+/// If a family has more blocks than this, a sample of its blocks is read before handles.
 const FEW_BLOCKS: usize = 500;
-/// Approximate number of blocks of a family in the sample of a larger cluster.
+/// Approximate number of blocks in a family's sample.
 const SAMPLE: usize = 8;
-/// If the sample has this many matching handles, the cluster has too many to read directly.
+/// If the blocks in the sample have this many matching handles, the cluster has too many to read directly.
 const MANY: usize = 16;
 
-/// Reads the IDs of handles that start with `begin`. etcd counts every key of a range, even if only the first hundred
-/// are requested: half a second for a million. In a large cluster, a few blocks are therefore read first. If many of
-/// their handles match, returns some of these, and the first matching IDs before and after those that share their
-/// prefix.
+/// Reads the IDs of handles that start with `begin`. etcd counts every key in a range, even if only the first hundred
+/// are requested, which takes half a second for a million keys. In a large cluster, a few blocks are therefore read
+/// first. If many of their handles match, returns some of these handles, and the first matching IDs that sort before
+/// and after the common prefix of these handles.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;
@@ -72,7 +72,7 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
     Ok(found)
 }
 
-/// The handles in some blocks of a large cluster; none for a cluster with few blocks.
+/// The IDs of the handles in a sample of blocks; none if the cluster has few blocks.
 async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     let mut blocks = BTreeSet::new();
     for folder in families() {
@@ -108,7 +108,7 @@ struct Keys<'c> {
 impl Names for Keys<'_> {
     async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
         let at = |place: &[u8]| [self.folder.as_bytes(), place].concat();
-        // The end of the empty prefix is after all keys of the folder.
+        // `[0]` is the end of the empty prefix, so the range ends after all keys of the folder.
         let end = if end == [0] { prefix_end(self.folder.as_bytes()) } else { at(end) };
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
         let range = Range::between(at(start), end).with_limit(limit).keys_only();

@@ -1,4 +1,5 @@
-//! The past of objects around an address, handle, block, node or pod: every revision of their keys that etcd still has.
+//! Reads the past of the objects related to an address, handle, block, node or pod: every revision of their keys that
+//! etcd still keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,8 +17,8 @@ use crate::read::around::{PodOnNode, names_pod};
 use crate::read::{Lookup, Past, PastSubject};
 use crate::secret::redact_url;
 
-/// Number of revisions to read for all blocks. A version of a full block has about 8 KiB, and a third of the writes in
-/// a busy cluster are writes of blocks.
+/// Number of latest revisions to read if the past of all blocks is requested. A version of a full block has about 8
+/// KiB, and a third of the writes in a busy cluster are to blocks.
 const BLOCK_REVISIONS: i64 = 50_000;
 
 /// Maximum versions of a block that [`recent`] reads.
@@ -25,8 +26,8 @@ const RECENT: usize = 16;
 /// Maximum attempts to read if etcd is compacted meanwhile.
 const ATTEMPTS: u32 = 4;
 
-/// Reads every kept revision of data around an object: the keys that are requested and those that any of their revisions
-/// names, not the whole cluster. For [`PastSubject::Blocks`], reads only the last revisions.
+/// Reads every kept revision of the data related to an object: the requested keys, and the keys that any of their
+/// revisions names, but not the whole cluster. For [`PastSubject::Blocks`], reads only the latest revisions.
 pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
     let mut attempt = 1;
     loop {
@@ -40,8 +41,8 @@ pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> 
     }
 }
 
-/// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch of
-/// past revisions, and reads only these keys.
+/// Reads the latest versions of those blocks in a snapshot that contain an address, one by one. This is faster than a
+/// watch of past revisions, and reads only the keys of these blocks.
 pub(crate) async fn recent(client: &EtcdClient, snapshot: &Snapshot, address: IpAddr) -> Result<Past> {
     let mut past = Past {
         location: redact_url(client.endpoint()),
@@ -59,8 +60,8 @@ pub(crate) async fn recent(client: &EtcdClient, snapshot: &Snapshot, address: Ip
 }
 
 impl Past {
-    /// Adds the versions of a key up to one revision. If there are too many, or the first are compacted, the past
-    /// begins with the earliest one that was read.
+    /// Adds the versions of a key up to the revision `newest`. If there are too many, or the oldest ones have been
+    /// compacted, the past begins with the earliest version that was read.
     async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
         let (mut at, mut is_first) = (newest, false);
         let mut versions = Vec::new();
@@ -106,8 +107,9 @@ async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
     let mut ranges = reading.unknown(of.first_ranges());
     let mut is_searched = false;
     while !ranges.is_empty() {
-        // A watch of past revisions needs a tenth of a second to start: objects that the first and last versions name
-        // are watched together with these keys, and only objects that other versions name need another watch.
+        // A watch of past revisions needs a tenth of a second to start. Objects that the oldest and newest versions
+        // name are therefore watched together with the requested keys. Only objects that versions in between name need
+        // another watch.
         let (mut watched, mut due) = (Vec::new(), Due::new());
         while !ranges.is_empty() {
             reading.read_ends(&ranges, &mut due).await?;
@@ -136,12 +138,13 @@ struct Reading<'c> {
     past: Past,
     /// The values at the newest revision.
     last: Vec<RawKv>,
-    /// The starts of the ranges that were requested.
+    /// The start keys of the ranges requested so far.
     known: BTreeSet<Vec<u8>>,
 }
 
 impl Reading<'_> {
-    /// Keeps the ranges that were not requested yet, on their own or within a prefix, and marks them as requested.
+    /// Keeps the ranges that have not been requested yet, either by themselves or as part of a prefix, and marks them
+    /// as requested.
     fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
         ranges.retain(|range| {
             let before = self.known.range(..=range.start.clone()).next_back();
@@ -151,8 +154,9 @@ impl Reading<'_> {
         ranges
     }
 
-    /// The keys that only a search at the oldest and newest revision finds: endpoints with an address, blocks with
-    /// records of a pod. An object that existed only in between is found if another version names it.
+    /// The keys that only a search finds, at the oldest and newest revision: endpoints that have the address, or blocks
+    /// with records of the pod. An object that existed only between these revisions is found if a version of another
+    /// object names it.
     async fn searched(&self, of: &PastSubject) -> Result<Vec<Range>> {
         let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
@@ -174,8 +178,8 @@ impl Reading<'_> {
         Ok(found)
     }
 
-    /// The endpoints with an address at a revision. If there are many, only those on the nodes and in the namespaces of
-    /// its records.
+    /// The endpoints that have an address at a revision. If the cluster has many endpoints, searches only those that
+    /// the address's records name, and those on a named node in a named namespace.
     async fn users(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
         let named = Lookup::Address(address).named(&self.versions());
         let number = self.client.get(&[number_of_endpoints().at(revision)], "endpoints").await?;

@@ -1,4 +1,4 @@
-//! Reads data around an address or a handle in etcd v2: a few keys, each by its own request, all at one index.
+//! Reads the data of an address or a handle from etcd v2: a few keys, each with its own request, all at one index.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ const ATTEMPTS: usize = 3;
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
 
-/// Reads data around an address or a handle, all at one index, with all pools and configuration. If there are constant
-/// writes, reads everything.
+/// Reads the data of an address or a handle, along with all pools and the configuration, at one index. If something is
+/// written during every attempt, reads everything.
 pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Snapshot> {
     for _ in 0..ATTEMPTS {
         if let Some(found) = lookup_once(client, lookup).await? {
@@ -32,7 +32,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Resul
     observe(client, &quiet()).await
 }
 
-/// Makes one attempt to read the keys; `None` if something was written in between.
+/// Attempts to read the keys once; `None` if something was written in between.
 async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Option<Snapshot>> {
     let taken_at = crate::clock::now();
     let mut reader = Reader { client, taken_at, leaves: Vec::new(), index: None, known: BTreeSet::new() };
@@ -58,8 +58,8 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
     Ok(Some(snapshot))
 }
 
-/// The paths of objects in etcd. Below a host, only the tunnel address is read, since a host may have hundreds of
-/// endpoints.
+/// The paths of those objects that are in etcd. Below a host, only the tunnel address is read, since a host may have
+/// hundreds of endpoints.
 fn places(keys: &[Key]) -> impl Iterator<Item = (String, Depth)> {
     keys.iter().filter(|key| !is_in_kubernetes(key)).flat_map(|key| match key {
         Key::Node(name) => {

@@ -52,8 +52,8 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
 /// Decodes a Calico 2.x value.
 ///
 /// # Errors
-/// Returns the text for the entry. It is never valid JSON, so the entry counts as undecodable: it is the stored text,
-/// or `{` followed by the error.
+/// Returns the text to put into the entry: the stored text, or `{` followed by the error. Neither is valid JSON, so the
+/// entry counts as undecodable.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
     if !json.is_object() {
@@ -83,7 +83,8 @@ impl<'l> Host<'l> {
         }
     }
 
-    /// The host as a node entry, with the version of the tunnel address if there is one.
+    /// The host as a node entry. Its version is the index of the tunnel address, or of the host's directory if there is
+    /// no tunnel.
     fn entry(&self, name: &str) -> (String, i64) {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,

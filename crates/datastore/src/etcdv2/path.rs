@@ -23,7 +23,7 @@ pub(super) const NO_NAMESPACE: &str = "default";
 /// name.
 const BY_PATH: &str = "path:";
 
-/// The path of an object with a single key; `None` for objects with several, and for those that are not in etcd.
+/// The path of an object with a single key; `None` for objects with several keys, and for objects that are not in etcd.
 pub(crate) fn path(key: &Key) -> Option<String> {
     match key {
         Key::Block(_) | Key::Affinity(_) | Key::Handle(_) | Key::IpamConfig | Key::IpamHost(_) => {
@@ -38,7 +38,7 @@ pub(crate) fn path(key: &Key) -> Option<String> {
     }
 }
 
-/// The paths below which all data of an object is stored.
+/// The paths under which an object's data is stored.
 pub(crate) fn sources(key: &Key) -> Vec<String> {
     match key {
         Key::Node(name) => vec![format!("{HOSTS}/{}", escape(name))],
@@ -93,7 +93,7 @@ impl Workload {
         named.filter(|_| self.orchestrator == KUBERNETES)
     }
 
-    /// The key of the endpoint's entry, from which the path can be found again.
+    /// The key of the endpoint's entry, from which the path can be reconstructed.
     pub(super) fn key(&self, rest: &str) -> Key {
         let (namespace, workload) = self.pod().unwrap_or((NO_NAMESPACE, &self.workload));
         let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);

@@ -60,7 +60,7 @@ fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found
     Ok(Tree { endpoint, index, taken_at, entries })
 }
 
-/// Reads everything for a check.
+/// Reads all data that a check needs.
 pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -> Result<Snapshot> {
     let tree = read(client).await?;
     progress(Progress { read: tree.entries.len() as u64, expected: tree.entries.len() as u64 });
@@ -77,7 +77,7 @@ pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> 
 }
 
 impl Tree {
-    /// The objects with wanted keys.
+    /// Creates a snapshot of the objects with wanted keys.
     pub(crate) fn snapshot(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
         let mut snapshot = Snapshot {
             datastore: DatastoreKind::EtcdV2,
@@ -94,7 +94,7 @@ impl Tree {
         for block in &mut snapshot.blocks {
             number(&mut block.value.content, |id| handles.get(id).copied());
         }
-        // Operators look for the path as it is stored.
+        // A defect names the path in etcd v2, which operators look for.
         for defect in &mut snapshot.defects {
             if let Some(stored) = defect.key.as_ref().and_then(path) {
                 defect.path = stored;
@@ -125,9 +125,9 @@ pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
     indices
 }
 
-/// Gives the allocations of a block sequence numbers, which Calico 2.x does not have: the index of each allocation's
-/// handle. All pods with the same name share a handle, but Calico writes the handle whenever one of them gets or loses
-/// an address.
+/// Sets the sequence number of each allocation in a block to the index of its handle, since Calico 2.x has no sequence
+/// numbers. All pods with the same name share a handle, but Calico writes the handle whenever one of them is assigned
+/// or releases an address.
 pub(crate) fn number(block: &mut BlockContent, number_of: impl Fn(&str) -> Option<u64>) {
     if let BlockContent::Sound(block) = block {
         block.number_by_handle(number_of);

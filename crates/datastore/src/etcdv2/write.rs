@@ -1,5 +1,5 @@
-//! Writes to etcd v2: one key at a time, if it has not changed since it was read (docs/etcdv2.md). Evidence is read
-//! again just before.
+//! Writes to etcd v2, one key at a time, on condition that the key has not changed since it was read (docs/etcdv2.md).
+//! Evidence is read again just before each write.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::write::{
     BATCH, Batch, Change, IN_FLIGHT, Limits, Objects, Precondition, Stored, Swap, are_expected, unsendable,
 };
 
-/// Single objects in etcd v2, with the handles that were written through it.
+/// Access to single objects in etcd v2. Remembers the handles that it has written.
 #[derive(Debug)]
 pub(super) struct EtcdV2Objects {
     client: Arc<EtcdV2Client>,
@@ -43,12 +43,12 @@ impl Objects for EtcdV2Objects {
         DatastoreKind::EtcdV2
     }
 
-    /// One key.
+    /// Allows one changed key per batch.
     fn limits(&self) -> Limits {
         Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: true }
     }
 
-    /// Retries with any member, which the client chooses itself.
+    /// Retries temporary failures. The client itself chooses the member to ask.
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         retried(|| read(&self.client, &self.own, keys)).await
     }
@@ -95,8 +95,9 @@ impl Objects for EtcdV2Objects {
 
 /// The handles that a writer has written itself.
 ///
-/// Allocations are numbered by the index of their handle, and a handle can have addresses in several blocks: after this
-/// writer has changed the handle's count for one block, the addresses in the other blocks must not look reassigned.
+/// Allocations are numbered by the index of their handle, and a handle can own addresses in several blocks. After this
+/// writer has changed the handle's count for one block, the handle's addresses in other blocks must not look
+/// reassigned.
 #[derive(Debug, Default)]
 struct OwnHandles(Mutex<HashMap<String, Own>>);
 
@@ -133,7 +134,7 @@ impl OwnHandles {
     }
 }
 
-/// Reads objects, each by its own request.
+/// Reads objects, each with its own request.
 async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let one = |key: &Key| {
         let (client, key) = (Arc::clone(client), key.clone());
@@ -144,8 +145,8 @@ async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Res
     Ok(found)
 }
 
-/// Numbers the allocations of blocks by their handles, which are read after the blocks: if an address was reassigned
-/// before the block was read, its handle already has another index.
+/// Numbers the blocks' allocations by their handles. Handles are read after blocks. If an address was reassigned before
+/// its block was read, its handle therefore already has another index.
 async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Option<Stored>]) -> Result<()> {
     let is_block =
         |stored: &&mut Stored| matches!(&stored.object, Some(Object::Block(BlockContent::Sound(_))));
@@ -175,7 +176,7 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
 }
 
-/// The path and text of a change. In the cluster information, only the flag `Ready` is ever written.
+/// The path and the new text for a change. In the cluster information, only the flag `Ready` is ever written.
 fn target(change: &Change) -> Result<(String, Option<String>), Failure> {
     let text =
         |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| unsendable("the value is not text"));

@@ -1,7 +1,7 @@
-//! The changes of a datastore after a position, with the proof that these are all.
+//! The changes in a datastore after a position, with the proof that none is missing.
 //!
-//! [`Changes`] reports every change as it happens, for recordings. [`Followed`] keeps a snapshot up to date that was
-//! read once.
+//! [`Changes`] reports every change as it happens, for recordings. [`Followed`] keeps a snapshot up to date after it
+//! was read once.
 
 mod whole_read_reason;
 
@@ -22,7 +22,7 @@ use crate::etcd::client::EtcdClient;
 
 /// Changes within this time after a change are reported together with it.
 pub(crate) const GROUPING_INTERVAL: Duration = Duration::from_secs(1);
-/// Time without changes after which their absence is reported.
+/// Time without changes after which an empty report is returned.
 pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Changes since the last report.
@@ -33,10 +33,10 @@ pub struct Reported {
     pub changes: Vec<Change>,
 }
 
-/// The reason that changes can no longer be followed.
+/// The reason why changes can no longer be followed.
 #[derive(Debug)]
 pub enum Broken {
-    /// Changes were missed: everything must be read again.
+    /// Changes were missed, so everything must be read again.
     Lost(WholeReadReason),
     Failed(Error),
 }
@@ -47,14 +47,14 @@ impl From<Error> for Broken {
     }
 }
 
-/// Every change of a datastore after some position.
+/// A stream of all changes in a datastore after some position.
 #[async_trait]
 pub trait Changes: Send {
-    /// Waits for the next changes; after a minute without any, reports that there were none.
+    /// Waits for the next changes. Returns an empty report after a minute without changes.
     async fn reported(&mut self) -> Result<Reported, Broken>;
 }
 
-/// A result, or the reason that everything must be read.
+/// A result, or the reason why everything must be read.
 pub type OrWholeRead<T> = Result<T, WholeReadReason>;
 
 /// Changed objects, in their old and new state.
@@ -64,29 +64,29 @@ pub struct Changed {
     pub now: Snapshot,
 }
 
-/// One server that was read and is followed.
+/// A server whose data has been read, and whose changes are now followed.
 #[async_trait]
 pub(crate) trait Feed: Send + Sync {
-    /// The revision up to which all changes were applied; on Kubernetes, all changes of blocks.
+    /// The revision up to which all changes were applied. On Kubernetes, this covers only changes to blocks.
     fn revision(&self) -> i64;
 
     /// The current time, by the clock of the snapshot.
     fn now(&self) -> Timestamp;
 
-    /// The time up to which all changes are known, if changes of some kinds may be known before earlier changes of
-    /// other kinds. `None` if all changes before the last one are known.
+    /// The time up to which all changes are known. `None` if changes of all kinds arrive in order, so that every change
+    /// before the last one is known.
     fn confirmed_until(&self) -> Option<Timestamp>;
 
-    /// Goes on over another connection to etcd.
+    /// Continues over another connection to etcd.
     fn resume(&mut self, _etcd: &Arc<EtcdClient>) {}
 
-    /// Waits for a change, or until it is certain that changes cannot be known.
+    /// Waits for a change, or until changes can no longer be known.
     async fn wait(&mut self) -> Result<()>;
 
-    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown.
+    /// Ensures that the next [`Self::news`] returns all changes up to now, or the reason why they are unknown.
     async fn confirm_current(&mut self, now: Timestamp) -> Result<()>;
 
-    /// Collects the changes that were not applied, and returns the number of changed objects, or the reason that
+    /// Collects the changes that have not been applied. Returns the number of changed objects, or the reason why
     /// everything must be read again.
     async fn news(&mut self) -> Result<OrWholeRead<usize>>;
 
@@ -94,9 +94,10 @@ pub(crate) trait Feed: Send + Sync {
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed;
 }
 
-/// A datastore that was read once and is followed: etcd by changes, Kubernetes by watches, or both together.
+/// A datastore that was read once, and whose changes are now followed: etcd by its revisions, Kubernetes by watches, or
+/// both together.
 pub struct Followed {
-    /// The datastore, then the API server beside etcd if there is one.
+    /// The feed of the datastore, then that of the API server if it is read in addition to etcd.
     feeds: Vec<Box<dyn Feed>>,
 }
 
@@ -105,7 +106,8 @@ impl Followed {
         Self { feeds }
     }
 
-    /// The revision up to which all changes were applied; on the Kubernetes datastore, all changes of blocks.
+    /// The revision up to which all changes were applied. On the Kubernetes datastore, this covers only changes to
+    /// blocks.
     pub fn revision(&self) -> i64 {
         self.feeds.first().map_or(0, |feed| feed.revision())
     }
@@ -120,8 +122,9 @@ impl Followed {
         self.feeds.first().map_or_else(crate::clock::now, |feed| feed.now())
     }
 
-    /// The time up to which all changes are known. On etcd alone, this is `taken_at`, the time of the snapshot; with
-    /// Kubernetes, the time of the last [`Self::confirm_current`], or of the whole read if there was none.
+    /// The time up to which all changes are known. If only etcd is followed, this is `taken_at`, the time of the
+    /// snapshot. With Kubernetes, it is the time of the last [`Self::confirm_current`], or of the whole read if that
+    /// was not called.
     pub fn confirmed_until(&self, taken_at: Timestamp) -> Timestamp {
         self.feeds.iter().find_map(|feed| feed.confirmed_until()).unwrap_or(taken_at)
     }
@@ -130,7 +133,7 @@ impl Followed {
         self.feeds.iter_mut().for_each(|feed| feed.resume(etcd));
     }
 
-    /// Waits for a change, or until it is certain that changes cannot be known.
+    /// Waits for a change, or until changes can no longer be known.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -143,11 +146,11 @@ impl Followed {
         .await
     }
 
-    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. It always
-    /// has the changes in etcd.
+    /// Ensures that the next [`Self::news`] returns all changes up to now, or the reason why they are unknown.
+    /// [`Self::news`] always returns all changes in etcd.
     ///
     /// # Errors
-    /// If the server does not confirm that.
+    /// If a server does not confirm that it has reported all changes.
     pub async fn confirm_current(&mut self) -> Result<()> {
         let now = self.now();
         for feed in &mut self.feeds {
@@ -156,9 +159,9 @@ impl Followed {
         Ok(())
     }
 
-    /// Collects the changes that were not [applied](Self::apply), and returns the number of changed objects. Returns
-    /// the reason that everything must be read again, such as a server that no longer has all the changes, or is
-    /// another server.
+    /// Collects the changes that have not been [applied](Self::apply), and returns the number of changed objects. If
+    /// everything must be read again, returns the reason instead: for example, a server no longer has all the changes,
+    /// or was replaced by another one.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -176,7 +179,7 @@ impl Followed {
     /// Updates the followed snapshot with the changes that [`Self::news`] has collected.
     pub fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
         let mut changed = Changed::default();
-        // etcd determines time and revision, if there is an etcd.
+        // The datastore's own feed is applied last, since it sets the snapshot's time and revision.
         for feed in self.feeds.iter_mut().rev() {
             let Changed { before, now } = feed.apply(snapshot);
             changed.before.absorb(before);

@@ -1,6 +1,6 @@
 //! Reasons to read everything instead of only the changes.
 
-/// The reason that everything must be read: the changes are unknown.
+/// The reason why everything must be read, and not only the changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WholeReadReason {
     /// There was no earlier read.

@@ -1,4 +1,4 @@
-//! Reads some objects by name, never from a cache of the server.
+//! Reads single objects by name, never from the server's cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tasks;
 
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
-/// Maximum objects of one kind to read one by one: for more, the whole kind is listed.
+/// Maximum number of objects of one kind to read one by one. If more are needed, all objects of the kind are listed.
 const MOST_ONE_BY_ONE: usize = 1_000;
 
 /// Reads some objects again. The result omits missing objects.
@@ -36,7 +36,7 @@ pub(crate) fn start(client: &KubeClient) -> Snapshot {
     }
 }
 
-/// Adds the objects with these keys to the snapshot; for kinds with many keys, adds all objects.
+/// Adds the objects with these keys to the snapshot; if there are many keys of one kind, adds all objects of the kind.
 pub(crate) async fn fetch(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -66,8 +66,8 @@ pub(crate) async fn fetch(
     Ok(())
 }
 
-/// Reads the current state of one object, never from a cache; `None` if it is gone. Returns a snapshot with the object
-/// alone, and the object as the API server sent it.
+/// Reads the current state of one object, never from a cache; `None` if it does not exist. Returns a snapshot that
+/// contains only this object, and the object as the API server sent it.
 ///
 /// # Errors
 /// If the server fails, rejects the request, or does not answer in time, or if the answer is cut off.

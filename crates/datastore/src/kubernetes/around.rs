@@ -1,4 +1,4 @@
-//! Reads data around an address or a handle on Kubernetes: some objects by name.
+//! Reads the data of an address or a handle on Kubernetes, by the names of objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::kubernetes::whole::no_kubevirt;
 use crate::read::Lookup;
 use crate::tasks;
 
-/// Reads data around an address or a handle.
+/// Reads the data of an address or a handle.
 pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
     if client.api().is_empty() {
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
@@ -32,7 +32,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     fetched?;
     let mut read = read?;
     snapshot.coverage.append(&mut read.coverage);
-    // The server's clock, or ours if the server does not report its own.
+    // The time by the server's clock, or by this machine's if the server does not report a time.
     let known_clock = read.taken_at != Timestamp::default();
     snapshot.taken_at = if known_clock { read.taken_at } else { crate::clock::now() };
     snapshot.absorb(read);
@@ -43,8 +43,8 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     add_users(client, &mut snapshot, lookup).await?;
     known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
     let mut named = lookup.named(&snapshot).keys;
-    // Object names cannot contain a carriage return. Calico cuts off the handle's ID there, and the shortened ID is
-    // also among the keys.
+    // Object names cannot contain a carriage return. Calico therefore cuts off a handle's ID at a carriage return. The
+    // shortened ID is also among the keys.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
     named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
@@ -56,9 +56,9 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     Ok(snapshot)
 }
 
-/// Adds the pods that may use an address, whatever its record names. The API server finds pods by their first address;
-/// pods with the address as the second one, or only in an annotation, are looked for on the nodes that the address's
-/// blocks and records name.
+/// Adds the pods that may use an address, even if the address's record does not name them. The API server can find pods
+/// only by their first address. Pods with the address as their second one, or only in an annotation, are therefore
+/// searched for on the nodes that the address's blocks and records name.
 pub(crate) async fn add_users(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

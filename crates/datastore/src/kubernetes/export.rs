@@ -39,7 +39,8 @@ impl Take for Exported {
     }
 }
 
-/// Exports all data that a check needs. Returns the number of entries, and the position at which later changes begin.
+/// Exports all data that a check needs. Returns the number of entries, and the positions after which changes can be
+/// followed.
 pub(crate) async fn export(
     client: &Arc<KubeClient>,
     path: &Path,

@@ -1,8 +1,8 @@
 //! Kubernetes kinds that are listed once and then followed: each is watched from the version of its list on, and the
 //! changes of all kinds are collected on request.
 //!
-//! The watches are independent: a change of one kind may be known before an earlier change of another kind. The state
-//! of all kinds at one time is known only after [`Feed::confirm_current`].
+//! The watches are independent, so a change of one kind may be known before an earlier change of another kind. The
+//! state of all kinds at one time is known only after [`Feed::confirm_current`].
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::take;
@@ -30,7 +30,7 @@ use crate::feed::{Broken, Changed, Feed, OrWholeRead, WholeReadReason};
 
 /// The kind that every assignment and release writes.
 const BLOCKS: &str = "ipamblocks";
-/// Time for the server to confirm that everything was reported.
+/// Time limit for the server to confirm that everything was reported.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
 
 /// The followed kinds, their watches, and the point up to which their changes were applied.
@@ -40,7 +40,7 @@ pub(crate) struct KubeFeed {
     /// The version up to which blocks are known.
     blocks: i64,
     watches: Watches,
-    /// The reason that changes can no longer be followed.
+    /// The reason why changes can no longer be followed.
     lost: Option<WholeReadReason>,
     /// Reports that have not been collected.
     reported: Vec<Message>,
@@ -188,7 +188,7 @@ impl Feed for KubeFeed {
     }
 }
 
-/// Collected changes.
+/// Changes that have been collected from the watches, but not applied.
 #[derive(Default)]
 struct LatestChanges {
     /// The last change of each object.
@@ -233,7 +233,7 @@ pub(super) async fn start(
     Ok(Ok((snapshot, feed)))
 }
 
-/// Returns the reason that the kinds cannot be followed, if there is one.
+/// Returns the reason why the kinds cannot be followed, if there is one.
 pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<OrWholeRead<()>> {
     if !client.api().whole_lists {
         return Ok(Err(WholeReadReason::old_server()));

@@ -1,4 +1,4 @@
-//! The API server of a Kubernetes cluster: lists, watches, and objects that are written one by one.
+//! The Kubernetes datastore. Objects are listed, watched, and written one by one through the cluster's API server.
 
 mod again;
 mod allocate;
@@ -57,8 +57,8 @@ impl Backend for Arc<KubeClient> {
         Some(self)
     }
 
-    /// True if the installed schema of blocks has a field for the time: otherwise the API server would drop it and
-    /// leave an anonymous allocation that never ends (facts 2.10). False if the schema cannot be read.
+    /// True if the installed schema of blocks has a field for the release time. Without it, the API server would drop
+    /// the time and leave an anonymous allocation that never ends (facts 2.10). False if the schema cannot be read.
     async fn keeps_cooldown(&self) -> bool {
         schema::keeps_cooldown(self).await
     }
@@ -87,7 +87,7 @@ impl Backend for Arc<KubeClient> {
         changes::begin(self, from).await
     }
 
-    /// Waits for a change of a block.
+    /// Waits for a change to a block.
     async fn next_change(&self, after: i64) -> Result<()> {
         let reported = watch::next_change(self, after.cast_unsigned()).await;
         reported.map_err(|failure| self.error("changes of blocks", failure))

@@ -1,4 +1,4 @@
-//! Names on Kubernetes. The server must be able to start a list at a name.
+//! Lists names on Kubernetes. The server must be able to start a list at a name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
     }
 }
 
-/// Kubernetes nodes, and nodes with affinities.
+/// The names of Kubernetes nodes, and of nodes with affinities.
 async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
     let mut nodes = BTreeSet::new();
     if let Some(there) = Objects::of(client, Source::Nodes) {
@@ -61,7 +61,7 @@ fn holder(name: &str) -> Option<String> {
     places.next().map(|place| name[..place].to_owned())
 }
 
-/// The form of an address or CIDR in a block's name.
+/// Converts an address or CIDR to the form that it has in a block's name.
 fn dashed(text: &str) -> String {
     text.replace(['.', ':', '/'], "-")
 }
@@ -84,7 +84,7 @@ impl<'c> Objects<'c> {
         Some(Self { client, path: kind.path.clone(), what: kind.known.plural })
     }
 
-    /// The IDs of handles, read from the objects, because their names are in lower case.
+    /// The IDs of handles. They are read from the objects, because object names are in lower case.
     async fn ids(&self, names: BTreeSet<String>) -> Result<BTreeSet<String>> {
         let keys: BTreeSet<Key> = names.into_iter().map(Key::Handle).collect();
         let snapshot = reread(self.client, &keys).await?;

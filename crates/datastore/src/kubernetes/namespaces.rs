@@ -1,5 +1,5 @@
-//! Namespaces: pools with a `namespaceSelector` select them by their labels, and their annotations name pools for their
-//! pods.
+//! Reads namespaces. Pools with a `namespaceSelector` select namespaces by labels, and the annotations of a namespace
+//! can name pools for its pods.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source, Ve
 pub(super) struct Changed {
     pub plural: &'static str,
     pub source: Source,
-    /// `namespace/name`, or the name alone if the kind has no namespaces.
+    /// `namespace/name`, or just the name if the kind has no namespaces.
     pub name: String,
     pub uid: String,
 }

@@ -1,4 +1,4 @@
-//! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's machine, data for the migration from
+//! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's virtual machine, data for the migration from
 //! host-local, and the annotation of the installed plugin. Each query is a single request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ pub struct LauncherPod {
 pub struct VirtualMachine {
     pub uid: String,
     pub is_being_deleted: bool,
-    /// The machine that an instance belongs to.
+    /// The virtual machine that an instance belongs to.
     pub machine: Option<String>,
 }
 
@@ -85,8 +85,8 @@ impl PluginQueries {
         Ok(found.map(|namespace| namespace.metadata.labels))
     }
 
-    /// The instance that a pod runs. The outer `None` means that there is no such pod; the inner one, that the pod runs
-    /// no instance.
+    /// The virtual machine instance that a pod runs. The outer `None` means that there is no such pod. The inner `None`
+    /// means that the pod runs no instance.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
         let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
@@ -160,8 +160,8 @@ impl PluginQueries {
         self.unless_conflict(written, "nodes")
     }
 
-    /// Records the plugin that assigns a node's addresses in an annotation of the node, or with `None` removes the
-    /// annotation. Other changes to the node are neither checked nor overwritten.
+    /// Records in a node's annotation which plugin assigns the node's addresses. `None` removes the annotation. Other
+    /// changes to the node are neither checked nor overwritten.
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));
@@ -204,7 +204,7 @@ impl PluginQueries {
         self.unless_conflict(written, WHAT)
     }
 
-    /// Returns false if the object has changed.
+    /// Converts the result of a write: false if the object has changed since it was read.
     fn unless_conflict(&self, written: Result<Answer, Failure>, what: &str) -> Result<bool> {
         match written {
             Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! The keys to read around one address or handle, in any datastore.
+//! Selects the keys to read for one address or handle, in any datastore.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -28,7 +28,8 @@ pub(crate) const PARTLY_READ_SOURCES: [Source; 5] =
 pub(crate) struct NamedKeys {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
-    /// The namespaces in all records of an address's blocks: the nodes may have endpoints in any of them.
+    /// The namespaces in all records of an address's blocks. The named nodes may have endpoints in any of these
+    /// namespaces.
     pub namespaces: BTreeSet<String>,
     /// The pods whose workload endpoints are read. The keys of these endpoints are known except for the interface.
     pub endpoints: BTreeSet<PodOnNode>,
@@ -102,7 +103,7 @@ pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> 
         owner.get("namespace").is_some_and(|own| own == **namespace)
             && owner.get("pod").is_some_and(|own| own == **name)
     };
-    // The form of Calico 2, without attributes.
+    // Calico 2 records a pod without attributes, with this handle ID.
     let legacy = format!("{namespace}.{name}");
     block.allocations().any(|Allocation { attribute: record, .. }| {
         names_it(record.owner())
@@ -123,7 +124,7 @@ impl NamedKeys {
         self.keys.extend(key.map(Key::Affinity));
     }
 
-    /// The nodes of the blocks and of the records.
+    /// The nodes that the blocks or their records name.
     pub(crate) fn nodes(&self) -> Vec<&str> {
         self.keys
             .iter()
@@ -132,7 +133,8 @@ impl NamedKeys {
     }
 
     fn add_record(&mut self, block: &Block, record: AttributeRef<'_>) {
-        // A handle with a carriage return is stored in full, or only up to the carriage return.
+        // A handle whose ID has a carriage return is stored under the full ID, or under the part before the carriage
+        // return.
         let handles = [record.handle(), record.clean_handle()].into_iter().flatten();
         let handles = handles.map(|handle| handle.to_string()).filter(|handle| !handle.is_empty());
         self.keys.extend(handles.map(Key::Handle));
@@ -142,7 +144,7 @@ impl NamedKeys {
             self.add_user(other);
         }
 
-        // `<namespace>.<pod>`, the form of Calico 2, names no node: the block's owner is the best guess.
+        // `<namespace>.<pod>`, the form of Calico 2, does not name a node. The block's owner is the best guess.
         let legacy =
             record.clean_handle().map(|handle| handle.to_string()).filter(|_| record.owner().is_empty());
         if let Some((namespace, pod)) = legacy.as_deref().and_then(|handle| handle.split_once('.')) {

@@ -1,4 +1,4 @@
-//! The subjects of reads: what is around an address or handle, names with a given beginning, past states.
+//! The subjects of reads: an address or handle, names with a given prefix, and past states.
 
 pub(crate) mod around;
 pub(crate) mod names;

@@ -1,4 +1,4 @@
-//! The past of some objects, in a datastore that keeps old revisions.
+//! The past of objects, in a datastore that keeps old revisions.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use calipam_files::recording::Change;
 use calipam_model::IpNet;
 use jiff::Timestamp;
 
-/// The subject of a request for the past.
+/// The subject of a request for past revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PastSubject {
     Address(IpAddr),
@@ -17,11 +17,11 @@ pub enum PastSubject {
     Node(String),
     /// A pod, by namespace and name.
     Pod((String, String)),
-    /// All blocks, only in the last revisions.
+    /// All blocks, but only their latest revisions.
     Blocks,
 }
 
-/// The revisions of some keys that etcd still has.
+/// The past revisions of some keys, as far as etcd still keeps them.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     /// The endpoint without user and password.
@@ -35,6 +35,6 @@ pub struct Past {
     pub read_at: Timestamp,
     /// The values at the oldest revision, or else the earliest ones that were read.
     pub base: Vec<RawKv>,
-    /// The later changes, ascending by revision.
+    /// The changes after `base`, in ascending order of revision.
     pub changes: Vec<Change>,
 }

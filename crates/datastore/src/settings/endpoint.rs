@@ -1,4 +1,4 @@
-//! Endpoints of etcd as URLs.
+//! Converts etcd endpoints to URLs.
 
 use http::Uri;
 

@@ -34,8 +34,8 @@ const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field 
     Field { name, variable: Some(variable), kind }
 }
 
-/// The environment variable with the API server's token. A mistake in Calico's source gives it this name. It works only
-/// with the prefix `CALICO_`.
+/// The environment variable with the API server's token. The unusual name comes from a mistake in Calico's source. The
+/// variable works only with the prefix `CALICO_`.
 const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
 
 pub(super) const FIELDS: [Field; 25] = [

@@ -77,7 +77,7 @@ fn unknown(path: &Path, name: &str) -> SettingsError {
     SettingsError::UnknownField { path: path.to_owned(), field: name.to_owned(), similar: similar(name) }
 }
 
-/// The position of a YAML error, or the name of a duplicate field, without the text itself.
+/// The position of a YAML error, or the name of a duplicate field, without the file's values.
 fn syntax(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     match error.location() {

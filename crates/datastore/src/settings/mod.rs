@@ -109,7 +109,7 @@ pub enum Target {
     /// etcd v2, of Calico 2.x.
     EtcdV2(EtcdSettings),
     Kubernetes,
-    /// An export, an etcd snapshot, or Kubernetes objects: a file or, for the last, a folder.
+    /// A file with an export, an etcd snapshot or Kubernetes objects, or a folder with Kubernetes objects.
     File(PathBuf),
     /// An export, an etcd snapshot, or Kubernetes objects from standard input.
     StandardInput,
@@ -148,7 +148,7 @@ impl Timeouts {
 }
 
 impl EtcdSettings {
-    /// The settings that help to explain the error of an attempt with this time limit.
+    /// The settings that help to explain why a request with this time limit failed.
     pub(crate) fn attempt(&self, timeout: Duration) -> Attempt {
         Attempt {
             timeout: timeout.as_secs(),
@@ -161,7 +161,7 @@ impl EtcdSettings {
 /// Certificates and key for TLS, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The CA that signed the server's certificate; `None` for the CAs of the system.
+    /// The CA that signed the server's certificate; `None` to trust the system's CAs.
     pub ca: Option<String>,
     /// Certificate and key of the client.
     pub identity: Option<(String, Secret)>,
@@ -193,9 +193,9 @@ pub struct KubernetesSettings {
     pub token: Secret,
     /// True if the server's certificate is not verified.
     pub insecure: bool,
-    /// `CALICO_API_GROUP`: the API group of Calico's objects.
+    /// The API group of Calico's objects, as set by `CALICO_API_GROUP`.
     pub api_group: String,
-    /// True if addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
+    /// True if addresses are assigned from the nodes' pod CIDRs, not by Calico IPAM.
     pub use_pod_cidr: bool,
     pub kubectl: KubectlOptions,
     /// True if credential plugins must not ask the user for anything.
@@ -210,7 +210,8 @@ impl KubernetesSettings {
         url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
 
-    /// True if the cluster is named by context, name or URL: a kubeconfig's current context may lead to any cluster.
+    /// True if the cluster is named by context, name or URL. A kubeconfig alone does not name a cluster, since its
+    /// current context may be any cluster.
     pub fn names_cluster(&self) -> bool {
         let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
@@ -244,7 +245,7 @@ impl Settings {
     ) -> Result<Self, SettingsError> {
         let offline = offline_file(overrides, files)?;
         let values = match (&offline, &overrides.config) {
-            // A data file needs no settings, so invalid ones in the default place do not matter.
+            // A data file needs no settings, so invalid settings in the default file do not matter.
             (Some(_), None) => Values::default(),
             _ => load(overrides, environment, files)?,
         };
@@ -253,7 +254,7 @@ impl Settings {
             Some(target) => target,
             None => server(&values, overrides, files)?,
         };
-        // For the Kubernetes datastore, the kubeconfig may be in its default place.
+        // For the Kubernetes datastore, the kubeconfig may be at its default path.
         if let Some(context) = &overrides.context
             && target != Target::Kubernetes
             && kubernetes.kubeconfig.is_empty()
@@ -276,8 +277,8 @@ impl Settings {
     }
 }
 
-/// The file or standard input that is named as the datastore. Any text that looks like a path means a file, even a
-/// missing one: a file that cannot be read is not a usage error.
+/// The file or standard input that is named as the datastore. Any string that looks like a path means a file, even if
+/// the file is missing, since an unreadable file is not a usage error.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "etcdv2" | "kubernetes") => Ok(None),

@@ -21,12 +21,12 @@ use crate::tasks::blocking;
 #[derive(Clone, Debug)]
 pub struct Datastore {
     backend: Arc<dyn Backend>,
-    /// The API server beside etcd, if there is one.
+    /// The API server that is read in addition to etcd, if there is one.
     beside: Option<Arc<KubeClient>>,
 }
 
 impl Datastore {
-    /// Opens the datastore of the settings.
+    /// Opens the datastore that the settings name.
     pub async fn open(settings: &Settings) -> Result<Self> {
         let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
         let backend: Arc<dyn Backend> = match &settings.target {
@@ -57,12 +57,12 @@ impl Datastore {
         Self { backend: Arc::new(client), beside: None }
     }
 
-    /// False if there is an API server beside etcd, and only its kubeconfig was named, not the cluster.
+    /// False if an API server is read in addition to etcd, and the operator named only its kubeconfig, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
         self.beside.as_ref().is_none_or(|kubernetes| kubernetes.names_cluster())
     }
 
-    /// The API server of the cluster, as the datastore or beside etcd.
+    /// The cluster's API server, which is either the datastore or read in addition to etcd.
     fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
         self.backend.kubernetes().or(self.beside.as_ref())
     }
@@ -77,7 +77,7 @@ impl Datastore {
         self.backend.revisions().ok_or_else(|| Error::NoRevisions { location: self.location() })
     }
 
-    /// The place without secrets: an endpoint, or the path of a file.
+    /// The location of the data, without secrets: an endpoint, or the path of a file.
     pub fn location(&self) -> String {
         self.backend.location()
     }
@@ -102,14 +102,14 @@ impl Datastore {
         self.backend.is_live()
     }
 
-    /// True if the time of the data is known: false for files other than exports. Their clock is the newest time in the
-    /// data, or else the file's modification time.
+    /// True if the time of the data is known. False for files other than exports: their snapshots have the newest time
+    /// in the data, or else the file's modification time.
     pub fn has_known_time(&self) -> bool {
         self.backend.has_known_time()
     }
 
-    /// True if a released address can cool down: the datastore keeps the time of its release. False for etcd v2, since
-    /// Calico 2.x would treat a cooling address as assigned, forever.
+    /// True if a released address can cool down, because the datastore keeps the time of its release. False for etcd
+    /// v2, since Calico 2.x would treat a cooling address as assigned, forever.
     pub async fn keeps_cooldown(&self) -> bool {
         self.backend.keeps_cooldown().await
     }

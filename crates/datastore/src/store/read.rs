@@ -1,4 +1,4 @@
-//! Reads a datastore: all of it, data around one address or handle, some objects again, names, past states, or changes.
+//! Reads a datastore: all of it, the data of one address or handle, some objects again, names, past states, or changes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::read::{Lookup, NameKind, Past, PastSubject};
 use crate::{both, kubernetes};
 
 impl Datastore {
-    /// Reads everything for a check, etcd at one revision.
+    /// Reads all data that a check needs. etcd is read at one revision.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress).await
     }
@@ -37,17 +37,17 @@ impl Datastore {
         Ok(snapshot)
     }
 
-    /// Adds the namespaces if they are needed and the user may list them. `is_followed` is true if pods that come later
-    /// may need them.
+    /// Adds the namespaces if they are needed and the user may list them. `is_followed` is true if pods that are
+    /// created later may need the namespaces.
     async fn add_namespaces(&self, snapshot: &mut Snapshot, is_followed: bool) {
         if let Some(client) = self.kubernetes() {
             kubernetes::namespaces::add(client, snapshot, is_followed).await;
         }
     }
 
-    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, as in a file that states
-    /// no time, because etcd does not record the times of its revisions. Kubernetes is left out, since it has no past
-    /// states.
+    /// Reads everything at a past revision of etcd. The snapshot has the newest time in its data, like one from a file
+    /// without a time, because etcd does not record the times of its revisions. Kubernetes is not read, since it keeps
+    /// no past states.
     ///
     /// # Errors
     /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not etcd v3.
@@ -78,32 +78,34 @@ impl Datastore {
         Ok(snapshot)
     }
 
-    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common prefix of the answer is
-    /// still the common prefix of all names.
+    /// The names of a kind that begin with `begin`, in ascending order. If some are omitted, the common prefix of the
+    /// answer is still the common prefix of all names.
     pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
         self.backend.names(kind, begin).await
     }
 
-    /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
-    /// revisions names, not the whole cluster. For [`PastSubject::Blocks`], reads only the last revisions.
+    /// Reads every kept revision of the data related to an object: the requested keys, and the keys that any of their
+    /// revisions names, but not the whole cluster. For [`PastSubject::Blocks`], reads only the latest revisions.
     pub async fn past(&self, of: &PastSubject) -> Result<Past> {
         past::past(self.require_revisions()?, of).await
     }
 
-    /// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch
-    /// of past revisions, and reads only these keys in etcd. `None` if the datastore keeps no history.
+    /// Reads the latest versions of those blocks in a snapshot that contain an address, one by one. This is faster than
+    /// a watch of past revisions, and reads only the keys of these blocks in etcd. `None` if the datastore keeps no
+    /// history.
     pub async fn recent(&self, snapshot: &Snapshot, address: IpAddr) -> Result<Option<Past>> {
         let Some(client) = self.backend.revisions() else { return Ok(None) };
         past::recent(client, snapshot, address).await.map(Some)
     }
 
-    /// Writes the data of a check to a file, compressed if its name ends with `.zst`. The file appears when it is
-    /// complete. Returns the number of entries.
+    /// Writes the data that a check needs to a file, compressed if the file's name ends with `.zst`. The file does not
+    /// appear until it is complete. Returns the number of entries.
     pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
         Ok(self.export_with_positions(path, progress).await?.0)
     }
 
-    /// Like [`Self::export`]; also returns the start of later changes, if they can be [followed](Self::changes_after).
+    /// Like [`Self::export`]; also returns the positions after which changes can be [followed](Self::changes_after); no
+    /// positions if the datastore cannot be followed.
     pub async fn export_with_positions(
         &self,
         path: &Path,
@@ -112,26 +114,27 @@ impl Datastore {
         self.backend.export(path, progress).await
     }
 
-    /// Adds an export to an archive, and creates its folder if it is missing.
+    /// Adds an export to an archive, and creates the archive's folder if it is missing.
     pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
         let adding = Adding::begin(folder)?;
         let entries = self.export(&adding.path(), progress).await?;
         Ok(adding.finish(entries)?)
     }
 
-    /// Follows all changes after these positions. For etcd with Kubernetes, only etcd's changes.
+    /// Follows all changes after the given positions. If Kubernetes is read in addition to etcd, follows only the
+    /// changes in etcd.
     pub async fn changes_after(&self, from: Positions) -> Result<Box<dyn Changes>> {
         self.backend.changes_after(from).await
     }
 
-    /// Waits until a Calico object is written after a snapshot's revision: on etcd any object that a check reads there,
-    /// on the Kubernetes datastore a block. Waits forever if there are only other changes, or in any other datastore.
-    /// Returns at once if the server no longer has the changes since that revision.
+    /// Waits until a Calico object is written after a snapshot's revision. On etcd, this is any object that a check
+    /// reads from etcd; on the Kubernetes datastore, it is a block. Waits forever if only other objects change, and in
+    /// any other kind of datastore. Returns at once if the server no longer has the changes since that revision.
     pub async fn next_change(&self, after: i64) -> Result<()> {
         self.backend.next_change(after).await
     }
 
-    /// Reads everything and starts to follow it, or returns the reason that this datastore cannot be followed.
+    /// Reads everything and starts to follow it, or returns the reason why this datastore cannot be followed.
     ///
     /// # Errors
     /// The same as for [`Self::observe`].
@@ -149,8 +152,8 @@ impl Datastore {
         Ok(started)
     }
 
-    /// Goes on following over this connection to the same datastore. Kubernetes is followed by the watches of the first
-    /// connection.
+    /// Continues to follow etcd over this connection to the same datastore. Kubernetes is still followed by the watches
+    /// of the first connection.
     pub fn resume(&self, followed: &mut Followed) {
         if let Some(etcd) = self.backend.revisions() {
             followed.resume(etcd);

@@ -1,4 +1,4 @@
-//! Writes of a datastore, and its use by an allocator.
+//! Writes to a datastore, and opens it for an allocator.
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ impl Datastore {
         self.objects()?.read(keys).await
     }
 
-    /// Opens this datastore for an allocator, with the operator's consent. Affinities are listed without a selector.
+    /// Opens this datastore for an allocator, with the operator's consent. On Kubernetes, affinities are found by
+    /// listing all of them.
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
         self.require_calico_3(ASSIGN)?;
         Ok(AllocatorStore::new(self.backend.records()?, consent))
@@ -53,7 +54,7 @@ impl Datastore {
 }
 
 impl AllocatorStore {
-    /// Connects without discovery: only the first read shows if a single etcd endpoint or the API server answers, and
+    /// Connects without discovery. Only the first read shows if a single etcd endpoint or the API server answers, and
     /// which API group the cluster has. `selecting` is the way to find affinities on Kubernetes.
     pub async fn connect(settings: &Settings, selecting: Selecting, consent: Consent) -> Result<Self> {
         let records: Box<dyn Records> = match &settings.target {

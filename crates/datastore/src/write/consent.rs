@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     pub cluster: String,
-    /// The place of the datastore, without secrets.
+    /// The location of the datastore, without secrets.
     pub location: String,
     /// Number of addresses to release, assign or rewrite.
     pub addresses: usize,

@@ -1,7 +1,7 @@
 //! Writes by compare-and-swap only.
 //!
-//! A [`Change`] always states the expected state of the object that it replaces, and a [`Batch`] of changes takes place
-//! as a whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
+//! A [`Change`] always states the expected state of the object that it replaces, and a [`Batch`] of changes is
+//! committed as a whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
 
 mod consent;
 
@@ -83,7 +83,7 @@ impl Change {
         Self { key, expect: Precondition::At(version), value: None, whole: None }
     }
 
-    /// Adds the object that was read just before, so that it is not read again on Kubernetes for its other fields.
+    /// Adds the object that was read just before. On Kubernetes, its other fields then need not be read again.
     #[must_use]
     pub fn of(self, read: &Stored) -> Self {
         Self { whole: read.whole.clone(), ..self }
@@ -112,7 +112,7 @@ impl Change {
     }
 }
 
-/// Changes that take place together, with further preconditions.
+/// Changes that are committed together, with further preconditions.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The changes, in the order in which a datastore without transactions makes them.
@@ -131,7 +131,8 @@ impl Batch {
     }
 }
 
-/// True if evidence that was read is as expected. Ignores [`Precondition::NoBlockSince`], which only etcd v3 compares.
+/// True if the objects that were read as evidence are in the expected state. Ignores [`Precondition::NoBlockSince`],
+/// which only etcd v3 compares.
 pub(crate) fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
     found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
         (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
@@ -153,7 +154,7 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 /// The outcome of a [`Batch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// The batch took place, with a revision for each change; a deletion has none on Kubernetes.
+    /// The batch was committed, with a revision for each change. On Kubernetes, a deletion has no revision.
     Done(Vec<Option<Revision>>),
     /// An object was not in the expected state. Nothing was written, except perhaps the first of the two steps of a
     /// deletion on Kubernetes.
@@ -172,10 +173,10 @@ pub(crate) fn unsendable(reason: impl Into<String>) -> Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub changes: usize,
-    /// Maximum changes and pieces of evidence together.
+    /// Maximum number of changes and pieces of evidence combined.
     pub conditions: usize,
     pub bytes: usize,
-    /// True if affinities must be created before their blocks, the order in which Calico 2.x claims a block. It matters
+    /// True if affinities must be created before their blocks, as when Calico 2.x claims a block. The order matters
     /// only if objects are written one by one.
     pub affinity_first: bool,
 }
@@ -205,8 +206,8 @@ pub(crate) trait Objects: Debug + Send + Sync {
         batch
     }
 
-    /// Makes the changes of a batch once, if all objects are in the expected state. After an error they may have been
-    /// made.
+    /// Commits a batch if all objects are in the expected state. Sends it only once. After an error, the changes may
+    /// have been made.
     async fn commit(&self, batch: &Batch) -> Result<Swap>;
 }
 
@@ -247,7 +248,7 @@ impl Writer {
         self.objects.converted(batch)
     }
 
-    /// Makes the changes of a batch if all objects are in the expected state.
+    /// Commits a batch if all objects are in the expected state.
     ///
     /// # Errors
     /// If the datastore cannot be written. The changes may have taken place, since the connection can break after the

@@ -22,7 +22,8 @@ pub(crate) struct Meta {
     pub root: u64,
     /// Number of pages, including free ones.
     pub pages: u64,
-    /// The transaction that wrote the page: if both pages are valid, the one with the higher transaction is used.
+    /// The number of the transaction that wrote the page. If both pages are valid, the one with the higher number is
+    /// used.
     transaction: u64,
 }
 

@@ -1,5 +1,5 @@
-//! etcd snapshot files, as `etcdctl snapshot save` writes them: a bbolt database, followed by its SHA-256.
-//! The database file of a stopped member (`member/snap/db`) can be read as well, without a checksum.
+//! etcd snapshot files, as `etcdctl snapshot save` writes them: a bbolt database, followed by its SHA-256. The database
+//! file of a stopped member (`member/snap/db`) can also be read, but has no checksum.
 //!
 //! The file is read page by page, twice: first to find the newest version of each key, then to pass those versions
 //! on. Neither the file nor its values are held in memory.
@@ -32,7 +32,7 @@ pub(super) use self::sort::sort_by_key;
 
 /// The bbolt bucket with all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
-/// The number of parts of the tree that are read together; most parts are leaves of 4 KiB.
+/// The number of subtrees that are read together. Most subtrees are leaf pages of 4 KiB.
 const SUBTREES: usize = 64;
 
 /// The results of reading a snapshot file.
@@ -45,7 +45,7 @@ pub(super) struct SnapshotInfo {
     pub verified: bool,
 }
 
-/// Reads an etcd snapshot: the newest version of each live key that `wanted` admits goes to `sink`.
+/// Reads an etcd snapshot. Passes the newest version of each live key that `wanted` accepts to `sink`.
 ///
 /// # Errors
 /// If the file cannot be read, is cut off, does not match its checksum, or is damaged.
@@ -236,7 +236,7 @@ impl Hashers {
     }
 }
 
-/// The wanted versions in some parts of the tree, and the newest revision there.
+/// The wanted versions in some parts of the tree, and the newest revision in these parts.
 #[derive(Default)]
 struct Seen {
     versions: Vec<(Identity, (i64, i64))>,

@@ -15,8 +15,8 @@ const LEAF: u64 = 2;
 const ELEMENT: usize = 16;
 /// Maximum depth of a tree: with more levels, it would have more pages than fit on a disk.
 const MAX_DEPTH: u32 = 48;
-/// Maximum average reads per page. Each page is in the tree once: it is read once to find the parts of the tree, and
-/// twice for entries.
+/// Maximum average number of reads per page. A page is in the tree only once, and is read once to find the parts of the
+/// tree, and twice for entries.
 const READS: u64 = 4;
 /// Maximum size of a page with its overflow pages: etcd limits requests to far less.
 const MAX_PAGE: u64 = 1 << 30;

@@ -6,8 +6,8 @@ use std::thread;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-/// The number of bytes at the start of a key that nearly always determine the order: handle keys begin with the network
-/// name, endpoint keys with namespace and node.
+/// The number of bytes at the start of a key that nearly always determine the order. Handle keys begin with the network
+/// name, and endpoint keys with the namespace and node.
 const HEAD: usize = 48;
 
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
@@ -28,8 +28,8 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Sorts by strings, with only their beginnings in memory: a million full strings would be as large as everything
-/// else. The sort is stable.
+/// Sorts items by the strings that `write_key` writes. Keeps only the beginnings of the strings in memory, since a
+/// million full strings would be as large as all other data. The sort is stable.
 fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
     let mut key = String::new();
     let mut head_of = |item: &T| {

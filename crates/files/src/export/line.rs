@@ -67,8 +67,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the value if a line can contain it as JSON and reading returns the same bytes. `null` is written in base64:
-/// otherwise it would be read as a missing value.
+/// Returns the value if a line can contain it as JSON that is read back as the same bytes. `null` is written in base64,
+/// because it would be read back as a missing value.
 fn as_json(value: &[u8]) -> Option<&RawValue> {
     let text = std::str::from_utf8(value).ok()?;
     if text.contains(['\n', '\r']) || text.trim() != text || text == "null" {

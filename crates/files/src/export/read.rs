@@ -15,9 +15,9 @@ use crate::regular;
 
 /// The first bytes of zstd files.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-/// Maximum length of a line: values in etcd are smaller than a tenth of this.
+/// Maximum length of a line. Values in etcd are smaller than a tenth of this.
 const MAX_LINE: u64 = 1 << 28;
-/// The number of bytes that are passed on together, in complete lines.
+/// Approximate number of bytes that are passed on together, in complete lines.
 const PIECE: usize = 1 << 20;
 
 /// True if a file that begins with `head` could be an export, compressed or not.
@@ -28,7 +28,7 @@ pub fn looks_like_export(head: &[u8]) -> bool {
     head.starts_with(&ZSTD_MAGIC) || (head.starts_with(b"{") && names_format())
 }
 
-/// Reads an export: every entry goes to `sink`.
+/// Reads an export, and passes every entry to `sink`.
 ///
 /// # Errors
 /// If the file cannot be read or decompressed, has another version, is cut off, or has a line that cannot be
@@ -37,7 +37,7 @@ pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
 }
 
-/// Reads the entries in an export whose keys are wanted. Only checks that the other entries are complete.
+/// Reads those entries in an export whose keys are wanted. Other entries are only checked for completeness.
 pub(crate) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -100,7 +100,7 @@ impl Export {
         Ok(self.lines.several()?.map(Piece))
     }
 
-    /// Reads to the end of the file: that verifies the checksum of a compressed file.
+    /// Reads to the end of the file, which verifies the checksum of a compressed file.
     pub fn finish(&mut self) -> FileResult<()> {
         while self.lines.several()?.is_some() {}
         Ok(())
@@ -129,8 +129,8 @@ enum End {
 }
 
 impl Piece {
-    /// Passes each entry with a wanted key to `sink`, up to the end of the export. Only checks that other entries are
-    /// complete.
+    /// Passes each entry with a wanted key to `sink`, up to the end of the export. Other entries are only checked for
+    /// completeness.
     pub fn decode(
         &self,
         is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
@@ -154,7 +154,8 @@ impl Piece {
     }
 }
 
-/// The key at the start of a line, if it has no escapes. With it, most unwanted lines are skipped without decoding.
+/// The key at the start of a line, if the key has no escapes. Most unwanted lines can be skipped by it, without
+/// decoding.
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
     let key = rest.get(..memchr(b'"', rest)?)?;
@@ -171,7 +172,8 @@ fn decode_line(
         return None;
     }
     let without_break = text.strip_suffix(b"\n").unwrap_or(text);
-    // If this fails, the complete line is decoded for its error, whose position is then a column in that line.
+    // If this fails, the line is decoded again with its line break, so that the error's position is a column in this
+    // line.
     let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
     match line {
         Ok(Line { entries: Some(stated), .. }) => Some(End::Footer(stated)),
@@ -192,7 +194,7 @@ fn decode_line(
 /// The progress through an export.
 #[derive(Default)]
 pub struct Tally {
-    /// Lines after the header.
+    /// The number of lines after the header.
     lines: u64,
     entries: u64,
 }
@@ -225,7 +227,7 @@ struct Lines {
     input: Box<dyn BufRead>,
     packed: bool,
     text: Vec<u8>,
-    /// The read error, kept until the lines before it are passed on.
+    /// A read error, kept until the lines before it have been passed on.
     failed: Option<std::io::Error>,
 }
 
@@ -261,7 +263,7 @@ impl Lines {
             read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut piece);
         }
         if let Err(error) = read {
-            // The lines before the error are still passed on: they could end the export or be invalid.
+            // The lines before the error are still passed on, since they could end the export or be invalid.
             let whole = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
             piece.truncate(whole);
             if piece.is_empty() {

@@ -15,7 +15,8 @@ use crate::regular;
 /// zstd's default level, which compresses exports to about a tenth of their size.
 const LEVEL: i32 = 3;
 
-/// An export that is being written. It gets its name when it is complete; dropping the writer earlier removes it.
+/// A writer of an export. The file gets its final name when it is complete. Dropping the writer earlier removes the
+/// file.
 pub struct Writer {
     path: PathBuf,
     output: Output,
@@ -67,7 +68,7 @@ impl Writer {
         self.output.as_write().write_all(&lines.text).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Writes the footer and gives the file its name. Returns the number of entries.
+    /// Writes the footer and gives the file its final name. Returns the number of entries.
     pub fn finish(mut self) -> Result<u64> {
         let (path, entries) = (self.path.clone(), self.entries);
         let end = move || -> std::io::Result<()> {

@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Names and values.
+/// Names and values of labels or annotations.
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 message! {
@@ -81,7 +81,7 @@ message! {
     }
 }
 
-/// The needed metadata of a kind.
+/// The optional parts of `metadata` that are needed for a kind.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub labels: bool,

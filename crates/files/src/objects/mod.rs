@@ -1,5 +1,6 @@
 //! Kubernetes objects: Calico's custom resources in one of two API groups, and the pods, nodes, services and machines
-//! that use addresses. Built-in kinds, and `metadata` alone, can arrive as protobuf; everything else arrives as JSON.
+//! that use addresses. Objects of built-in kinds can arrive as protobuf, and so can any objects of which only
+//! `metadata` is requested. All other objects arrive as JSON.
 
 mod bare;
 mod containers;

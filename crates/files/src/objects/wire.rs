@@ -49,7 +49,7 @@ impl Deref for Text<'_> {
 
 /// A type that can be read from a field of a message.
 pub(crate) trait Take<'a>: Default {
-    /// Reads one occurrence of the field. A repeated field has one for each item.
+    /// Reads one occurrence of the field. A repeated field occurs once for each item.
     fn take(&mut self, value: Value<'a>) -> Result<()>;
 }
 

@@ -11,17 +11,17 @@ use zstd::bulk::{Compressor, decompress};
 use super::delta::{apply, delta};
 use super::{Change, Group, Position, Positions, kind_of};
 
-/// The kinds of changes.
+/// The kind of a change, as the first byte of its encoding.
 const DELETED: u8 = 0;
 const WHOLE: u8 = 1;
 const DELTA: u8 = 2;
 
-/// Maximum bytes of earlier text in the dictionary for the next text.
+/// Maximum bytes of earlier groups' text in the dictionary for the next group.
 const WINDOW: usize = 128 << 10;
 /// Compression level for values that are kept to record the next change as a difference.
 const LEVEL: i32 = 1;
 
-/// True for keys whose values often change in a few places: their changes are recorded as differences, if those are
+/// True for keys whose values often change in a few places. Their changes are recorded as differences if that is
 /// shorter. Most other objects are written once and later deleted.
 pub(super) fn has_deltas(key: &[u8]) -> bool {
     [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"].iter().any(|prefix| key.starts_with(prefix))
@@ -31,7 +31,7 @@ pub(super) fn has_deltas(key: &[u8]) -> bool {
 pub(super) struct Codec {
     /// The current values of keys whose changes are recorded as differences. The first values are from the full state.
     pub(super) values: Values,
-    /// The texts of the last groups, at most `WINDOW` bytes.
+    /// The encoded text of the latest groups, at most `WINDOW` bytes.
     pub(super) known: Vec<u8>,
     pub(super) positions: Positions,
     /// The revision of the last change. The next one is stored relative to it.
@@ -84,8 +84,8 @@ impl Codec {
         Ok(())
     }
 
-    /// Decodes a group with the changes to wanted keys; `None` if it is malformed. In `positions`, the checksums of
-    /// unwanted changes can be wrong, since their differences are not applied.
+    /// Decodes a group with the changes to wanted keys; `None` if it is malformed. The checksums of unwanted changes in
+    /// `positions` can then be wrong, since their differences are not applied.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Group> {
         let rest = &mut &*text;
         let time = Timestamp::from_millisecond(take_u64(rest)?.cast_signed()).ok()?;

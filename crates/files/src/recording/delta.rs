@@ -1,5 +1,5 @@
-//! Differences between values that stay mostly the same: an assignment changes only a few places in its block. Both
-//! values are split after each comma and bracket.
+//! Differences between the old and the new value of an object, of which most parts stay the same. An assignment, for
+//! example, changes only a few places in its block. Both values are split into parts after each comma and bracket.
 
 use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
 
@@ -36,7 +36,8 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| b",[]{}".contains(byte)).collect()
 }
 
-/// Encodes edits in order: the number of parts to keep, the number to remove after them, and the parts to insert.
+/// Encodes the edits that turn `before` into `after`. Each consists of the number of parts to keep, the number to
+/// remove after them, and the parts to insert.
 fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     let mut edits = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The positions and time up to which recordings have been read. The next recording continues there.
+//! The positions and time up to which recordings have been read. The next recording continues from that point.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,8 +23,8 @@ pub struct Reached {
     pub damage: Option<Error>,
 }
 
-/// The positions and time up to which exports and recordings have been read. If two recorders have recorded the same
-/// change, it is returned once: changes are identified by their revisions, not by a clock.
+/// The positions and time up to which exports and recordings have been read. A change that two recorders have recorded
+/// is returned only once, since changes are identified by their revisions, not by a clock.
 #[derive(Debug, Default)]
 pub struct Known {
     positions: Positions,
@@ -72,7 +72,7 @@ impl Known {
         self.until.map_or(time, |until| time.max(until))
     }
 
-    /// Passes the groups after an export to `take` until it returns false, without changes that were already read.
+    /// Passes the groups after an export to `take` until it returns false. Omits changes that have already been read.
     pub(super) fn each_group(
         &mut self,
         changes: Option<Changes>,

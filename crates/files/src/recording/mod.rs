@@ -1,11 +1,11 @@
-//! Recordings: archives that also keep the changes between exports. An export has a file next to it with the same name
-//! and the extension `.changes`: every change after the export's state, in the order of arrival.
+//! Recordings: archives that also keep the changes between exports. Next to an export is a file with the same name and
+//! the extension `.changes`. It contains every change after the export's state, in the order of arrival.
 //!
-//! The file consists of frames ([`crate::frames`]). The first holds a [`Header`] as JSON. Each later one holds a group
-//! of changes that were made durable together, with the time at which they became known. Its dictionary is the text of
-//! earlier groups. A group without changes means that there were none up to its time. A torn end was never durable, and
-//! is cut off before the next group is appended. Any other damage ends the recording there, and is reported with its
-//! position.
+//! The file consists of frames ([`crate::frames`]). The first frame contains a [`Header`] as JSON. Each later frame
+//! contains a group of changes that were made durable together, with the time at which they became known. It is
+//! compressed with the text of earlier groups as a dictionary. A group without changes means that there were none up to
+//! its time. An incomplete frame at the end was never durable, and is discarded before the next group is appended. Any
+//! other damage ends the recording, and is reported with its position.
 
 mod codec;
 mod delta;
@@ -39,7 +39,8 @@ pub struct Change {
     pub value: Option<Vec<u8>>,
 }
 
-/// The end of the known changes to a kind. etcd has one revision for everything, so it counts as one kind, `etcd`.
+/// The point up to which the changes to a kind are known. etcd has one revision for everything, so it counts as one
+/// kind, `etcd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub revision: i64,
@@ -66,7 +67,7 @@ impl Position {
 /// The positions by kind.
 pub type Positions = BTreeMap<String, Position>;
 
-/// A checksum that distinguishes a change from one in another history with the same revision.
+/// A checksum that distinguishes a change from another history's change with the same revision.
 pub fn sum(change: &Change) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&change.key);
@@ -103,7 +104,7 @@ pub struct Header {
     pub guid: String,
     /// The positions at which changes after the export begin.
     pub positions: Positions,
-    /// True if the datastore's history differs from the earlier recording: revisions are not comparable.
+    /// True if the datastore's history differs from the earlier recording, so that revisions are not comparable.
     pub restored: bool,
 }
 

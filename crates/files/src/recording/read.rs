@@ -30,7 +30,7 @@ pub struct Changes {
     codec: Codec,
     /// The end of the last complete frame.
     end: u64,
-    /// Length of the file when it was opened: data that a recorder appends later is not read.
+    /// Length of the file when it was opened. Data that a recorder appends later is not read.
     length: u64,
 }
 
@@ -68,11 +68,11 @@ impl Changes {
         Ok(Some(changes))
     }
 
-    /// The next group, with the changes to wanted keys. `None` at the end; a torn end is ignored, since it was never
-    /// durable.
+    /// The next group, with the changes to wanted keys. `None` at the end. An incomplete group at the end is ignored,
+    /// since it was never durable.
     ///
     /// # Errors
-    /// If the group is damaged: nothing after it can be read.
+    /// If the group is damaged. Nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
         let Some((head, frame)) = self.frame()? else { return Ok(None) };
         let text = match head.unpack_with_dictionary(&self.codec.known, &frame) {
@@ -94,7 +94,7 @@ impl Changes {
         self.codec
     }
 
-    /// Reads a frame; `None` if the file ends before the frame is complete, or has only zeros there.
+    /// Reads a frame; `None` if the file ends before the frame is complete, or if its end contains only zeros.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];
@@ -113,7 +113,8 @@ impl Changes {
         Ok(Some((head, frame)))
     }
 
-    /// True if the bytes that were read last end in zeros, and only zeros follow: a file can grow before it is filled.
+    /// True if the bytes that were read last end in zeros, and only zeros follow, since a file can grow before it is
+    /// filled.
     fn is_torn(&mut self, read: &[u8]) -> bool {
         let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
         let rest = self.file.stream_position().map_or(0, |place| self.length.saturating_sub(place));
@@ -152,8 +153,8 @@ pub struct States {
 }
 
 impl States {
-    /// Passes on the states of the wanted objects from an export on, until its changes end, except states that were
-    /// already passed on. `None` if another run has removed the export.
+    /// Passes the states of the wanted objects to `take`, from an export until the end of its changes, except states
+    /// that have already been passed on. `None` if another run has removed the export.
     pub fn pass_states(
         &mut self,
         export: &Archived,
@@ -190,7 +191,7 @@ impl States {
             StateUpdate::State(Box::new(snapshot))
         };
 
-        // If more is already known about a kind, the export has an older state of that kind.
+        // If later changes to a kind are already known, the export has an older state of that kind.
         let is_newer = |key: &[u8]| match &changes {
             Some(changes) => {
                 let position = changes.header.positions.get(kind_of(key));
@@ -240,8 +241,8 @@ pub enum Version<'a> {
     Exported(&'a Reached),
 }
 
-/// Passes on each version of the wanted objects, except changes that are already in `known`. `None` if another run
-/// removed the export.
+/// Passes each version of the wanted objects to `take`, except changes that are already in `known`. `None` if another
+/// run has removed the export.
 pub fn each_version(
     export: &Archived,
     known: &mut Known,
@@ -269,8 +270,8 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes the state at `until`, or at the end of the changes after `export`, as an export. Also returns the number of
-/// entries.
+/// Writes the state at `until` as an export, or without `until`, the state at the end of the changes after `export`.
+/// Also returns the number of entries.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

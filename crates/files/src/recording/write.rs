@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::frames::{MOST_TEXT, Packer};
 use crate::regular;
 
-/// Maximum bytes of a change besides key and value.
+/// Maximum bytes of a change in addition to its key and value.
 const OVERHEAD: usize = 64;
 
 /// The locked folder of a recording, to which no other run can write.
@@ -39,13 +39,13 @@ impl Recorder {
         &self.folder
     }
 
-    /// Begins a full state, which is an export. The caller writes it to the path in the result.
+    /// Begins a full state, which is an export. The caller writes the export to the path that [`Adding::path`] returns.
     pub fn begin(&self) -> Result<Adding> {
         Adding::with(&self.folder, self.lock.clone())
     }
 
-    /// Opens the journal after this cluster's newest full state, and cuts off an incomplete end; `None` if a new full
-    /// state has to begin.
+    /// Opens the journal after this cluster's newest full state, and discards an incomplete group at its end. `None` if
+    /// a new full state must be written.
     ///
     /// # Errors
     /// If the recording is from another cluster, or cannot be read or truncated.
@@ -116,7 +116,7 @@ impl Journal {
             match changes.next(&has_deltas) {
                 Ok(Some(group)) => last = group.time,
                 Ok(None) => break,
-                // Nothing can be appended after damage: a new full state takes the journal's place.
+                // Nothing can be appended after damage, so the recording continues with a new full state.
                 Err(_) => return Ok(None),
             }
         }
@@ -150,7 +150,7 @@ impl Journal {
     }
 
     /// Appends a group of changes that became known at `now`, and waits until it is on disk. After an error, nothing
-    /// more may be appended until the recording is opened again, which cuts off the unfinished group.
+    /// more may be appended until the recording is opened again, which discards the unfinished group.
     pub fn append(
         &mut self,
         now: Timestamp,

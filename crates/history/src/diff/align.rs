@@ -1,4 +1,4 @@
-//! Removes the sources of address users that only one of two snapshots has, before both are checked.
+//! Removes sources of address users that were read in only one of two snapshots, before both snapshots are checked.
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 

@@ -1,4 +1,4 @@
-//! Blocks that were claimed or released, or have another owner or size.
+//! Blocks that were claimed or released, or whose owner or size has changed.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub struct BlockState {
     pub owner: Option<BlockOwner>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<String>,
-    /// Addresses that are not free; `None` if the block is corrupt or cannot be decoded.
+    /// The number of addresses that are not free; `None` if the block is corrupt or cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u32>,
 }
@@ -88,7 +88,7 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     found
 }
 
-/// Compares the owners and claim times of a block that is sound on both sides.
+/// Compares the owners and claim times of a block that is sound in both snapshots.
 fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     let change = block_change::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
     Some(BlockChange::new(old.cidr, change, [old, new].map(|stored| vec![BlockState::of(stored)])))

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use calipam_check::{Code, Finding, Report, Scope, Severity, Subject};
 use serde::Serialize;
 
-/// A finding that only one side has, without its evidence. A check of that side shows the evidence.
+/// A finding that is in only one of the two reports, without its evidence. A check of that report's snapshot shows the
+/// evidence.
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingSummary {
     pub code: Code,
@@ -21,7 +22,7 @@ impl FindingSummary {
     }
 }
 
-/// The findings that only one side has, in the order of its report.
+/// The findings that are in only one of the two reports, in the order of that report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FindingChanges {
     pub new: Vec<FindingSummary>,

@@ -34,7 +34,7 @@ pub use crate::block_change::{AddressRecord, Change};
 pub struct Difference<'s> {
     /// True if nothing differs, and `not_compared` contains only sources.
     pub same: bool,
-    /// Sources that were read on one side only, and objects that cannot be compared.
+    /// Sources that were read in only one of the snapshots, and objects that cannot be compared.
     pub not_compared: Vec<NotCompared>,
     /// Numbers of addresses: in total, by pool and by node.
     pub sums: Sums,

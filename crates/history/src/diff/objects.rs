@@ -21,7 +21,7 @@ use crate::block_change::Change;
 pub struct ObjectChange {
     pub name: String,
     pub change: Change,
-    /// The changed fields; all fields with a value if the object is new or gone.
+    /// The changed fields or, if the object is new or gone, all fields that have a value.
     pub fields: Vec<FieldChange>,
 }
 

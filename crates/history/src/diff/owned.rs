@@ -96,7 +96,7 @@ impl HandleChange<'_> {
     }
 }
 
-/// Compares handles. In a scope, compares only the handles of changed addresses.
+/// Compares handles. If the scope is limited, compares only the handles of changed addresses.
 pub(crate) fn handles<'s>(
     old: &'s Snapshot,
     new: &'s Snapshot,

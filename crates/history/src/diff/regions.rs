@@ -1,5 +1,5 @@
-//! The blocks of two snapshots side by side. A region is a network with blocks: usually one CIDR with a block on each
-//! side. If blocks overlap, a region has several CIDRs.
+//! The blocks of two snapshots, grouped into regions. A region is a network that usually has one CIDR, with one block
+//! in each snapshot. If blocks overlap, their region has several CIDRs.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Stored<'s> {
     pub owner: Option<&'s BlockOwner>,
 }
 
-/// A network with blocks of either side.
+/// A network, with its blocks in the old and in the new snapshot.
 #[derive(Debug)]
 pub(crate) struct Region<'s> {
     pub old: Vec<Stored<'s>>,
@@ -27,7 +27,8 @@ pub(crate) struct Region<'s> {
 }
 
 impl<'s> Region<'s> {
-    /// Returns the block on both sides, if each side has only this block and it is sound.
+    /// Returns the old and the new state of the region's block, if each snapshot has only this block and it is sound in
+    /// both.
     pub(super) fn pair(&self) -> Option<(&'s Block, &'s Block)> {
         match (self.old.as_slice(), self.new.as_slice()) {
             ([old], [new]) if old.cidr == new.cidr => Some((old.block?, new.block?)),
@@ -35,8 +36,8 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Returns the blocks that cannot be compared, and the sides that have them. Corrupt blocks that did not change are
-    /// left out.
+    /// Returns the blocks that cannot be compared, and whether the old and the new snapshot contain such a block.
+    /// Corrupt blocks that did not change are left out.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {
@@ -48,7 +49,7 @@ impl<'s> Region<'s> {
         raws.into_iter().map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some()))).collect()
     }
 
-    /// True if `cidr` is inside a block, on either side, that cannot be compared.
+    /// True if `cidr` is inside a block, of either snapshot, whose allocations are unknown.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))

@@ -14,8 +14,8 @@ use serde::Serialize;
 use crate::FastMap;
 use crate::block_change::Change;
 
-/// Numbers of allocated addresses before and after. Addresses that are cooling down or reserved for Windows do not
-/// count.
+/// Numbers of addresses that were allocated before and after, and numbers of changed addresses. Addresses that are
+/// cooling down or reserved for Windows are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sum {
@@ -23,8 +23,8 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Addresses that moved to another owner, or were assigned again. If the pool or node has changed, both the old and
-    /// the new one count them.
+    /// Addresses that moved to another owner, or were assigned again. If the pool or node of an address has changed,
+    /// the address counts for both the old and the new one.
     pub moved: usize,
 }
 
@@ -86,7 +86,8 @@ pub(crate) struct Tally<'s> {
 type Place<'s> = (NodeName<'s>, &'s str);
 
 impl<'s> Tally<'s> {
-    /// Counts an address on each side on which it is allocated.
+    /// Counts an address. `before` and `after` are its node and pool in the old and the new snapshot, or `None` if it
+    /// is not allocated there.
     pub(super) fn count(
         &mut self,
         change: Option<Change>,

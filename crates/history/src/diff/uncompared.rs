@@ -1,4 +1,4 @@
-//! Objects that cannot be compared. It is unknown if they changed or are gone.
+//! Objects that cannot be compared. It is unknown whether they have changed or are gone.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::regions::Region;
 
-/// The side or sides on which an object could not be read.
+/// The snapshot in which an object could not be read: the old one, the new one, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -22,7 +22,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncompared {
-    /// A source that was read on one side only.
+    /// A source that was read in only one of the snapshots.
     Source,
     /// A block that cannot be decoded or is corrupt, and all its addresses.
     Block,
@@ -30,7 +30,7 @@ pub enum Uncompared {
     Object,
 }
 
-/// An object that was not compared, and the sides on which it could not be read.
+/// An object that was not compared, and the snapshot in which it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
     pub kind: Uncompared,
@@ -63,7 +63,7 @@ const COMPARED: [Source; 10] = [
     Source::IpamConfiguration,
 ];
 
-/// Returns the sources that were read on one side only.
+/// Returns the sources that were read in only one of the snapshots.
 pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
     let uneven = |source: Source| {
         let missing = [old, new].map(|snapshot| !snapshot.has_read(source));
@@ -79,7 +79,7 @@ pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> 
     wanted.filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides)).collect()
 }
 
-/// Stored objects that cannot be decoded, completely or partly, except blocks and users of addresses.
+/// Stored objects of which at least a part cannot be decoded. Blocks and users of addresses are not included.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     old: BTreeSet<Key>,

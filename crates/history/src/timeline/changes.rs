@@ -13,7 +13,7 @@ use super::state::{HistorySubject, State};
 use super::when::{Recorded, recorded};
 use crate::block_change::{self, AddressRecord, Change};
 
-/// An event whose time is not yet determined, and the time in the object's record.
+/// An event whose time is not yet determined, with the time that the object's record contains.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub event: Event,
@@ -55,7 +55,8 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &H
     }
 }
 
-/// True if an event is about the subject of a history. `states` are the states of the event's object before and after.
+/// True if an event is about the subject of a history. `states` are the states of the object before and after the
+/// event.
 pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &HistorySubject) -> bool {
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     let mut holders = event.before.iter().chain(&event.after);
@@ -166,7 +167,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
     events.into_iter().filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned())).collect()
 }
 
-/// Returns the event of an object that is not a block, or that cannot be decoded.
+/// Returns the event for a change to an object other than a block, or to a block that cannot be decoded.
 fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
     use EventKind::*;
     let (subject, [created, changed, gone]) = match key {

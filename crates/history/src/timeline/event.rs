@@ -149,7 +149,7 @@ pub struct Event {
     /// The block of the address, if the event is about an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<IpNet>,
-    /// The holder of the address before and after.
+    /// The holder of the address before the event. `after` is the holder after the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Holder>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,8 @@ pub const RECORDS: &[Source] = &[Source::Blocks, Source::Affinities, Source::Han
 /// The sources of pods and endpoints that use addresses.
 pub const USERS: &[Source] = &[Source::Endpoints, Source::Pods];
 
-/// Reads the exports of an archive, oldest first: their address records, then the pods that these records name.
+/// Reads the exports of an archive, oldest first. All address records are read first, and then the pods that these
+/// records name.
 #[derive(Debug)]
 pub struct ExportReader<'a> {
     about: &'a HistorySubject,
@@ -33,7 +34,7 @@ pub struct ExportReader<'a> {
     events: Vec<(EventOrder, Event)>,
 }
 
-/// The sort key of an event: the time of the state that shows it, and the revision. The event's own time only breaks
+/// The sort key of an event: the time and the revision of the export that shows it. The event's own time only breaks
 /// ties, since it is from another machine's clock.
 type EventOrder = (Timestamp, i64);
 
@@ -64,7 +65,8 @@ impl<'a> ExportReader<'a> {
         Self { about, states: BTreeMap::new(), read: BTreeMap::new(), writes, events: Vec::new() }
     }
 
-    /// Adds objects of some sources of the next export. Sources that this export lacks are skipped.
+    /// Adds the objects of the next export that come from `sources`. Sources that the export does not contain are
+    /// skipped.
     pub fn take(&mut self, snapshot: Snapshot, sources: &[Source]) {
         let order = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
         // An export may be incomplete.
@@ -120,7 +122,7 @@ impl<'a> ExportReader<'a> {
             if raw.event.what == EventKind::Released
                 && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
             {
-                // The address was free before the next owner got it.
+                // The address was released before it was assigned to its next owner.
                 time.before = latest(&time_between(*next, began, now)).or(time.before);
             }
             Event { by: write.map(|(run, _)| run), origin: Origin::Archive, time, ..raw.event }
@@ -128,7 +130,8 @@ impl<'a> ExportReader<'a> {
         timed.collect()
     }
 
-    /// Returns the run that began between two exports and made exactly this change, and the start of the run.
+    /// Returns the run that began between two exports and made exactly this change, with the time at which the run
+    /// began.
     fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
         let is_between = |at: Timestamp| is_between(at, after, before);
         self.writes.iter_mut().filter(|write| is_between(write.started_at)).find_map(|write| {
@@ -138,7 +141,8 @@ impl<'a> ExportReader<'a> {
         })
     }
 
-    /// Returns the namespaces and names of the pods in records, if this is the history of an address, handle or pod.
+    /// Returns the namespace and name of each pod to read: for an address or a handle, the pods in its records; for a
+    /// pod, that pod; for a block or a node, none.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
         let named = |pod: &str| pod.split_once('/').map(|(space, name)| (space.to_owned(), name.to_owned()));
         match self.about {
@@ -151,7 +155,7 @@ impl<'a> ExportReader<'a> {
         pods.filter_map(|holder| named(&holder.allocated_to)).collect()
     }
 
-    /// Returns all events in order. Events that are only in journals are placed by the start of their run.
+    /// Returns all events in order. Events that only a journal contains are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
         let Self { mut events, writes, .. } = self;
         let orders: BTreeSet<EventOrder> = events.iter().map(|(order, _)| *order).collect();
@@ -202,7 +206,8 @@ fn is_between(time: Timestamp, after: Timestamp, before: Timestamp) -> bool {
     after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW
 }
 
-/// Returns the time of an event between two exports, which bound it. The recorded time is used if it is plausible.
+/// Returns the time of an event that happened between two exports. The times of the exports are its bounds, and the
+/// recorded time is used if it is plausible.
 fn time_between(recorded: Option<Recorded>, after: Timestamp, before: Timestamp) -> When {
     let (at, uncertainty) = match recorded {
         Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {

@@ -1,5 +1,5 @@
-//! The history of an address, handle, block, node or pod: successive states of the objects around it are compared. etcd
-//! revisions are totally ordered; exports of an archive bound the times of changes.
+//! The history of an address, handle, block, node or pod, from a comparison of successive states of the related
+//! objects. etcd revisions are totally ordered. The exports of an archive only bound the times of changes.
 
 mod changes;
 mod event;

@@ -11,7 +11,7 @@ use super::state::{HistorySubject, State};
 use super::when::{Anchor, Anchors, Recorded, When};
 use super::{JournaledWrite, decode, mark_reused};
 
-/// The value of a key, starting at a revision.
+/// The value that a key has from a revision on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The key in etcd.
@@ -21,7 +21,7 @@ pub struct Version {
     pub value: Option<Vec<u8>>,
 }
 
-/// The versions of some keys that etcd still has.
+/// The versions of some keys, as far as etcd still has them.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// The oldest revision that can be read.
@@ -35,7 +35,7 @@ pub struct Kept {
     pub changes: Vec<Version>,
 }
 
-/// Reads etcd revisions and journals as events, in the order of their writes.
+/// Converts etcd revisions and journaled writes to events, in the order of the writes.
 pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<Event> {
     let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
     let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
@@ -78,8 +78,8 @@ impl Reader<'_> {
         let by = self.run_of(version, last.as_ref().map(|(revision, _)| *revision));
         let before = (!is_first).then(|| last.map_or(State::Absent, |(_, state)| state));
 
-        // Blocks are empty when Calico claims them. A new block with addresses was restored, rebuilt or moved from
-        // elsewhere.
+        // Blocks are empty when Calico claims them. A new block that already contains allocations was restored, rebuilt
+        // or moved from elsewhere.
         let is_restored =
             before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
         for mut raw in events(&key, before.as_ref(), &after, self.about) {
@@ -130,7 +130,8 @@ fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) ->
     for write in written.iter().filter(|write| write.is_certain) {
         let is_kept =
             kept.base.iter().any(|base| base.path == write.path && Some(base.revision) == write.replaced);
-        // A deletion has no revision of its own: it comes after the replaced version.
+        // A journal has no revision for a deletion. Therefore the deletion is placed after the version that it
+        // replaced.
         let revision = write.revision.or(write.replaced.filter(|_| !is_kept));
         let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else { continue };
         found.extend(write.events(about).into_iter().map(|mut raw| {

@@ -1,4 +1,4 @@
-//! The subject of a history, and the states of its objects.
+//! The subject of a history, and the states of the related objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub enum HistorySubject {
     Pod(String),
 }
 
-/// True if the record is for the pod, which is named as `namespace/name`.
+/// True if the record is for `pod`, a name of the form `namespace/name`.
 fn names_pod(record: &AttributeRef<'_>, pod: &str) -> bool {
     let named = Claim::of(record).pod();
     named.is_some_and(|(namespace, name)| pod.split_once('/') == Some((namespace.as_str(), name.as_str())))
@@ -40,7 +40,7 @@ fn names_pod(record: &AttributeRef<'_>, pod: &str) -> bool {
 pub enum State {
     /// Not stored, or marked deleted.
     Absent,
-    /// Stored, but not decodable for this reason.
+    /// Stored, but cannot be decoded; contains the reason.
     Hidden(String),
     Block(Box<Block>),
     /// The content of any other object, as text.
@@ -69,12 +69,12 @@ impl fmt::Display for HistorySubject {
 }
 
 impl HistorySubject {
-    /// True if an object in the snapshot may be about the subject.
+    /// True if the snapshot contains an object that may be relevant to the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
         states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
     }
 
-    /// True for the keys of objects that may be about the subject.
+    /// True if the key is that of an object that may be relevant to the subject.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         let is_of = |pod: &str, namespace: &str, name: &str| pod.split_once('/') == Some((namespace, name));
         match (self, key) {
@@ -94,8 +94,8 @@ impl HistorySubject {
         }
     }
 
-    /// True for a block that belongs to the node, or has records of the node, handle or pod. If the subject is an
-    /// address or a block, always true.
+    /// True if the subject is a node that owns the block, or a node, handle or pod that a record in the block names.
+    /// Always true if the subject is an address or a block.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,
@@ -111,7 +111,7 @@ impl HistorySubject {
     }
 }
 
-/// Returns the states of those objects in a snapshot that may be about the subject.
+/// Returns the states of the objects in a snapshot that may be relevant to the subject.
 pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key, State> {
     let mut found = BTreeMap::new();
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {

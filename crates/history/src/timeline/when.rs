@@ -12,10 +12,10 @@ pub struct When {
     /// The recorded time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// The known time of an earlier write or export, or of the start of the run.
+    /// The lower bound: the known time of an earlier write or export, or the start of the run that made the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Timestamp>,
-    /// The known time of a later write or export, or of the read.
+    /// The upper bound: the known time of a later write or export, or of the read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
     /// The reason why the time is uncertain.
@@ -31,7 +31,7 @@ pub enum Uncertainty {
     ClocksDisagree,
     /// The recorded time has no zone.
     NoZone,
-    /// The record is older than the write that stored it here: a restore, a rebuild or an undo brought it back.
+    /// The record is older than the write that stored it: a restore, a rebuild or an undo has stored it again.
     Copied,
 }
 
@@ -39,7 +39,7 @@ pub enum Uncertainty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Time(Timestamp),
-    /// The time of a record that was stored again: the write is later.
+    /// The time in a record that was stored again. The write is later than this time.
     Copied(Timestamp),
     /// A time without a zone, which may be wrong by hours.
     NoZone,
@@ -75,7 +75,7 @@ pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     Some(if rest.trim().is_empty() { Recorded::NoZone } else { Recorded::Time(time) })
 }
 
-/// The known times of revisions, for estimating the times of others.
+/// The known times of revisions, for estimating the times of other revisions.
 #[derive(Debug)]
 pub(crate) struct Anchors {
     /// The revisions, ascending.

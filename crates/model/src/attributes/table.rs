@@ -25,7 +25,7 @@ impl AttributeTable {
         self.packed(index).map(AttributeRef::read)
     }
 
-    /// The handle of a record. Does not read the other fields.
+    /// Returns a record's handle without reading the other fields.
     pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))

@@ -37,7 +37,7 @@ pub enum BlockOwner {
     Host(String),
     /// `virtual:<name>`, such as `virtual:load-balancer`.
     Virtual(String),
-    /// Any other text.
+    /// Any other string.
     Other(String),
 }
 
@@ -278,7 +278,7 @@ pub enum BlockProblem {
     /// `allocations` does not have one entry for each address.
     #[error("`allocations` has {found} entries instead of {expected}")]
     ArrayLength {
-        /// Number of addresses in the CIDR, as text: it can exceed 64 bits.
+        /// Number of addresses in the CIDR, as a string because it can exceed 64 bits.
         expected: String,
         /// Number of entries.
         found: usize,

@@ -14,9 +14,9 @@ use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, 
 pub enum RecordDetail {
     #[default]
     Full,
-    /// Enough to count addresses and to see which are borrowed. Addresses on the block's own node, which are nearly
-    /// all, share one record with their newest time, but no handle or pod. All other records are read in full. No
-    /// address has a sequence number.
+    /// Enough to count addresses and to find borrowed ones. The addresses on the block's own node, which are nearly
+    /// all, share one record. It contains the newest of their times, but no handle or pod. All other records are read
+    /// in full. No address has a sequence number.
     Borrowers,
 }
 
@@ -170,7 +170,7 @@ impl RawBlock<'_> {
         self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
     }
 
-    /// Violations of the rules in facts 3.1. A wrong array length is reported alone.
+    /// Violations of the rules in facts 3.1. If the array length is wrong, nothing else is reported.
     fn problems(&self, cidr: IpNet) -> Vec<BlockProblem> {
         let size = cidr::size(cidr);
         let found = self.allocations.0.len();
@@ -276,7 +276,7 @@ impl SequenceMap {
         self.0.push((ordinal, number.unwrap_or_default()));
     }
 
-    /// Splits into entries for ordinals below `size`, ascending, and entries for anything else.
+    /// Splits the map into entries for ordinals below `size`, ascending, and entries for all other keys.
     fn split(self, size: usize) -> (Numbered<u32>, Numbered<String>) {
         let mut known = Vec::with_capacity(self.0.len());
         let mut stray = Vec::new();

@@ -114,8 +114,8 @@ impl BlockUpdate<'_> {
         self.block
     }
 
-    /// Assigns one ordinal (facts 3.3). It gets the sequence number that the block was read with, shares an equal
-    /// owner record if there is one, and can be anywhere in the free list.
+    /// Assigns one ordinal, from anywhere in the free list (facts 3.3). It gets the sequence number with which the
+    /// block was read, and shares an equal owner record if there is one.
     ///
     /// # Errors
     /// If the ordinal is not free or not in the block. In that case nothing is changed.
@@ -150,9 +150,9 @@ impl BlockUpdate<'_> {
         taken
     }
 
-    /// Frees ordinals without a cooldown: they go to the tail of the free list in ascending order and lose
-    /// their sequence number, and owner records without an address are dropped. Returns the freed ordinals,
-    /// without those that were already free.
+    /// Frees ordinals without a cooldown. They are appended to the free list in ascending order and lose their sequence
+    /// numbers, and owner records that no ordinal uses are dropped. Returns the freed ordinals, without those that were
+    /// already free.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let mut freed = self.taken(ordinals);
         freed.sort_unstable();
@@ -278,7 +278,7 @@ impl BlockUpdate<'_> {
         self.block.attributes.len() as u32 - 1
     }
 
-    /// Drops owner records without an address, keeps the order of the other records, and renumbers the allocations.
+    /// Drops owner records that no ordinal uses, keeps the order of the other records, and renumbers the allocations.
     pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
         self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);

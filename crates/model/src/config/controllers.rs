@@ -17,7 +17,7 @@ pub struct KubeControllersConfiguration {
     pub leak_grace_period: Option<SignedDuration>,
     /// `controllers.loadBalancer.assignIPs`; `None` if the LoadBalancer controller is not running.
     pub assign_ips: Option<AssignIps>,
-    /// True if `spec` has no `loadBalancer` section. The controller then runs only if the environment variable
+    /// True if `spec` has no `loadBalancer` section. In that case, the controller runs only if the environment variable
     /// `ENABLED_CONTROLLERS` names it.
     pub no_section: bool,
 }
@@ -30,11 +30,11 @@ pub enum NotServed {
     /// old.
     #[error("kube-controllers is not running its loadbalancer controller")]
     ControllerOff,
-    /// There is no section, and no environment variable starts the controller.
+    /// There is no `loadBalancer` section, and no environment variable starts the controller.
     #[error("KubeControllersConfiguration has no loadBalancer section")]
     NoSection,
-    /// Only the environment variable starts the controller, but this Calico version serves no services without a
-    /// section.
+    /// Only the environment variable starts the controller, but this Calico version serves no services without the
+    /// `loadBalancer` section.
     #[error(
         "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
     )]

@@ -124,7 +124,7 @@ fn edit_block(
 ) -> Result<(), EditError> {
     let ordinal_error = |error| EditError::Ordinal { key: key.clone(), error };
     match edit {
-        // Done by `release`, for all edits together.
+        // `release` applies these for all edits together.
         BlockEdit::Release { .. } => {}
         BlockEdit::CollectCooled { cooldown } => {
             block.collect_cooled(now, SignedDuration::from_secs(*cooldown));

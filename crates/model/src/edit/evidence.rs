@@ -34,8 +34,8 @@ pub enum Condition {
     OwnedSince(BlockOwner, Option<String>),
     /// There is no block, or it has another owner or none.
     NotOwnedBy(BlockOwner),
-    /// The object has this UID and uses the same addresses in the same state. The user is shared, since thousands of
-    /// addresses can depend on it.
+    /// The object has this UID and uses the same addresses in the same state. The user is behind an `Arc`, since
+    /// thousands of addresses can depend on it.
     SameUser(String, Arc<User>),
     /// The object exists, in any state. If UID and user are given, another pod with the same name counts only if it
     /// uses one of the same addresses.
@@ -55,7 +55,7 @@ pub enum User {
 pub enum Found<'a> {
     Nothing,
     Object(&'a Object),
-    /// The object's UID, and the parts about addresses.
+    /// The object's UID, and its data about addresses.
     User(&'a str, &'a User),
     /// An object that cannot be decoded, or of which only the version is known.
     Unknown,

@@ -39,8 +39,8 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Part {
     pub unit: Unit,
-    /// Ordered for a datastore without transactions: the block before the handle when freeing, affinity and
-    /// handle before the block when claiming (facts 3.14).
+    /// The edits, in write order for a datastore without transactions. When freeing, the block comes before the handle.
+    /// When claiming, the affinity and the handle come before the block (facts 3.14).
     pub edits: Vec<Edit>,
     /// Other preconditions: for example, the endpoint named by a record is absent, or a node still has the version that
     /// was read.
@@ -56,10 +56,10 @@ pub enum Unit {
     /// An address without a handle.
     Address(IpAddr),
     /// A block that is created or replaced, together with changes that apply to any of its addresses. The other parts
-    /// edit the block: it is written once for all parts, without those whose guards fail.
+    /// edit the same block. It is written once for all parts, without those whose guards fail.
     Block,
-    /// A change for the entire step, such as removing a block's owner. It is made only if all other parts are, and its
-    /// evidence must hold for all of them: otherwise the step is abandoned.
+    /// A change for the entire step, such as removing a block's owner. It is made only if all other parts are made. If
+    /// its evidence does not hold, the entire step is abandoned.
     WholeStep,
 }
 
@@ -84,7 +84,7 @@ impl Step {
 
     /// The edits for each object, as indices of part and edit. Objects are in write order for a datastore without
     /// transactions: first those that a part names before its block (handles whose count rises, affinities for new
-    /// blocks), next the block, once for all parts, and last the others.
+    /// blocks), next the block, once for all parts, and last all other objects.
     pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
         let is_block = |edit: &Edit| edit.block().is_some();
         let mut edits: Vec<(u8, usize, usize)> = Vec::new();
@@ -190,8 +190,8 @@ pub enum Edit {
     Pool(String, PoolEdit),
 }
 
-/// An allocated address as it was at the time of the plan. It must be unchanged when it is released or gets a new
-/// record.
+/// An allocated address as it was at the time of the plan. The address must be unchanged when it is released or gets a
+/// new record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocationGuard {
     pub ordinal: u32,

@@ -1,10 +1,10 @@
-//! A reader of plain JSON: texts without escapes, line breaks, fractions or exponents, such as nearly all Calico
-//! values.
+//! A reader of plain JSON: JSON without escapes, line breaks, fractions and exponents, which nearly all Calico values
+//! are.
 //!
 //! A large cluster has gigabytes of JSON, most of which is skipped. This reader needs a fraction of serde_json's time,
-//! since it looks for quotes and rare bytes 64 bytes at a time ([`Quotes`]). Any text that is not plain, even invalid
-//! JSON, is [`Unusual`]: the general reader starts over, and users see its errors. Skipped values are still checked
-//! against the grammar, so both readers accept the same texts.
+//! since it looks for quotes and rare bytes 64 bytes at a time ([`Quotes`]). If a document is not plain, or not even
+//! valid JSON, this reader fails with [`Unusual`]. The general reader then starts over, and users see its errors.
+//! Skipped values are still checked against the grammar, so both readers accept the same documents.
 
 mod deserialize;
 mod quotes;
@@ -20,7 +20,7 @@ const MAX_DEPTH: u32 = 48;
 /// Every number with at most this many digits fits in a `u64`.
 const SAFE_DIGITS: usize = 19;
 
-/// The error for a text that is not plain, which the general reader has to read.
+/// The error for a document that is not plain, which is left to the general reader.
 #[derive(Debug)]
 pub(crate) struct Unusual;
 

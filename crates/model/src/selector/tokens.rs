@@ -34,7 +34,7 @@ pub(super) enum Token {
     Label(String),
     Text(String),
     Has(String),
-    /// `all()`, or `global()`, which means the same here.
+    /// `all()` or `global()`, which has the same meaning here.
     All,
     Compare(Comparison),
     In,
@@ -66,7 +66,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Operators and signs; a sign comes after longer ones that begin with it.
+/// Operators and signs. A sign that is the beginning of longer signs comes after them.
 const SIGNS: [(&str, Token); 10] = [
     ("==", Token::Compare(Comparison::Equal)),
     ("!=", Token::Compare(Comparison::NotEqual)),

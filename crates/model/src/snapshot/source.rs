@@ -25,7 +25,7 @@ pub enum Source {
     IpamConfiguration,
     /// Pods (Kubernetes).
     Pods,
-    /// LoadBalancer services (Kubernetes), and others with cluster IPs.
+    /// LoadBalancer services and other services with cluster IPs (Kubernetes).
     Services,
     /// KubeVirt machines (Kubernetes).
     Machines,
@@ -98,13 +98,13 @@ pub enum WhySkipped {
     /// The request does not need the source.
     #[error("not needed")]
     NotNeeded,
-    /// The text in an export from another version of this program.
+    /// A reason from an export by another version of this program, as text.
     #[error("{0}")]
     Other(String),
 }
 
 impl<'de> serde::Deserialize<'de> for Coverage {
-    /// Reads the text in an export.
+    /// Reads the form in which exports contain the coverage.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Ok(if text == "read" { Self::Read } else { Self::Skipped(WhySkipped::parse(&text)) })

@@ -18,8 +18,8 @@ use crate::basis::Basis;
 use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
-/// Returns the steps, in the order of the blocks' first writes. The allocator's writes of handles are not used: it
-/// counts the addresses that it requests from a block, but a plan counts those that are assigned.
+/// Returns the steps, in the order of the blocks' first writes. The allocator's own writes of handles are not used:
+/// they count the addresses requested from a block, but a plan counts the addresses that are assigned.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
     let mut blocks: Vec<IpNet> = Vec::new();
     for write in &writes {

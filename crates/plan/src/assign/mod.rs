@@ -41,8 +41,8 @@ pub struct Request {
     pub handle: Option<String>,
     /// The attributes of the owner in the record.
     pub attributes: BTreeMap<String, String>,
-    /// Assigns named addresses even if something uses them without a record, or the allocator would never give them to
-    /// a pod.
+    /// True to assign named addresses even if something uses them without a record, or the allocator would never assign
+    /// them to a pod.
     pub force: bool,
 }
 
@@ -86,7 +86,7 @@ struct Planner<'b, 's> {
 }
 
 impl Planner<'_, '_> {
-    /// Returns a reason to assign nothing, before the allocator runs. Warns if the handle has a live owner.
+    /// Returns the reason if nothing can be assigned, before the allocator runs. Warns if the handle has a live owner.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
         if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
@@ -156,8 +156,8 @@ impl Planner<'_, '_> {
         store.into_writes()
     }
 
-    /// Returns pool addresses that something uses or names, or that a service has, although no block records them. The
-    /// allocator would treat them as free.
+    /// Returns the addresses in pools that an object uses or names, or that belong to a service, although no block
+    /// records them. The allocator would treat them as free.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);

@@ -1,4 +1,4 @@
-//! Explains why an address cannot be assigned, and who has it.
+//! Explains why an address cannot be assigned, and who already has it.
 
 use std::net::IpAddr;
 
@@ -51,7 +51,7 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
     }
 }
 
-/// Refuses an address that the allocator would never give to a pod.
+/// Refuses an address that the allocator would never assign to a pod.
 pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     let mut around = basis.context.index.blocks_around(address);
     let of_services = around.find(|block| matches!(block.owner, Some(BlockOwner::Virtual(_))));

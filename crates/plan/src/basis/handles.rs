@@ -14,7 +14,7 @@ use calipam_model::text::Text;
 
 use crate::basis::Basis;
 
-/// The largest number of blocks that a write of a handle compares. A transaction has room for 128 comparisons.
+/// The largest number of blocks that one write of a handle compares. A transaction has room for 128 comparisons.
 pub(crate) const MOST_NAMED: usize = 64;
 
 #[derive(Clone, Debug)]

@@ -12,14 +12,14 @@ use calipam_model::affinity::Affinity;
 use calipam_model::block::Allocation;
 use calipam_model::snapshot::{Snapshot, Versioned};
 
-/// The input of planners. The report decides what may change, and the snapshot has the present state.
+/// The input of planners. The report decides what may change, and the snapshot contains the present state.
 pub struct Basis<'s> {
     pub snapshot: &'s Snapshot,
     /// The findings, without those that the recheck dropped.
     pub report: &'s Report,
     pub context: Context<'s>,
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
-    /// A kind of object that is completely missing, so addresses only seem to be leaked.
+    /// A kind of object that is completely missing, which makes addresses look leaked.
     pub(crate) missing_evidence: Option<&'static str>,
 }
 
@@ -31,11 +31,12 @@ pub(crate) fn sound_records<'i>(
     index.blocks_around(address).filter_map(move |block| block.sound?.allocation_of(address))
 }
 
-/// The smallest suspicious number of leaked addresses. A small cluster may have fewer addresses, all of them leaked.
+/// The number of leaked addresses from which on they are suspicious. In a small cluster, fewer addresses may all be
+/// leaked.
 const FEW_LEAKS: usize = 50;
 
-/// Returns a kind of object that does not exist at all, although many addresses look leaked. A cluster without a single
-/// node or workload has lost these objects, for example in an incomplete restore, so every address looks unused.
+/// Returns a kind of object of which none exists, although many addresses look leaked. A cluster without a single node
+/// or workload has lost these objects, for example in an incomplete restore, so every address looks unused.
 fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
     if report.leaked().take(FEW_LEAKS).count() < FEW_LEAKS {
         return None;
@@ -69,7 +70,7 @@ impl<'s> Basis<'s> {
         found.min_by_key(|finding| (finding.severity, finding.code)).map(|finding| finding.code)
     }
 
-    /// Returns the findings of one code, in the order of the report.
+    /// Returns the findings with this code, in the order of the report.
     pub fn findings(&self, code: Code) -> impl Iterator<Item = &'s Finding> {
         self.report.findings.iter().filter(move |f| f.code == code)
     }

@@ -52,7 +52,8 @@ fn unchanged(object: &ReadObject<'_>) -> Precondition {
     Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user)))
 }
 
-/// Makes preconditions that pods and services are as they were read. All addresses of a pod share one precondition.
+/// Creates preconditions that require pods and services to be as they were read. All addresses of a pod share one
+/// precondition.
 pub(crate) struct Users<'s> {
     snapshot: &'s Snapshot,
     pods: RefCell<HashMap<u32, Precondition>>,

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Detour, Leg, Migration, User, UserKind};
 
-/// The addresses available on one node to users that lose their addresses, in one IP family.
+/// The addresses that users of one IP family on one node can get when they lose their present addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCapacity {
@@ -31,8 +31,8 @@ pub struct NodeCapacity {
     pub reason: Option<String>,
 }
 
-/// Runs the allocator for the users of the old pool, with the old pool disabled and the new pool enabled. Leaves the
-/// snapshot unchanged.
+/// Runs the allocator for the users of the old pool, as if the old pool were disabled and the new pool enabled. Leaves
+/// the snapshot unchanged.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let disabled = |pool: &Versioned<Pool>| {
         let is_old = pool.value.name == migration.old.name;
@@ -43,8 +43,8 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
     capacity_in(snapshot, after, users)
 }
 
-/// Runs the allocator for the way back from a temporary pool, with the old pool empty and created again with the new
-/// block size. Returns nothing if no temporary pool is needed, or the way back has begun.
+/// Runs the allocator for the way back from a temporary pool, as if the old pool were empty and had been created again
+/// with the new block size. Returns nothing if no temporary pool is needed, or if users are already on the way back.
 pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {
         return Vec::new();

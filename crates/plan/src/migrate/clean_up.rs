@@ -20,7 +20,7 @@ use crate::release::unselected::give_up;
 use crate::release::{self, Observations, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Plans the clean-up of the old pool. Blocks and affinities that have to stay are skipped, with the reason.
+/// Plans the clean-up of the old pool. Skips blocks and affinities that have to stay, with the reason.
 pub fn clean_up(
     basis: &Basis<'_>,
     migration: &Migration,
@@ -153,7 +153,7 @@ impl<'s> Planner<'_, 's> {
             if is_kept || self.done.contains(&(key.cidr, key.node.clone())) {
                 continue;
             }
-            // The affinity's holder may be about to create the block, and would not find it without the affinity.
+            // The affinity's holder may be about to create the block, which it would not find without the affinity.
             if let Some((reason, why)) = too_early_affinity(self.basis, affinity, self.observations) {
                 self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;

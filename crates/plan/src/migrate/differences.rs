@@ -1,5 +1,5 @@
-//! Settings in which the new pool differs from the old one, if the new pool exists already. Pods that move get the new
-//! settings.
+//! Settings in which the new pool differs from the old one, if the new pool exists already. The new settings apply to
+//! pods that move.
 
 use calipam_model::document::Document;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Plans of `migrate`, which moves users from one pool to another. A migration has phases, each with its own plan: the
 //! new pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is deleted. The
-//! next phase follows from the datastore alone: nothing about a migration is stored elsewhere.
+//! next phase follows from the content of the datastore: nothing about a migration is stored elsewhere.
 //!
 //! A new pool is refused if its CIDR contains blocks of another size. Nodes with affinities for such blocks would keep
 //! using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
@@ -47,7 +47,7 @@ pub enum Target {
     Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
     /// The CIDR of the old pool with blocks of another size, reached through a temporary pool with the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
-    /// No stated pool: users move to any other enabled pool.
+    /// No pool is stated: users move to any other enabled pool.
     Unstated,
 }
 
@@ -111,7 +111,7 @@ impl Migration {
         Ok(Self { old: old.clone(), new: Some(new), creates })
     }
 
-    /// Returns true if the new pool exists and has to be enabled.
+    /// Returns true if the new pool exists, but has to be enabled.
     pub fn enables(&self) -> bool {
         !self.creates && self.new.as_ref().is_some_and(|new| new.disabled)
     }
@@ -138,7 +138,7 @@ fn made_of(
         (None, Some(successor)) if successor.cidr == cidr => successor.name.clone(),
         _ => name_of(old, cidr),
     };
-    // A name from an annotation can be anything.
+    // The name may come from an annotation, which can contain anything.
     if !is_storable_id(&name, DatastoreKind::Kubernetes) || name.contains(|c: char| c.is_ascii_uppercase()) {
         return Err(MigrateRefusal::NoName(name));
     }
@@ -181,7 +181,7 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
 }
 
 /// Refuses a new pool that cannot take the users of the old one: the old pool itself, a pool of the other family, an
-/// unusable pool, or a pool that overlaps something.
+/// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.
 fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefusal> {
     if new.name == old.name {
         return Err(MigrateRefusal::SamePool(old.name.clone()));
@@ -189,7 +189,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
     if is_v4(new.cidr) != is_v4(old.cidr) {
         return Err(MigrateRefusal::OtherFamily { old: old.cidr, new: new.cidr });
     }
-    // Calico marks a disabled pool as not allocatable, too.
+    // Calico also marks a disabled pool as not allocatable.
     if !new.is_enabled() && (new.deleting || !new.disabled) {
         return Err(MigrateRefusal::NewPoolUnusable(new.name.clone()));
     }
@@ -289,7 +289,7 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     pools
 }
 
-/// The largest number of pools that a phase compares; clusters have few pools.
+/// The largest number of pools on which a phase depends; clusters have few pools.
 const MOST_COMPARED: usize = 32;
 
 /// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If no new pool was
@@ -337,7 +337,7 @@ fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Act
 }
 
 fn action(old: &Pool, pool: &Pool, edit: Edit, verb: Verb, why: String) -> Action {
-    // Details of pools begin with the pool's name.
+    // In a plan, the detail about a pool begins with the pool's name.
     let separator = if verb == Verb::CreatePool { ", " } else { ": " };
     let detail = format!("{}{separator}{why}", pool.name);
     let changes = vec![Change::new(verb, Subject::Pool(pool.cidr), detail, &[])];

@@ -60,7 +60,7 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
         .filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
 }
 
-/// Returns the users with addresses in enabled pools now, but in no enabled pool of `after`.
+/// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
     let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
@@ -80,7 +80,7 @@ pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<(), MigrateRefu
     }
 }
 
-/// A lack of addresses.
+/// A shortage of addresses.
 pub(super) struct Shortage {
     pub needed: u32,
     pub missing: u32,

@@ -32,7 +32,7 @@ pub enum MigrateRefusal {
         "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {temporary}, has already begun"
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
-    /// The pool's own users would have to move away with those of the old pool.
+    /// The pool has users of its own, which would have to move away together with those of the old pool.
     #[error("{cidr} is the CIDR of the pool {pool}, which is not temporary")]
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
@@ -60,7 +60,7 @@ pub enum MigrateRefusal {
     NewPoolUnusable(String),
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
-    /// Calico refuses to create such a pool.
+    /// The new pool would have a namespace selector and be usable for tunnels. Calico refuses to create such a pool.
     #[error(
         "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses to create a pool with both"
     )]
@@ -78,16 +78,16 @@ pub enum MigrateRefusal {
     /// Without this pool no pod gets an address of its family.
     #[error("without {0}, no pool of its family would be enabled")]
     LastPool(String),
-    /// No other pool can take the users.
+    /// No other enabled pool can take the users.
     #[error("there is no other enabled pool of its family to replace {0}")]
     NoOtherPool(String),
     /// Another program or person has changed pools, blocks or addresses since the plan was shown.
     #[error("{pool} has changed in the meantime: the next phase is {now}, not {phase}")]
     PhaseHasChanged { pool: String, phase: Phase, now: Phase },
-    /// Something uses the pool that was found empty.
+    /// The pool was found empty, but is in use again.
     #[error("the pool {0} is no longer empty")]
     NoLongerEmpty(String),
-    /// Another program has to agree before the pool is deleted.
+    /// A finalizer requires another program to agree before the pool is deleted.
     #[error(
         "the pool {pool} has the finalizer {finalizer}: Calico itself deletes the pool, after looking for blocks"
     )]

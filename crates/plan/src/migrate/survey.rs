@@ -1,4 +1,4 @@
-//! The phase of a migration and the leftovers of the old pool, determined from the datastore alone.
+//! The phase of a migration and the leftovers of the old pool, determined from the content of the datastore.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -51,7 +51,7 @@ pub enum UserKind {
 
 calipam_model::display_serialized!(UserKind);
 
-/// Something that uses an address in a pool.
+/// A user of an address in a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
     pub address: IpAddr,
@@ -68,14 +68,14 @@ pub struct User {
 pub struct Leftovers {
     pub blocks: usize,
     pub affinities: usize,
-    /// Addresses that something uses.
+    /// Addresses that are in use.
     pub in_use: usize,
-    /// Addresses that something names, but does not certainly own.
+    /// Addresses that an object names, but may not own.
     pub named: usize,
     /// Addresses that are recorded and leaked.
     pub leaked: usize,
     /// Recorded addresses that are neither in use nor known to be leaked: recently allocated, cooling down, or recorded
-    /// for an owner that may come back.
+    /// for an owner that may use them again.
     pub others: usize,
 }
 
@@ -88,10 +88,10 @@ pub struct Survey {
     pub left: Leftovers,
     /// The users of the old pool, ascending.
     pub users: Vec<User>,
-    /// The addresses available to the users without the old pool, by node.
+    /// The addresses that the users would find without the old pool, by node.
     pub capacity: Vec<NodeCapacity>,
-    /// The addresses available on the way back from a temporary pool; empty if there is no temporary pool, or the way
-    /// back has begun.
+    /// The addresses that the users would find on the way back from a temporary pool. Empty if there is no temporary
+    /// pool, or if users are already on the way back.
     pub capacity_back: Vec<NodeCapacity>,
     /// Settings in which the new pool differs from the old one, if the new pool exists already.
     pub differences: Vec<Difference>,

@@ -87,7 +87,7 @@ impl<'s> Begun<'s> {
         let successor = temporary.temporary_for.as_ref()?;
         let mut others = snapshot.pools.iter().map(|pool| &pool.value);
         let (old, target) = match others.find(|pool| pool.cidr == successor.cidr) {
-            // Users leave a disabled temporary pool, whatever the state of the other pool.
+            // Users leave a disabled temporary pool, whatever the other pool's state.
             Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
                 (pool, Target::Pool(temporary.name.clone()))
             }

@@ -15,7 +15,7 @@ use crate::release::gone_node::not_owned_by_holder;
 use crate::release::may_release::too_early_affinity;
 use crate::skipped::SkipReason;
 
-/// Codes of findings about affinities that a rebuild may repair.
+/// Codes of the findings about affinities that a rebuild may repair.
 const CODES: [Code; 6] = [
     Code::AffinityBlockMismatch,
     Code::UnsettledAffinity,
@@ -49,15 +49,15 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 enum Decision<'f> {
     Delete(&'static str),
     Confirm,
-    /// Deletes the block, then the affinity.
+    /// Deletes the block, and then the affinity.
     Finish,
-    /// Writes its labels again.
+    /// Writes the affinity's labels again.
     Label,
-    /// Leaves the affinity, for a reason.
+    /// Leaves the affinity unchanged for this reason.
     Skip(&'f Finding, SkipReason, String),
-    /// Leaves the affinity, since its node may be alive.
+    /// Leaves the affinity unchanged, since its node may be alive.
     SkipOfLiving(&'f Finding),
-    /// Plans nothing: there is nothing to repair, or another part of the plan repairs it.
+    /// Plans nothing, because there is nothing to repair, or another part of the plan repairs it.
     Leave,
 }
 
@@ -273,7 +273,7 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     }
 }
 
-/// Creates affinities for blocks whose owners have none, unless the owner is a gone node.
+/// Creates affinities for blocks whose owners have none, unless the owner is a deleted node.
 fn missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else { continue };

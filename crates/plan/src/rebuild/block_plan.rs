@@ -18,17 +18,17 @@ use crate::plan::Change;
 pub(super) struct BlockPlan<'s> {
     /// The planned addresses, by ordinal.
     pub addresses: BTreeMap<u32, AddressPlan>,
-    /// The gone node that loses the block.
+    /// The deleted node that loses the block.
     pub loses_owner: Option<String>,
-    /// The gone node's affinities for the block, which are deleted in the block's step.
+    /// The deleted node's affinities for the block, which are deleted in the block's step.
     pub released: Vec<&'s Versioned<Affinity>>,
-    /// Affinities that are confirmed or created once the block is written.
+    /// Affinities that are confirmed or created after the block was written.
     pub affinities: Vec<(Edit, Change)>,
-    /// The new block without its addresses, if it does not exist yet.
+    /// The new block, still without addresses, if the block does not exist yet.
     pub created: Option<Box<Block>>,
-    /// Changes of the block itself.
+    /// Changes to the block itself, not to its addresses.
     pub changes: Vec<Change>,
-    /// True if the block is empty, and is deleted.
+    /// True if the block is empty and will be deleted.
     pub deleted: bool,
 }
 

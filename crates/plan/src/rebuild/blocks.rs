@@ -1,4 +1,4 @@
-//! Takes blocks from gone nodes, and deletes empty and half-deleted blocks.
+//! Takes blocks away from deleted nodes, and deletes empty and half-deleted blocks.
 
 use calipam_check::{Code, Subject};
 use calipam_model::affinity::AffinityType;
@@ -63,7 +63,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Finishes half-done deletions of empty blocks, and skips those of other blocks.
+/// Finishes half-done deletions of empty blocks, and skips half-done deletions of other blocks.
 fn half_deleted(planner: &mut Planner<'_, '_>) {
     let stored = planner.basis.snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     for block in stored {

@@ -1,4 +1,4 @@
-//! Makes the steps of a rebuild.
+//! Creates the steps of a rebuild.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -58,7 +58,8 @@ fn block(
     }
 }
 
-/// Replaces or deletes a corrupt block in one write. Between two writes, an address in use would be free.
+/// Replaces or deletes a corrupt block in one write. If it took two writes, an address in use would be free between
+/// them.
 fn replace(
     cidr: IpNet,
     repaired: &Repaired,
@@ -82,8 +83,8 @@ fn replace(
     write_whole(cidr, edits, planned, counting, cooldown)
 }
 
-/// Writes an entire block at once. An address that should be freed but is in use again stays recorded, and an address
-/// whose user has gone stays free; all others are written.
+/// Writes an entire block at once. An address that should be freed but is in use again stays recorded. An address whose
+/// user no longer exists stays free. All other addresses are written.
 fn write_whole(
     cidr: IpNet,
     write: Vec<Edit>,
@@ -124,9 +125,10 @@ fn write_whole(
     action
 }
 
-/// Relaxes the preconditions of a group in a block that is written at once. An address that is left out there could be
-/// assigned to a pod. So only an unused address is left out; if its user has merely changed, it is recorded as planned.
-/// If the group also frees or rewrites an address, the preconditions of that address hold for the entire block.
+/// Relaxes the preconditions of a group of addresses in a block that is written at once. An address that is left out of
+/// the new block could be assigned to a pod, so only an unused address is left out. If its user has merely changed, the
+/// address is recorded as planned. If the group also frees or rewrites an address, the preconditions of that address
+/// hold for the entire block.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.edit, RecordEdit::Assign(_));
     if !addresses.iter().any(is_assigned) {
@@ -150,7 +152,7 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     }
 }
 
-/// Keeps used addresses allocated, but without an owner, if their records are lost and no new record is planned.
+/// Keeps addresses in use allocated, but without an owner, if their records are lost and no new record is planned.
 fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
     let held = repaired.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
     let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();

@@ -23,8 +23,8 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
     converted.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(value)
 }
 
-/// Returns one file for each host, by file name. Each line is a block of the host after a plan. The rebuild scripts for
-/// Calico 2.x wrote files in this form.
+/// Returns one file for each host, by file name. Each line is one of the host's blocks, as it is after the plan. The
+/// rebuild scripts for Calico 2.x wrote files in this form.
 pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
     for after in files.iter().filter_map(|file| file.after.as_ref()) {

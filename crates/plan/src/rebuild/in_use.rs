@@ -1,5 +1,5 @@
-//! Plans correct records for addresses in use that have no record, the record of a gone owner, or a record with a wrong
-//! node.
+//! Plans correct records for addresses in use that have no record, the record of an owner that no longer exists, or a
+//! record with a wrong node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     expect_as_read(planner);
 }
 
-/// Expects objects that were read to be unchanged instead of absent: an endpoint may remain from a gone pod.
+/// Expects objects that were read to be unchanged instead of absent. An endpoint may remain after its pod was deleted.
 fn expect_as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
     let absent =
@@ -237,7 +237,7 @@ fn rewrite(
     Ok(())
 }
 
-/// Corrects only the node in the record of a live pod.
+/// Corrects only the node in a live pod's record.
 fn correct_node(
     planner: &mut Planner<'_, '_>,
     sources: &Sources<'_>,
@@ -270,8 +270,8 @@ fn correct_node(
     Ok(())
 }
 
-/// Returns true if the recorded owner no longer exists. An owner that exists with another address might return to this
-/// address, or release it by its handle.
+/// Returns true if the recorded owner no longer exists. An owner that still exists, but with another address, might
+/// return to this address, or release it by its handle.
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
     // A node that endpoints or pods name may exist although its object does not.
@@ -291,7 +291,8 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
     }
 }
 
-/// Requires that a node, endpoint or pod of the recorded owner that was absent is still absent.
+/// Requires that the recorded owner's node, endpoint or pod still does not exist, if it did not exist when the cluster
+/// was read.
 fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondition)> {
     let index = planner.index();
     let snapshot = planner.basis.snapshot;

@@ -72,8 +72,8 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
     choice
 }
 
-/// Explains an unused address that a Calico 2.x host holds without a handle, as for its tunnel: the host does not
-/// exist, or its tunnel has no address in the block.
+/// Explains why an address that a Calico 2.x host holds without a handle, as for its tunnel, is unused: the host does
+/// not exist, or its tunnel has no address in the block.
 fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Refusal> {
     if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
         return None;
@@ -102,8 +102,8 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
     Some((reason, format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside the block {block}")))
 }
 
-/// Keeps the addresses of handles that cannot be released completely. An address that gets another owner also leaves
-/// its handle.
+/// Keeps the addresses of handles that cannot be released completely. An address that gets another owner counts as
+/// released from its handle.
 fn whole_handles<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
     let leaves = |id: &str, (block, ordinal): (IpNet, u32)| {
         let planned = planner.blocks.get(&block).and_then(|planned| planned.addresses.get(&ordinal));

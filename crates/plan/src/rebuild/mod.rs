@@ -38,7 +38,7 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
     snapshot.datastore != DatastoreKind::Kubernetes && !snapshot.has_read(Source::Pods)
 }
 
-/// Plans a rebuild. Broken things in scope that are not repaired are skipped, with the reason.
+/// Plans a rebuild. Findings in scope that the plan does not repair are skipped, with the reason.
 ///
 /// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), which explains
 /// `observations` and `cooldown`. If corrupt blocks are repaired, the snapshot is copied once and checked again as if

@@ -9,16 +9,16 @@ use calipam_model::text::TextRef;
 use crate::basis::Basis;
 use crate::basis::handles::clean;
 
-/// The networks that the handles of the cluster name.
+/// The networks in the handles of the cluster.
 #[derive(Default)]
 pub(super) struct Networks {
     /// Networks of stored handles, by container ID.
     containers: HashMap<String, String>,
-    /// The number of records for each network, by node.
+    /// The number of records that name each network, by node.
     nodes: HashMap<String, BTreeMap<String, usize>>,
-    /// The number of records for each network, in all blocks.
+    /// The number of records that name each network, in all blocks.
     all: BTreeMap<String, usize>,
-    /// The number of stored handles for each network.
+    /// The number of stored handles that name each network.
     stored: BTreeMap<String, usize>,
 }
 

@@ -57,7 +57,7 @@ impl<'p, 's> Planner<'p, 's> {
         &self.basis.context.index
     }
 
-    /// Returns the findings of one code in scope.
+    /// Returns the findings with this code that are in scope.
     pub(super) fn findings(&self, code: Code) -> Vec<&'s Finding> {
         let found = self.basis.findings(code);
         found.filter(|finding| self.request.has(finding, self.index())).collect()
@@ -67,7 +67,7 @@ impl<'p, 's> Planner<'p, 's> {
         self.skipped.push(Skipped::finding(finding, reason, detail));
     }
 
-    /// Skips a finding about a node that may be alive although its object is gone.
+    /// Skips a finding about a node that may be alive although its object does not exist.
     pub(super) fn skip_of_living(&mut self, finding: &Finding, node: &str) {
         let detail = format!(
             "{node} does not exist, but endpoints or pods name it: if the node is alive, recreate its object"
@@ -110,7 +110,8 @@ pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> 
     deleted.map(|block| block.value.key).chain(snapshot.hidden_blocks()).collect()
 }
 
-/// Returns a stored block that overlaps `cidr`: another one in the index, or a hidden one, even of the same CIDR.
+/// Returns a stored block that overlaps `cidr`: a different block in the index, or a hidden block, even one with the
+/// same CIDR.
 pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
     let mut around = index.blocks_around(cidr.network()).map(|block| block.key);
     let around = around.find(|key| key.prefix_len() < cidr.prefix_len());

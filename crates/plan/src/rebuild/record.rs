@@ -1,4 +1,4 @@
-//! Makes the record of an address in use, as Calico would write it (facts 4).
+//! Creates the record of an address in use, as Calico would write it (facts 4).
 
 use calipam_check::index::{Owner, Use, Workload};
 use calipam_model::attributes::Attribute;
@@ -15,11 +15,11 @@ use crate::skipped::{Refusal, SkipReason};
 /// The right record of an address.
 pub(super) struct Wanted {
     pub record: Attribute,
-    /// Preconditions that the user of the address is as it was read.
+    /// Preconditions that require the user of the address to be as it was read.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
-/// Makes the record for an address from the uses by its only owner.
+/// Creates the record of an address. `uses` are the uses by its only owner.
 pub(super) fn wanted(
     basis: &Basis<'_>,
     networks: &Networks,
@@ -45,7 +45,7 @@ pub(super) fn wanted(
                 _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
             };
             // A Kubernetes node changes with every heartbeat, so its version says nothing about its tunnel. If the node
-            // has given up the address since, the next check reports the address as leaked.
+            // has since given up the address, the next check reports the address as leaked.
             let evidence = match snapshot.datastore {
                 DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
                     vec![(Key::Node(name.to_owned()), at(&node.revision))]
@@ -79,7 +79,7 @@ pub(super) fn wanted(
     }
 }
 
-/// Returns the sandbox of a workload and its node, from the first source that names a sandbox.
+/// Returns the sandbox and the node of a workload, from the first source that names a sandbox.
 pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String)> {
     let workloads = uses.iter().filter_map(|used| basis.context.index.workload(used.owner));
     let mut workloads: Vec<Workload<'_>> = workloads.collect();
@@ -132,7 +132,7 @@ fn of_workload(
     Ok(Attribute::new(Some(&handle), owner))
 }
 
-/// Makes a Calico 2.x record, which has no attributes. Its handle is `<network>.<container>` if other records show a
+/// Creates a Calico 2.x record, which has no attributes. Its handle is `<network>.<container>` if other records show a
 /// late version of the CNI plugin; otherwise `<namespace>.<pod>`, or the ID of a workload that is not a pod.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
     let named = sandbox.and_then(|(container, node)| {

@@ -11,9 +11,9 @@ use calipam_model::key::Key;
 /// A request to rebuild. Each kind of name in it narrows the scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Blocks and affinities of the scope's nodes, in its networks.
+    /// The scope: blocks and affinities of its nodes, in its networks.
     pub scope: calipam_check::Scope,
-    /// These blocks, and affinities for them.
+    /// Only these blocks and the affinities for them, unless the list is empty.
     pub blocks: Vec<IpNet>,
     /// True if the operator accepts that only workload endpoints show who uses addresses.
     pub endpoints_only: bool,
@@ -40,7 +40,8 @@ impl Request {
         self.has_network(key.cidr) && (by_node || self.scope.has_owner(owner))
     }
 
-    /// Returns true for a finding about something in scope. For a handle, one of its blocks has to be in the networks.
+    /// Returns true if the subject of a finding is in scope. A handle is in scope only if one of its blocks is in the
+    /// networks.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         if self.is_everything() {
             return true;
@@ -62,7 +63,7 @@ impl Request {
             Subject::Handle(_) => blocks()
                 .any(|cidr| self.has_network(cidr) && (self.scope.has_owner(owner(cidr)) || of_node())),
             Subject::Pool(cidr) => self.scope.nodes.is_empty() && self.has_network(*cidr),
-            // Everything else is in no network.
+            // Other subjects belong to no network.
             _ => self.scope.networks.is_empty() && self.blocks.is_empty() && of_node(),
         }
     }

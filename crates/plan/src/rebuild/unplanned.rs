@@ -47,7 +47,8 @@ pub(super) fn skipped(
     skipped
 }
 
-/// Returns the reason why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
+/// Returns the reason why a finding stays, and the action that a person has to take. `None` if a rebuild should have
+/// repaired the finding.
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     let advice = match finding.code {
         Code::DuplicateAddress => "decide which owner keeps it, and recreate the others",
@@ -126,8 +127,8 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     }
 }
 
-/// Returns a reason that says whether the tunnel address in another node's block is below or above the node's own
-/// block.
+/// Returns the reason that tells whether a tunnel address in another node's block is below or above the own block of
+/// the tunnel's node.
 fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason> {
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
     else {

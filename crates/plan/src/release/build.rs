@@ -1,4 +1,4 @@
-//! Makes the steps of a release.
+//! Creates the steps of a release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Returns the steps in this order: handle counts, blocks, other affinities of gone nodes, handles without
+/// Returns the steps in this order: handle counts, blocks, other affinities of deleted nodes, handles without
 /// allocations.
 pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cooldown: i64) -> Vec<Action> {
     let mut builder = Builder { basis, cooldown, actions: Vec::new() };
@@ -39,7 +39,8 @@ struct Builder<'b, 's> {
 }
 
 impl<'s> Builder<'_, 's> {
-    /// Corrects wrong counts of handles that are released completely. Otherwise such handles could remain.
+    /// Corrects wrong counts of handles that are released completely. If their counts stayed wrong, the handles could
+    /// remain.
     fn miscounts(&mut self, selection: &Selection<'_>) {
         let handles: BTreeSet<String> =
             selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
@@ -173,9 +174,9 @@ impl<'s> Builder<'_, 's> {
     }
 }
 
-/// Blocks and affinities that gone nodes still hold.
+/// Blocks and affinities that deleted nodes still hold.
 struct HeldByGoneNodes<'s> {
-    /// Blocks with the name of their owner.
+    /// Blocks, each with its owner's name.
     blocks: BTreeMap<IpNet, String>,
     /// Affinities by block.
     affinities: BTreeMap<IpNet, Vec<&'s Versioned<Affinity>>>,

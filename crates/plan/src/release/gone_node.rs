@@ -1,4 +1,4 @@
-//! Edits of the blocks and affinities that a gone node leaves behind.
+//! Edits of the blocks and affinities that a deleted node leaves behind.
 
 use calipam_check::index::Index;
 use calipam_check::{Code, Subject};
@@ -11,7 +11,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// Expects the object of a gone node to be unchanged rather than absent, if Calico still has it.
+/// Expects the object of a deleted node to be unchanged rather than absent, if Calico still has the object.
 pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
     for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
@@ -23,7 +23,7 @@ pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     }
 }
 
-/// Clears the owner of a block, which is a gone node. The block is deleted if it is then empty.
+/// Clears the owner of a block if the owner is a deleted node. The block is deleted if it is then empty.
 pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
@@ -35,7 +35,7 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
 }
 
-/// Deletes an affinity of a gone node.
+/// Deletes an affinity of a deleted node.
 pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let whole = action.step.whole();
@@ -52,8 +52,8 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     action.changes.push(Change::new(Verb::DeleteAffinity, subject, detail, &repairs));
 }
 
-/// Requires that the holder of an affinity has not created or claimed the block since. Without the affinity, the holder
-/// would not find its block.
+/// Requires that the holder of an affinity has not created or claimed the block in the meantime. Without the affinity,
+/// the holder would not find its block.
 pub(crate) fn not_owned_by_holder(key: &AffinityKey) -> (Key, Precondition) {
     (Key::Block(key.cidr), Precondition::Matches(Condition::NotOwnedBy(key.owner())))
 }

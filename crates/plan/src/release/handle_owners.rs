@@ -1,5 +1,5 @@
-//! Owners of orphan handles. If blocks were lost, the handles of the workloads and tunnels in them look like orphans,
-//! but a rebuild needs them.
+//! The owners of orphan handles. If blocks were lost, the handles of the workloads and tunnels in them look like
+//! orphans, but a rebuild needs them.
 
 use calipam_check::claim::Claim;
 use calipam_check::owner::Owners;
@@ -8,7 +8,7 @@ use calipam_model::node::TunnelKind;
 
 use crate::basis::Basis;
 
-/// Owners of the orphan handles of a report.
+/// Looks up the owners of a report's orphan handles.
 pub(super) struct HandleOwners<'b, 's> {
     basis: &'b Basis<'s>,
     owners: Owners<'b, 's>,

@@ -1,7 +1,7 @@
 //! The rules by which addresses are released, for `release` and `rebuild`.
 //!
 //! The check determines which addresses are leaked ([`calipam_check::owner`]). A leaked address is released if it was
-//! seen unused twice, or its node or pod is gone for certain ([`too_early`]); if its record names an owner
+//! seen unused twice, or its node or pod certainly no longer exists ([`too_early`]); if its record names an owner
 //! ([`unknown_owner`]); and if its handle is released completely ([`keep_whole_handles`]). An address without such a
 //! finding is refused ([`why_not`]), and for some reasons even if the operator insists ([`can_be_forced`]). The
 //! executor checks the preconditions of a step again when it writes.
@@ -64,7 +64,7 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Refuses a leaked address whose record names no owner. The operator can still release it by name.
+/// Refuses a leaked address whose record names no owner. The operator can still release the address by name.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }
@@ -76,7 +76,7 @@ pub(super) fn can_be_forced(reason: SkipReason) -> bool {
 }
 
 /// Refuses a leaked address that has to wait: the objects that show owners are lost, or it was seen unused only once.
-/// Once is enough if its node is gone or its pod finished long ago.
+/// Once is enough if the address's node was deleted, or its pod finished long ago.
 pub(crate) fn too_early(
     basis: &Basis<'_>,
     finding: &Finding,
@@ -150,7 +150,8 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     (SkipReason::SeenOnce, format!("{what}: it must be found in this state twice, {grace:#} apart"))
 }
 
-/// Returns true if `saw` accepts an observation at least as old as the grace period, or there is no grace period.
+/// Returns true if `saw` accepts an observation that is at least as old as the grace period, or if there is no grace
+/// period.
 fn seen_before(
     basis: &Basis<'_>,
     observations: &[Observations],
@@ -166,7 +167,7 @@ fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
 }
 
-/// Returns true if the recorded node is gone, and no workload names the node.
+/// Returns true if the recorded node does not exist, and no workload names it.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let alive = |node: String| basis.context.index.workloads_name_node(&node);
     let mut nodes = evidence.recorded_nodes().peekable();
@@ -185,7 +186,7 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
 }
 
 /// Removes from a choice the addresses whose handles cannot be released completely. Returns the allocations of all
-/// handles of the choice, and the removed addresses as skipped.
+/// handles in the choice, and the removed addresses as skipped subjects.
 ///
 /// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan moves from the
 /// handle with this ID to another, and `in_scope` for addresses in the scope of the request.
@@ -220,7 +221,8 @@ pub(crate) fn keep_whole_handles<'s>(
     (handles, skipped)
 }
 
-/// Returns the reason why chosen addresses of a handle must stay. Most handles are released completely or not at all.
+/// Returns the reason why a handle's chosen addresses must stay allocated. Most handles are released completely or not
+/// at all.
 fn why_kept(
     basis: &Basis<'_>,
     handles: &HandleAllocations<'_>,

@@ -21,15 +21,15 @@ use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 
 /// A request to release leaked addresses, handles without allocations, or both. If neither is requested, the named
-/// things are released. Names of one kind add up, and each kind narrows the others: a named address is released only if
-/// its node is one of the nodes, it is in one of the pools, and so on.
+/// addresses, handles or nodes are released. Names of one kind add up, and each kind narrows the others: a named
+/// address is released only if its node is one of the nodes, it is in one of the pools, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub addresses: Vec<IpAddr>,
-    /// IDs of handles.
+    /// The IDs of the named handles.
     pub handles: Vec<String>,
     /// The part of the cluster. Without `leaked`, `orphan_handles`, addresses and handles, everything that its nodes
-    /// hold is released; these nodes must be gone.
+    /// hold is released; these nodes must not exist any more.
     pub scope: Scope,
     /// Releases every leaked address whose record names its owner.
     pub leaked: bool,
@@ -39,24 +39,24 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns true if everything that the nodes hold should be released.
+    /// Returns true if the request is to release everything that nodes hold.
     pub fn is_of_nodes(&self) -> bool {
         !self.leaked && !self.orphan_handles && self.addresses.is_empty() && self.handles.is_empty()
     }
 }
 
-/// The things that the operator insists on.
+/// The releases on which the operator insists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Force {
     #[default]
     Nothing,
     /// The one named address or handle, even if it may be in use.
     Named,
-    /// The reports: those that could not be used otherwise, and leaked addresses in them whose records name no owner.
+    /// Reports that could otherwise not be used, and the leaked addresses in them whose records name no owner.
     Reported,
 }
 
-/// Plans a release. Requested things that cannot be released are skipped, with the reason.
+/// Plans a release. Requested addresses and objects that cannot be released are skipped, with the reason.
 ///
 /// `observations` are earlier reads of the cluster: of the same run, or from files that `--from-report` names.
 /// `cooldown` is the number of seconds for which a released address cools down: the cluster's setting, or 0 if its

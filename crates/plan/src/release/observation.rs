@@ -41,7 +41,8 @@ pub struct Observations {
     pub name: String,
     /// The GUID of the cluster.
     pub cluster: String,
-    /// True if only things that this read lists are released. False for the first of two reads in one run.
+    /// True if the release is limited to the addresses and handles that this read lists. False for the first of two
+    /// reads in one run.
     pub narrows: bool,
     /// Addresses that were seen unused. Where blocks overlap, one address has several observations.
     pub addresses: HashMap<IpAddr, Vec<Observation>>,

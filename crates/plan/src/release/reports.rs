@@ -38,7 +38,7 @@ pub enum ReportError {
     /// The cluster information, such as its lock, was written after the report. `--force` overrides that.
     #[error("it is stale: cluster information has changed since it was written")]
     Stale,
-    /// calicoctl's reports are for a locked datastore. `--force` overrides that.
+    /// calicoctl requires a locked datastore for its reports. `--force` overrides that.
     #[error("calicoctl wrote it for a locked datastore, but this one is not locked")]
     NotLocked,
 }
@@ -149,8 +149,8 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
     ReadReport { observations, objections }
 }
 
-/// Returns true if calicoctl would release the allocation, and Windows does not reserve its address: calicoctl lists
-/// reserved addresses, too (facts 5.3).
+/// Returns true if calicoctl would release the allocation, and Windows does not reserve its address: calicoctl also
+/// lists reserved addresses (facts 5.3).
 fn is_released(element: &Map<String, Value>) -> bool {
     // A flag that cannot be read counts as set.
     let is = |name: &str| element.get(name).is_some_and(|value| value.as_bool().unwrap_or(true));
@@ -158,7 +158,8 @@ fn is_released(element: &Map<String, Value>) -> bool {
     !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
 
-/// Reads an allocation. `None` if its sequence number cannot be read: it is then unknown which allocation was seen.
+/// Reads an allocation. `None` if its sequence number cannot be read: in that case it is unknown which allocation was
+/// seen.
 fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     let sequence = match element.get("sequenceNumber") {
         None => None,
@@ -178,7 +179,7 @@ fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
 }
 
 /// Returns the reasons not to use these reports together, by report. By calicoctl's rule, one of them has to show the
-/// current state of the lock (facts 5.4); the others may be older.
+/// current state of the lock (facts 5.4); the other reports may be older.
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
     let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));
     reports

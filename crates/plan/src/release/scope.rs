@@ -67,12 +67,13 @@ impl Scope {
             && namespace.as_deref().is_none_or(is_of_namespace)
     }
 
-    /// Returns true if a block and affinities for it are in scope. They belong to no namespace.
+    /// Returns true if a block and affinities for it are in scope. Blocks and affinities belong to no namespace.
     pub(super) fn has_block(&self, cidr: IpNet) -> bool {
         self.part.namespace.is_none() && self.part.has_network(cidr)
     }
 
-    /// Returns true if the named addresses, if any, include the address, and the named handles, if any, its handle.
+    /// Returns true if the address is among the named addresses, and its handle among the named handles. If no address
+    /// or no handle is named, that condition holds for every address.
     fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let is_under = || {
             let mut ids = sound_records(index, address).filter_map(|record| record.attribute.handle());

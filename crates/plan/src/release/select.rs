@@ -1,4 +1,4 @@
-//! Selects the requested things that may be released.
+//! Selects the requested addresses and objects that may be released.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -19,12 +19,12 @@ use crate::basis::handles::{Allocated, HandleAllocations, clean};
 use crate::basis::{Basis, sound_records};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// The things to release, and those to skip.
+/// The addresses and objects to release, and those to skip.
 pub(super) struct Selection<'s> {
     pub chosen: Choice<'s>,
-    /// Handles without allocations, which are deleted.
+    /// Handles without allocations, which will be deleted.
     pub orphans: BTreeMap<String, &'s Finding>,
-    /// Gone nodes, which lose their blocks and affinities.
+    /// Deleted nodes, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
     pub scope: Scope,
     /// The named handles or, once the choice is made, the handles of the chosen allocations.
@@ -79,7 +79,7 @@ struct Selector<'b, 's> {
 
 impl<'s> Selector<'_, 's> {
     /// Chooses the named addresses. If there are none, chooses those of the named handles, or else everything that the
-    /// named nodes hold. Things that the operator names need no earlier observation.
+    /// named nodes hold. Named addresses and handles need no earlier observation.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
             request.scope.nodes.iter().for_each(|node| self.node(node));
@@ -176,7 +176,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Chooses a leaked address unless it has to wait.
+    /// Chooses the addresses of a finding about a leak, unless they have to wait.
     fn if_seen_enough(&mut self, finding: &'s Finding) {
         let held = allocations(self.basis, finding);
         match too_early(self.basis, finding, &held, self.observations) {
@@ -185,7 +185,8 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Chooses the leaked addresses of a gone node, which also loses its blocks and affinities. Skips any other node.
+    /// Chooses the leaked addresses of a deleted node, which also loses its blocks and affinities. Skips any other
+    /// node.
     fn node(&mut self, node: &str) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
@@ -224,7 +225,7 @@ impl<'s> Selector<'_, 's> {
         self.selection.nodes.insert(node.to_owned());
     }
 
-    /// Returns true if the records of the address name the node, or name none and are in the node's block.
+    /// Returns true if all records of the address name the node, or name none and are in the node's block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
         evidence.records.iter().all(|record| match record.record.as_ref().get("node") {
@@ -266,7 +267,7 @@ impl<'s> Selector<'_, 's> {
     fn address(&mut self, address: IpAddr) {
         match self.about(address) {
             Some(finding) => {
-                // The address is released alone, whatever else its handle holds.
+                // The address is released by itself, whatever other addresses its handle holds.
                 let is_corrupt = self.basis.context.index.is_unchecked(address.into());
                 if self.force == Force::Named && !is_corrupt {
                     self.selection.forced.push(address);

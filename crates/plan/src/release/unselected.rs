@@ -1,4 +1,5 @@
-//! Blocks whose pool no longer selects their node. Calico gives up such a block with its last address (facts 3.11).
+//! Blocks whose pool no longer selects their node. Calico gives up such a block when its last address is released
+//! (facts 3.11).
 
 use calipam_assign::NodeSelector;
 use calipam_check::Subject;

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 
 use crate::plan::Plan;
 
-/// A step that cannot be applied even to the data that it was planned on.
+/// A step that cannot be applied, not even to the data on which it was planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the step for {step} cannot be made: {reason}")]
 pub struct StepError {
-    /// The reason that the step states.
+    /// The reason for the step, as the step states it.
     pub step: String,
     /// The guard that does not hold.
     pub reason: Box<EditError>,
@@ -109,7 +109,7 @@ impl Touched {
         Ok(())
     }
 
-    /// Puts the objects back into the snapshot, after all others.
+    /// Puts the objects back into the snapshot, after the objects that the plan does not touch.
     pub(super) fn put_into(self, snapshot: &mut Snapshot) {
         for (key, Versioned { value, revision }) in self.doubles.into_iter().chain(self.objects) {
             match (key, value) {
@@ -125,7 +125,7 @@ impl Touched {
     }
 }
 
-/// Returns the revision of objects that a plan writes. It differs from all revisions that were read.
+/// Returns the revision for objects that a plan writes. It differs from all revisions that were read.
 fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revision {
     match datastore {
         DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Revision::Etcd(i64::MAX),

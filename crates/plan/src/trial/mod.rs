@@ -31,8 +31,8 @@ pub enum FailedTrial {
 }
 
 /// Carries out the plan in memory, on the snapshot that it was made from, checks again, and compares. The findings that
-/// it claims to repair have to be gone, and no new ones may appear. Steps that are involved in a failure are left out
-/// of the plan and skipped, and the other steps are tried again.
+/// it claims to repair must be gone, and no new ones may appear. Steps that are involved in a failure are left out of
+/// the plan and skipped, and the other steps are tried again.
 ///
 /// `report` must be complete: neither filtered nor rechecked.
 pub fn try_plan(
@@ -42,7 +42,7 @@ pub fn try_plan(
     options: &Options,
 ) -> Result<Plan, FailedTrial> {
     let now = snapshot.taken_at;
-    // The evidence is dropped: that of a hundred thousand findings takes more memory than all that the trial adds.
+    // The evidence is dropped: for a hundred thousand findings, it would take more memory than the rest of the trial.
     let before = FindingSet::from(if awaits_first_block(&snapshot) {
         check_by_all_rules(&snapshot, options)
     } else {

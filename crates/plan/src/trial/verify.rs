@@ -12,9 +12,9 @@ use crate::plan::{Change, Plan, Verb};
 /// The reason why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Findings that the plan claims to repair, but that would still be there.
+    /// Findings that the plan claims to repair, but that would remain.
     pub remaining: Vec<(Code, Subject)>,
-    /// Findings that are not there now and would be afterwards.
+    /// Findings that do not exist now, but would exist afterwards.
     pub new: Vec<Finding>,
 }
 
@@ -90,7 +90,7 @@ impl FindingSet {
     }
 }
 
-/// The places where a plan only records the actual state.
+/// The networks and single addresses in which a plan only records the actual state.
 struct Recorded {
     networks: HashSet<IpNet>,
 }

@@ -20,7 +20,7 @@ use crate::journal::{
 /// The number of times that a write is sent again after an error.
 const RESENDS: usize = 3;
 
-/// The pause before the first resend. It grows with each resend.
+/// The pause before the first resend. Later pauses are longer.
 const RESEND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause before a retry after a conflict.
@@ -32,7 +32,7 @@ enum WriteResult {
     /// Objects were marked deleted, but could not be deleted after that.
     Marked(String),
     Lost,
-    /// The answer was lost, and other clients have changed these objects: the outcome of the write is unknown.
+    /// The answer was lost, and other clients have since changed these objects, so the outcome of the write is unknown.
     Unclear(Vec<String>),
     /// The server refuses the write.
     Refused(String),
@@ -95,8 +95,9 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
 
-/// Takes back handle counts for a block that could not be written, affinities that were created for that block, and
-/// pools of an unfinished split. Returns true if no write of the step is left.
+/// Undoes the changes that are useless without the rest of the step: handle counts for a block that could not be
+/// written, affinities created for that block, and pools of an unfinished split. Returns true if no write of the step
+/// is left.
 async fn revert(context: &Context, group: &Group, made: Made) -> bool {
     let may_go = |made: &MadeChange| match made.key {
         Key::Handle(_) | Key::Pool(_) => true,
@@ -168,7 +169,7 @@ async fn run_task(
     Ok(TaskResult::Conflict(format!("others changed the objects {RETRIES} times in a row")))
 }
 
-/// Returns a pause that grows with the attempts, so that other clients can write to a busy object.
+/// Returns a pause that grows with the number of attempts, so that other clients get to write to a contended object.
 fn pause(attempt: usize) -> Duration {
     Duration::from_millis(attempt as u64 / 2).min(LONGEST_PAUSE)
 }
@@ -197,7 +198,7 @@ async fn write(
         drop(turn);
         match answer {
             Ok(Swap::Done(revisions)) => break Some(revisions.iter().map(text_of).collect()),
-            // After a lost answer, a conflict may come from this very write.
+            // After a lost answer, the write itself may have caused the conflict.
             Ok(Swap::Conflict) if resends == 0 => break None,
             Ok(Swap::Conflict) => match outcome_of(context, &intent).await? {
                 IntentOutcome::Written(outcome) => break outcome.written,
@@ -219,7 +220,7 @@ async fn write(
                         failure = finish_deletions(context, batch).await;
                         break outcome.written;
                     }
-                    // The server refuses these objects, but may accept others.
+                    // The server refuses these objects, but may accept the objects of other steps.
                     Ok(IntentOutcome::NotWritten)
                         if error.is_refusal() && (resends > RESENDS || !error.may_pass()) =>
                     {
@@ -248,8 +249,8 @@ async fn write(
     Ok(result)
 }
 
-/// Finishes deletions that stopped after the object was marked deleted. On Kubernetes, a deletion marks the object
-/// first. Returns the reason if a deletion fails again.
+/// Finishes deletions that were interrupted: on Kubernetes, an object is first marked deleted, and then deleted.
+/// Returns the reason if a deletion fails again.
 async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
     for change in batch.changes.iter().filter(|change| change.value().is_none()) {
         let mut failure = None;
@@ -297,7 +298,7 @@ async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome,
     Ok(intent_outcome(intent, &context.writer.read(&intent.keys()?).await?))
 }
 
-/// Makes the journal's intent for a batch.
+/// Creates the journal's intent for a batch.
 fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
     let change = |change: &Change| {
         let stored = objects.get(change.key()).and_then(Option::as_ref);

@@ -30,8 +30,8 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// The maximum number of concurrent groups, enough for many to share an `fsync` of the journal. With four times as
-/// many, their blocks no longer fit into the processor's caches, and each write takes a fifth longer.
+/// The maximum number of concurrent groups, enough for many to share an `fsync` of the journal. With four times as many
+/// groups, the blocks no longer fit into the processor's caches, and each write takes a fifth longer.
 const IN_FLIGHT: usize = 256;
 
 /// The maximum number of concurrent requests to the datastore.
@@ -40,24 +40,24 @@ pub(crate) const REQUESTS: usize = 256;
 /// The number of attempts at a swap while the guards hold, as many as Calico makes.
 pub(crate) const RETRIES: usize = 100;
 
-/// Objects that were just read; `None` for objects that do not exist. Objects whose keys are missing were not read: the
-/// write compares them.
+/// Objects that were just read; `None` for objects that do not exist. Objects that were not read are missing here: the
+/// write itself compares them.
 pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 
-/// The decision of a task about objects that were read.
+/// The decision of a task, based on the objects that were read.
 #[derive(Debug)]
 pub(crate) enum Decision {
     Write(Batch),
-    /// Writes nothing: the objects are as they should be.
+    /// Writes nothing, because the objects already have the wanted values.
     Already,
-    /// Writes nothing: the step is abandoned, for this reason.
+    /// Writes nothing. The step is abandoned for this reason.
     Conflict(String),
     /// Omits these parts, none of which is omitted yet. [`Task::decide`] is then called again.
     Omit(Vec<Omission>),
 }
 
-/// Returns the change that gives an object this value, or deletes the object if the value is `None`. Returns `None` if
-/// there is nothing to delete.
+/// Returns the change that sets an object to this value, or deletes the object if the value is `None`. Returns `None`
+/// if there is nothing to delete.
 pub(crate) fn change(key: Key, value: Option<Bytes>, now: Option<&Stored>) -> Option<Change> {
     match (value, now) {
         (Some(value), Some(now)) => Some(Change::update(key, now.revision.clone(), value).of(now)),
@@ -71,7 +71,7 @@ pub(crate) fn change(key: Key, value: Option<Bytes>, now: Option<&Stored>) -> Op
 pub(crate) trait Task: Send + Sync {
     /// Returns all objects that the task needs: those of its changes, guards and evidence.
     fn reads(&self) -> Vec<Key>;
-    /// Returns the objects that the task needs at its first attempt. The write compares the other objects, which are
+    /// Returns the objects to read before the first attempt. The write itself compares the other objects, which are
     /// read only after a conflict, to find out what has changed.
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
@@ -82,13 +82,13 @@ pub(crate) trait Task: Send + Sync {
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision;
 }
 
-/// Tasks of one step that run one after the other. If one meets a conflict, the remaining tasks are abandoned.
+/// Tasks of one step that run one after the other. After a conflict, the remaining tasks are abandoned.
 pub(crate) struct Group {
     /// The index of the group's step in the plan.
     pub step: usize,
-    /// The reason for the step, for people.
+    /// The reason for the step, for human readers.
     pub reason: String,
-    /// The number of addresses that cool down after the step, and their cooldown in seconds.
+    /// The number of addresses that cool down after the step, and the length of the cooldown in seconds.
     pub cooling: Option<(usize, i64)>,
     pub tasks: Vec<Arc<dyn Task>>,
 }
@@ -108,7 +108,7 @@ pub enum Event {
         /// The step of the plan.
         step: usize,
     },
-    /// Something has changed between reading and writing; the write is tried again.
+    /// An object has changed between reading and writing; the write is tried again.
     Lost {
         /// The step of the plan.
         step: usize,
@@ -150,20 +150,20 @@ pub struct Conflict {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The end of a group.
+/// The result of a group.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Something was written.
     Written,
     /// Only a part was written.
     Partly(String),
-    /// Everything was as it should be.
+    /// Every object already had the wanted value.
     Already,
     /// The step was abandoned for this reason, and none of its writes is left.
     Conflict(String),
     /// A stop was requested before anything was written.
     Interrupted,
-    /// The journal or the datastore failed. True if a write of the step is left.
+    /// The journal or the datastore failed. The flag is true if a write of the step is left.
     Broken(RepairError, bool),
 }
 
@@ -171,20 +171,20 @@ pub(crate) enum Ended {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Execution {
-    /// Steps of the run.
+    /// The number of steps in the run.
     pub steps: usize,
-    /// Steps that wrote something, possibly without some of their addresses.
+    /// The number of steps that wrote something, possibly without some of their addresses.
     pub written: usize,
-    /// Steps that found everything done already.
+    /// The number of steps that had nothing to change.
     #[serde(rename = "alreadyDone")]
     pub already: usize,
-    /// Steps that were abandoned, and wrote nothing.
+    /// The number of steps that were abandoned without a write.
     pub aborted: usize,
-    /// Addresses that were left out of their steps because something had changed, and stay as they were.
+    /// The number of addresses that were left out of their steps because something had changed. They stay as they were.
     pub kept_addresses: usize,
-    /// Steps that wrote nothing, because the run was interrupted or a failure ended it.
+    /// The number of steps that wrote nothing, because the run was interrupted or a failure ended it.
     pub not_started: usize,
-    /// Steps of which only a part was written, because of a conflict or a failure.
+    /// The number of steps of which only a part was written, because of a conflict or a failure.
     pub partly: usize,
     /// Steps that a conflict stopped before or during their writes, and addresses that were left out of steps.
     pub conflicts: Vec<Conflict>,
@@ -196,10 +196,10 @@ pub struct Execution {
     /// The failure that ended the run.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub failure: Option<RepairError>,
-    /// The error if the lock could not be restored: the datastore is still locked.
+    /// The reason why the lock could not be restored. If set, the datastore is still locked.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub lock_left: Option<RepairError>,
-    /// Intents in the journal without an outcome: they may have been written.
+    /// The number of intents in the journal without an outcome. They may have been written.
     #[serde(skip)]
     pub open_intents: u64,
     /// The journal, if the run will write more to it.
@@ -211,7 +211,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Joins the results of a run that wrote in two parts; `self` is the second.
+    /// Combines the results of a run that wrote in two parts, of which `self` is the second.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         Self {
@@ -314,7 +314,7 @@ impl Execution {
             }
         }
 
-        // Failures for the same reason are reported once.
+        // Parts that fail for the same reason are reported once.
         let mut conflicts: Vec<Conflict> = Vec::new();
         for Omission { unit, addresses, releases, reason } in omissions {
             let known =

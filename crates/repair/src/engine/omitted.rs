@@ -18,14 +18,14 @@ pub(crate) struct Omission {
     pub reason: String,
 }
 
-/// The handles whose addresses stay allocated because a step of the run omitted them, with the reasons.
+/// The handles whose addresses stay allocated because a step of the run omitted these addresses, with the reasons.
 pub(crate) type KeptHandles = Arc<Mutex<HashMap<String, String>>>;
 
-/// The omitted parts of a group's step, and the handles that the run keeps.
+/// The omitted parts of a group's step, and the handles that the run leaves allocated.
 #[derive(Debug, Default)]
 pub(crate) struct Omitted {
     parts: Vec<Omission>,
-    /// The handles that any group of the run keeps.
+    /// The handles that any group of the run leaves allocated.
     kept: KeptHandles,
 }
 
@@ -38,7 +38,7 @@ impl Omitted {
         self.parts.iter().any(|omission| omission.unit == *unit)
     }
 
-    /// Returns the reason why a step of the run keeps the addresses of the handle.
+    /// Returns the reason why a step of the run leaves the handle's addresses allocated.
     pub(crate) fn kept_reason(&self, handle: &str) -> Option<String> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(handle).cloned()
     }

@@ -12,7 +12,7 @@ pub(super) struct Order {
     waits: Vec<usize>,
     /// The groups that wait for each group.
     followers: Vec<Vec<usize>>,
-    /// Groups that wait for nothing, in order.
+    /// Groups that wait for no other group, in order.
     ready: BTreeSet<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Appends to journals of runs that are over, and finds journals of interrupted runs.
+//! Appends to the journals of ended runs, and finds the journals of interrupted runs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -45,7 +45,7 @@ fn damaged() -> io::Error {
     io::Error::other("it is damaged")
 }
 
-/// Returns the journals in a folder, sorted by name. A path that is not a folder has none.
+/// Returns the journals in a folder, sorted by name. Returns no journals if the path is not a folder.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let failed = |e: io::Error| JournalError::Read { path: folder.to_owned(), reason: e.to_string() };
     let entries = match std::fs::read_dir(folder) {
@@ -72,7 +72,7 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
 }
 
 /// Returns true if a file belongs to this user and begins like a journal. Its name does not matter: `--journal` accepts
-/// any name, and a file `*.journal` can be anything.
+/// any name, and any file can be called `*.journal`.
 fn is_journal(path: &Path) -> bool {
     let begins = || -> io::Result<bool> {
         let mut first = Vec::new();
@@ -87,8 +87,8 @@ fn open_if_over(path: &Path) -> Option<File> {
     open_own(path).ok().filter(|file| !is_alive(file))
 }
 
-/// Returns the header of a journal whose run is over, and its lock marks. Only these lines are decoded, since journals
-/// can be long. `None` if the run is alive, or the file is not a journal or is damaged.
+/// Returns the header and the lock marks of a journal whose run is over. Decodes only these lines, since journals can
+/// be long. Returns `None` if the run is alive, or if the file is damaged or is not a journal.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let (mut header, mut marks) = (None, Vec::new());

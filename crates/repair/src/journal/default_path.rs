@@ -9,8 +9,8 @@ use super::read::JournalError;
 
 /// The environment variable for the user's state directory.
 const STATE: &str = "XDG_STATE_HOME";
-/// The fallback if [`STATE`] is not set: the variable for a parent directory, and the path from there to the state
-/// directory.
+/// The fallback if [`STATE`] is not set: the variable for a parent directory, and the state directory's path relative
+/// to that parent.
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
 /// The environment variables that [`default_directory`] reads.
@@ -25,16 +25,15 @@ pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathB
     Some(state.join("calipam"))
 }
 
-/// Returns a path in `directory` for the journal of one run. The name contains the time, cluster and process ID, so
-/// runs never share a path.
+/// Returns a path in `directory` for the journal of one run. The file name contains the time, the cluster and the
+/// process ID, so no two runs share a path.
 pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf {
     let cluster: String = cluster.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let time = now.strftime("%Y%m%dT%H%M%S%.3fZ");
     directory.join(format!("{time}-{cluster}-{}.journal", std::process::id()))
 }
 
-/// Checks whether a journal can be created at `path`, without creating it. A run that would fail later should fail
-/// early.
+/// Checks whether a journal can be created at `path`, without creating it, so that a run fails before it begins.
 ///
 /// # Errors
 /// If the file exists already, or its folder cannot be written to.
@@ -63,7 +62,7 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
     access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)
 }
 
-/// Checks that there is no file at `path`. Missing access rights show only when the file is created.
+/// Checks that there is no file at `path`. Missing permissions are noticed only when the file is created.
 ///
 /// # Errors
 /// If the file exists already.

@@ -12,7 +12,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Entry {
-    /// The first line.
+    /// The first entry.
     Header(Header),
     Intent(Intent),
     Outcome(Outcome),
@@ -21,7 +21,7 @@ pub enum Entry {
     End {},
 }
 
-/// The first line of a journal.
+/// The first entry of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
@@ -29,7 +29,7 @@ pub struct Header {
     pub format: u32,
     /// The version of calipam.
     pub program: String,
-    /// The start of the run, RFC 3339.
+    /// The start of the run, in RFC 3339 format.
     pub started_at: String,
     /// The command, such as `release --leaked`.
     pub command: String,
@@ -49,7 +49,7 @@ pub struct Intent {
     pub id: u64,
     /// The index of the step in the plan.
     pub step: usize,
-    /// The reason for the step, for people.
+    /// The reason for the step, for human readers.
     pub reason: String,
     /// The changes, in order.
     pub changes: Vec<ChangeRecord>,
@@ -83,8 +83,8 @@ pub struct Version {
 pub struct GuardRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// The required revision; `None` if the object must be absent. For the CIDR of a deleted pool, the revision since
-    /// which no block may have been created in the pool.
+    /// The required revision; `None` if the object must be absent. For the CIDR of a deleted pool, no block may have
+    /// been created in the pool after this revision.
     pub revision: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Makes the value from bytes. Text is not copied.
+    /// Creates the value from bytes. UTF-8 text is not copied.
     pub fn new(bytes: &Bytes) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(_) => Self::Text(bytes.clone()),
@@ -116,7 +116,7 @@ impl Value {
         }
     }
 
-    /// Returns true if `bytes` hold the same value.
+    /// Returns true if `bytes` contain the same value.
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.bytes().is_some_and(|own| same_value(&own, bytes))
     }
@@ -129,8 +129,8 @@ impl Value {
     }
 }
 
-/// Returns true if two values are equal. A field `strictAffinity: false` is ignored: blocks on Kubernetes must have it,
-/// and it is left out when they are read (facts 2.4).
+/// Returns true if two values are equal, apart from `strictAffinity: false`. Blocks on Kubernetes must have this field,
+/// but it is left out when they are read (facts 2.4).
 pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
     let without = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).ok()?;
@@ -158,7 +158,7 @@ mod text {
 }
 
 impl Intent {
-    /// Estimates the length of the line. Values are JSON, in which a tenth of the characters need escaping.
+    /// Estimates the length of the line. Values are JSON, in which about one character in ten needs escaping.
     pub(super) fn length_hint(&self) -> usize {
         let of_change = |change: &ChangeRecord| {
             let before = change.before.as_ref().map(|before| &before.value);
@@ -184,9 +184,9 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LockMark {
-    /// The lock is about to be taken. Holds the earlier `datastoreReady`; `None` if it was absent.
+    /// The lock is about to be taken. The mark contains the earlier `datastoreReady`; `None` if it was absent.
     Taking(Option<bool>),
-    /// The lock is taken. Holds the new revision of ClusterInformation.
+    /// The lock is taken. The mark contains the new revision of ClusterInformation.
     Taken(String),
     Restored,
 }

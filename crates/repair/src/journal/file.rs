@@ -21,12 +21,12 @@ use super::read::JournalError;
 
 /// The largest number of lines that are written together.
 const MOST_TOGETHER: usize = 1024;
-/// The longest time that a line waits for others to be written with it. A frame of many lines is smaller than many
-/// frames, and needs one `fsync`. The wait does not slow down many concurrent writes.
+/// The longest time that a line waits so that other lines can be written with it. One frame with many lines is smaller
+/// than many frames, and needs only one `fsync`. The wait does not slow down many concurrent writes.
 const GATHERING: Duration = Duration::from_millis(20);
-/// The longest wait for one more line before the waiting lines are written.
+/// The longest wait for one more line before those already waiting are written.
 const NEXT_LINE: Duration = Duration::from_millis(4);
-/// The approximate length of a line without values.
+/// The approximate length of a line that contains no values.
 const SHORT: usize = 256;
 
 /// A journal that is being written. Its thread writes the lines in order and makes waiting lines durable together, so
@@ -46,7 +46,7 @@ enum LineWriter {
     OnDisk(Arc<dyn Disk>, Mutex<Pen>),
 }
 
-/// A disk for tests that can be full, or let other tasks run first.
+/// A disk for tests, which can be full or let other tasks run first.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Returns the number of bytes of the next line that fit on the disk. The rest is cut off.
     fn admit(&self, bytes: usize) -> Pending<'_, usize>;
@@ -71,8 +71,8 @@ struct Line {
 }
 
 impl Journal {
-    /// Creates the file and its folder, and makes the header durable. A journal is never overwritten, so the file must
-    /// not exist. Only the user can read the file, except on Windows.
+    /// Creates the file and its folder, and makes the header durable. Fails if the file exists: a journal is never
+    /// overwritten. Only the user can read the file, except on Windows.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         let (queue, lines) = channel();
@@ -82,7 +82,7 @@ impl Journal {
         Ok(Self::new(path, LineWriter::Thread(Some((queue, thread)))))
     }
 
-    /// Creates a journal on the disk of a test.
+    /// Creates a journal on a test's disk.
     pub fn create_on(disk: &Arc<dyn Disk>, path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         Ok(Self::new(path, LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen))))
@@ -104,8 +104,8 @@ impl Journal {
         self.next_intent.load(Ordering::Relaxed).saturating_sub(concluded)
     }
 
-    /// Numbers an intent, writes it, and waits until it is on disk. Its batch may be written to the datastore only
-    /// after that.
+    /// Numbers an intent, writes it, and waits until it is on disk. Its batch must not be written to the datastore
+    /// before that.
     ///
     /// # Errors
     /// If the intent could not be made durable. In that case, its batch must not be written.
@@ -120,8 +120,8 @@ impl Journal {
         self.append(&Line { intent }, length).await
     }
 
-    /// Writes the outcome of an intent, without waiting until it is on disk. If it is lost, the objects show the
-    /// outcome. A write error is reported with the next intent, or at the end.
+    /// Writes the outcome of an intent, without waiting until it is on disk. A lost outcome can be found by reading the
+    /// objects. A write error is reported with the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)?;
         self.concluded.fetch_add(1, Ordering::Release);
@@ -133,7 +133,7 @@ impl Journal {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
-    /// Writes the end of the run. Only lock marks may follow.
+    /// Writes the end of the run. Only lock marks may be written after it.
     pub async fn end(&self) -> Result<(), JournalError> {
         self.append(&Entry::End {}, SHORT).await
     }
@@ -215,7 +215,7 @@ impl Pen {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
 
-        // The file is locked as long as the run lasts: an unlocked journal belongs to a run that is over.
+        // The file stays locked while the run lasts: an unlocked journal belongs to a run that is over.
         file.lock().map_err(failed)?;
         let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
@@ -245,7 +245,7 @@ impl Pen {
         }
     }
 
-    /// Writes lines, unless an earlier write failed. `room` is the number of bytes until the disk is full.
+    /// Writes lines, unless an earlier write failed. `room` is the number of bytes that still fit on the disk.
     fn write(&mut self, lines: &[Line], room: Option<usize>) {
         if self.failure.is_none() {
             self.failure = self.try_to_write(lines, room).err().map(Arc::new);
@@ -270,8 +270,8 @@ impl Pen {
 
 impl Drop for Pen {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child process that is being started also has it open, until its own program
-        // begins.
+        // Closing the file is not enough: a child process inherits the open file, and closes it only when its own
+        // program begins.
         self.file.unlock().ok();
     }
 }

@@ -1,14 +1,14 @@
 //! The file of a journal: its lines in compressed frames. Lines that are made durable together share frames.
 //!
-//! Each frame is a head, which zstd skips, and a zstd frame, so `zstdcat` prints the lines. A frame ends at the end of
-//! a line. A line that is longer than a frame is split into several frames, which hold nothing else. An incomplete last
-//! frame of a killed run is ignored.
+//! Each frame consists of a head, which zstd skips, and a zstd frame, so `zstdcat` prints the lines. A frame ends at
+//! the end of a line, but a line that is longer than a frame is split into several frames, which contain nothing else.
+//! If a killed run left an incomplete frame at the end, it is ignored.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
-/// The number of zeros at the end of a file that are read at once.
+/// The number of zeros to read at a time at the end of a file.
 const PART: u64 = 64 << 10;
 
 /// Makes frames from lines.
@@ -57,7 +57,7 @@ impl FrameWriter {
     }
 }
 
-/// Reads the text of a journal. The error of a damaged frame is of the kind
+/// Reads the text of a journal. A damaged frame is reported as an error of the kind
 /// [`InvalidData`](io::ErrorKind::InvalidData).
 pub(super) struct Text<R> {
     file: R,
@@ -74,12 +74,12 @@ impl<R: Read> Text<R> {
         Self { file, text: Vec::new(), taken: 0, end: 0 }
     }
 
-    /// Returns the position in the file up to which text was taken; `None` within a frame.
+    /// Returns the position in the file up to which the text was consumed; `None` within a frame.
     pub(super) fn position(&self) -> Option<u64> {
         (self.taken == self.text.len()).then_some(self.end)
     }
 
-    /// Reads the next frame. If no complete one follows, the text is empty.
+    /// Reads the next frame. If there is no complete frame, the text is empty.
     fn read_more(&mut self) -> io::Result<()> {
         self.text.clear();
         self.taken = 0;
@@ -106,7 +106,7 @@ impl<R: Read> Text<R> {
         Ok(())
     }
 
-    /// Returns true if only zeros follow.
+    /// Returns true if the rest of the file consists of zeros.
     fn is_only_zeros(&mut self) -> io::Result<bool> {
         let mut part = Vec::new();
         loop {

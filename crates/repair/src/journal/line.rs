@@ -8,7 +8,7 @@ use super::frames::Text;
 /// The text before and after the eight digits of a checksum.
 const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
 const DIGITS: usize = 8;
-/// The length of the checksum field, including the end of the object and of the line.
+/// The length of the checksum field, including the end of the object and the line break.
 pub(super) const LENGTH: usize = FIELD.0.len() + DIGITS + FIELD.1.len();
 
 /// The checksum of the last line.
@@ -32,7 +32,8 @@ impl Sum {
         text.extend_from_slice(FIELD.1);
     }
 
-    /// Removes the checksum from a line. Returns false if it is not the line that was written after the previous one.
+    /// Removes the checksum from a line. Returns false if the checksum is wrong: the line was changed, or did not
+    /// follow the previous one.
     fn open(&mut self, line: &mut Vec<u8>) -> bool {
         let field = line.len().checked_sub(LENGTH).and_then(|start| line.get(start..));
         let digits = field.and_then(|field| field.strip_prefix(FIELD.0)?.strip_suffix(FIELD.1));
@@ -62,8 +63,8 @@ impl<R: Read> Lines<R> {
         Self { text: Text::new(file), line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 }
     }
 
-    /// Returns the next line, and true if it is sound; `None` at the end. After an unsound line, callers have to stop.
-    /// An incomplete last line is ignored: if it is an intent, its write never began.
+    /// Returns the next line, and true if it is sound; `None` at the end. Callers must stop after an unsound line. An
+    /// incomplete last line is ignored: if it is an intent, its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         match self.text.read_until(b'\n', &mut self.line) {

@@ -21,7 +21,7 @@ pub enum JournalState {
     Ended,
     /// The run was killed, or a failure ended it.
     Interrupted,
-    /// The run is over, but its lock may still be there.
+    /// The run is over, but may have left the datastore locked.
     LockLeft,
     Running,
     /// The journal was changed after it was written.
@@ -33,7 +33,7 @@ pub enum JournalState {
 pub struct Listed {
     pub path: PathBuf,
     pub header: Header,
-    /// The number of written objects. An object counts once for each write.
+    /// The number of written objects. An object is counted once for each write.
     pub objects: usize,
     pub state: JournalState,
     /// True if a later run has undone it, and that run was not undone itself.
@@ -60,12 +60,13 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     Ok(found)
 }
 
-/// Returns the files in a folder that begin like journals but have no sound first line.
+/// Returns the files in a folder that begin like journals, but whose first line is damaged.
 pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(journals(folder)?.into_iter().filter(|path| !matches!(listed(path), Ok(Some(_)))).collect())
 }
 
-/// Returns the journals of later runs for the same cluster in some folders, oldest first. Unreadable ones are left out.
+/// Returns the journals of later runs for the same cluster in some folders, oldest first. Unreadable journals are left
+/// out.
 pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
     let began = |header: &Header| header.started_at.parse::<Timestamp>().ok();
     let is_later =

@@ -1,7 +1,7 @@
 //! The journal of a run: one compressed file of JSON lines that records every write before it happens.
 //!
-//! An [`Intent`] is on disk before its write begins, and an [`Outcome`] follows it. After a crash, [`resolve`] finds
-//! the outcomes of intents that have none.
+//! An [`Intent`] is on disk before its write begins, and an [`Outcome`] follows it. After a crash, [`resolve`]
+//! determines the outcomes that are missing.
 
 mod append;
 mod default_path;

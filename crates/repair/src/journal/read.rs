@@ -22,7 +22,7 @@ pub enum JournalError {
     /// The file does not begin like a journal.
     #[error("{} is not a calipam journal", path.display())]
     NoJournal { path: PathBuf },
-    /// Another version of calipam wrote the journal.
+    /// A different version of calipam wrote the journal.
     #[error("the journal {} has format {found}; this program reads format {FORMAT}", path.display())]
     OtherFormat { path: PathBuf, found: u32 },
     #[error("the run that is writing the journal {} has not ended", path.display())]
@@ -104,8 +104,8 @@ pub struct Recorded {
     pub lock: Option<LockMark>,
     /// True if the run ended normally.
     pub ended: bool,
-    /// Intents of an interrupted run that were not written when their objects were read. Their writes may still arrive.
-    /// Empty before [`resolve`](super::resolve()).
+    /// Intents of an interrupted run that had not been written when their objects were read, but whose writes may still
+    /// arrive. Empty before [`resolve`](super::resolve()).
     pub awaited: BTreeSet<u64>,
 }
 
@@ -201,8 +201,8 @@ impl Recorded {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
-    /// Returns the intents whose objects have to be read to resolve them: intents without an outcome and, if the run
-    /// did not end normally, unwritten intents whose objects have no later intent.
+    /// Returns the intents whose objects have to be read to resolve the intents: those without an outcome and, if the
+    /// run did not end normally, unwritten intents whose objects no later intent changes.
     pub(crate) fn open(&self) -> Vec<&Intent> {
         let mut later: BTreeSet<&str> = BTreeSet::new();
         let mut open = Vec::new();
@@ -222,7 +222,7 @@ impl Recorded {
     }
 }
 
-/// Refuses an intent that could not be undone.
+/// Refuses an intent that undo could not invert.
 fn check(intent: &Intent) -> Result<(), LineFault> {
     let mut keys = BTreeSet::new();
     for change in &intent.changes {

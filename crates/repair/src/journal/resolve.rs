@@ -12,10 +12,10 @@ use super::entry::{ChangeRecord, Entry, Intent, Outcome};
 use super::read::Recorded;
 use crate::error::RepairError;
 
-/// The outcome of an intent, judged by its objects.
+/// The outcome of an intent, judged by the state of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentOutcome {
-    /// All objects are as the intent would leave them.
+    /// All objects are as the intent's write would leave them.
     Written(Outcome),
     /// All objects are as they were before the intent.
     NotWritten,
@@ -23,9 +23,9 @@ pub enum IntentOutcome {
     Changed(Vec<String>),
 }
 
-/// Reads the objects of open intents to find their outcomes, including intents that are recorded as not written: writes
-/// of a killed run may arrive late. Returns the journal with the certain outcomes added, and the outcome of each open
-/// intent by its number.
+/// Reads the objects of open intents to determine their outcomes. This includes intents that are recorded as not
+/// written, since writes of a killed run may arrive late. Returns the journal with the certain outcomes added, and the
+/// outcome of each open intent by its number.
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
@@ -61,7 +61,7 @@ pub struct Resolved {
 }
 
 /// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in these journals, because
-/// they cannot be found once other clients have written to the same objects.
+/// they can no longer be determined once other clients have written to the same objects.
 pub async fn resolve_killed(
     datastore: &Datastore,
     folder: &Path,
@@ -112,7 +112,7 @@ impl Intent {
     }
 }
 
-/// Returns the outcome of an intent, judged by its objects as they are now.
+/// Returns the outcome of an intent, judged by the present state of its objects.
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
@@ -132,12 +132,12 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
     IntentOutcome::Changed(if neither.is_empty() { not_before } else { neither })
 }
 
-/// Returns true if the object is as the intent would leave it, and is not the version from before. Revisions alone do
-/// not show that: they are reused if etcd is restored from a backup.
+/// Returns true if the object is as the intent's write would leave it, and no longer the version from before the
+/// intent. Revisions alone do not prove that, because etcd reuses revisions after it is restored from a backup.
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
-        // On Kubernetes, a deletion has two steps, of which the first was made.
+        // On Kubernetes, a deletion has two steps. The first was made.
         (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
         (Some(after), Some(now)) => after.is(&now.raw) && !is_before(change, Some(now)),
         _ => false,
@@ -157,8 +157,8 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     }
 }
 
-/// Returns true for objects that are compared by their values alone. On Kubernetes, controllers write the status of
-/// pools, which changes their versions. An allocator configuration with the same values counts as unchanged.
+/// Returns true for objects that are compared only by value. On Kubernetes, controllers write the status of pools,
+/// which changes their versions. An allocator configuration with the same values counts as unchanged.
 pub(crate) fn compared_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }

@@ -16,7 +16,7 @@ use crate::engine::{Group, Task};
 /// A step, and the index of one of its parts.
 type PartOf = (Arc<Step>, usize);
 
-/// Makes a group from each step, with as many writes as the datastore needs.
+/// Turns each step into a group, with as many writes as the datastore needs.
 pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     let steps: Vec<Arc<Step>> = steps.into_iter().map(Arc::new).collect();
     let shared = handles_of_several_steps(&steps);
@@ -32,8 +32,8 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     steps.iter().enumerate().map(group).collect()
 }
 
-/// Returns the handles whose addresses several parts free, each with these parts and the indices of their steps. Pods
-/// with an IPv4 and an IPv6 address have such handles.
+/// Returns the handles whose addresses are freed by several parts, each with these parts and the indices of their
+/// steps. A pod with an IPv4 and an IPv6 address has such a handle.
 fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
     let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
     for (index, step) in steps.iter().enumerate() {
@@ -49,7 +49,7 @@ fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, Pa
     handles.into_iter().map(|(id, parts)| (id, parts.into_iter().map(with_step).collect())).collect()
 }
 
-/// Returns the parts of later steps that free addresses of the same handles as this write.
+/// Returns the parts of later steps that free addresses of the same handles as `pieces`.
 fn later_parts(
     step: &Step,
     index: usize,

@@ -25,7 +25,7 @@ impl Piece {
     }
 }
 
-/// Returns the writes of a step, in their order.
+/// Returns the writes of a step, in order.
 pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
     let most = limits.changes.min(limits.conditions);
     match step.block_part() {
@@ -35,7 +35,7 @@ pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
     }
 }
 
-/// Packs each object into a write of its own.
+/// Packs the edits of each object into a write of their own.
 fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     let is_claim = |(_, edits): &(Key, Vec<(usize, usize)>)| {
         let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
@@ -44,7 +44,7 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 
     let mut objects = step.by_object();
     if affinity_first {
-        // The sort is stable: all other objects keep their order.
+        // The sort is stable: all objects except new affinities keep their order.
         objects.sort_by_key(|object| !is_claim(object));
     }
 
@@ -56,9 +56,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     objects.into_iter().map(write).collect()
 }
 
-/// Packs a block that is created or replaced into one write, with all of its addresses. With several writes of the
-/// block, an address in use would be free between them. If one write cannot compare all objects, the block is written
-/// alone, and the other objects in as few writes as possible.
+/// Packs a block that is created or replaced into one write, with all of its addresses: between several writes, an
+/// address in use would be free. If one write cannot compare all objects, the block is written alone, and the other
+/// objects in as few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
     if all.len() <= most {
@@ -114,7 +114,7 @@ fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
             write(index, &all, keys);
             continue;
         }
-        // Deleting a handle together with its objects under other IDs can take more than one write.
+        // The deletion of a handle and of its copies under other IDs can take more than one write.
         for edit in all {
             write(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
         }

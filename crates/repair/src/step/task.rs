@@ -22,10 +22,10 @@ pub(super) struct WriteTask {
     step: Arc<Step>,
     pieces: Vec<Piece>,
     /// Parts of later steps that free addresses of the same handles. A handle is released completely or not at all, so
-    /// these parts are compared before the handle's first address is freed.
+    /// these parts are checked before the handle's first address is freed.
     later: Vec<PartOf>,
-    /// True if this write changes only handle counts, not their block. The counts need no evidence, because they must
-    /// follow the blocks in any case.
+    /// True if this write changes only handle counts, and another one changes the block. The counts need no evidence,
+    /// because they must follow the blocks in any case.
     counts_only: bool,
     /// The largest number of objects that one write can change or compare.
     conditions: usize,
@@ -42,7 +42,7 @@ impl Task for WriteTask {
     }
 
     fn reads_first(&self) -> Vec<Key> {
-        // Evidence that does not fit into the write, and evidence of later steps, must be read and compared here.
+        // Evidence that does not fit into the write, and the evidence of later steps, must be read and checked here.
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
@@ -95,7 +95,7 @@ impl Task for WriteTask {
 impl WriteTask {
     pub(super) fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
         let counts = |piece: &Piece| piece.edits(&step).all(is_of_handle);
-        // A step that only writes handles creates or deletes them, with their blocks as evidence.
+        // A step that writes only handles creates or deletes them, with their blocks as evidence.
         let is_about_handle = step.edits().all(is_of_handle);
         let is_divided = limits.changes == 1 || step.block_part().is_some();
         let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
@@ -106,7 +106,7 @@ impl WriteTask {
         &self.step.parts[piece.part]
     }
 
-    /// Returns the objects that the task writes, and those of its `wanted` evidence.
+    /// Returns the objects that the task writes, and those of the evidence that `wanted` accepts.
     fn keys(&self, wanted: impl Fn(&Precondition) -> bool) -> BTreeSet<Key> {
         let evidence =
             self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());
@@ -115,13 +115,13 @@ impl WriteTask {
     }
 
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
-        // The evidence of an address is compared when its block is written.
+        // The evidence for an address is compared when its block is written.
         let is_counted_apart =
             || self.step.block_part().is_some() && piece.edits(&self.step).all(is_of_handle);
         if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
     }
 
-    /// Returns true if a block would be created, although all of its addresses are omitted.
+    /// Returns true if a block would be created although all of its addresses are omitted.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
         let is_created =
             |piece: &&Piece| piece.edits(&self.step).any(|e| matches!(e, Edit::Create(Key::Block(_), _)));
@@ -141,7 +141,8 @@ impl WriteTask {
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Returns the reason not to write a part, if there is one. Does not check whether the part's own edits fail.
+    /// Returns the reason not to write a part, if there is one. Does not check whether the part's own edits can be
+    /// applied.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
@@ -168,7 +169,7 @@ impl WriteTask {
         })
     }
 
-    /// Omits parts. The part for the whole step needs all other parts, and is omitted with them.
+    /// Omits parts. The part for the whole step needs all other parts, so it is omitted together with any of them.
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
         if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
             return Decision::Conflict(only.reason.clone());
@@ -201,7 +202,7 @@ impl WriteTask {
         let mut seen = BTreeSet::new();
         let mut pieces = pieces.to_vec();
 
-        // The evidence of freed addresses comes first, in case not all evidence fits into the write.
+        // The evidence for freed addresses comes first, in case not all evidence fits into the write.
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
         let evidence = self.evidence_of_whole().iter().chain(evidence).filter(|(key, _)| seen.insert(key));
@@ -230,8 +231,8 @@ fn is_compared_as_it_is(expect: &Precondition) -> bool {
     matches!(expect, Precondition::Absent | Precondition::At(_) | Precondition::NoBlockSince(_))
 }
 
-/// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is compared by
-/// the write.
+/// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
+/// write to compare.
 fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
     evidence.iter().find_map(|(key, expect)| {
         let stored = match objects.get(key) {

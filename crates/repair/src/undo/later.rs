@@ -12,7 +12,7 @@ use crate::journal::Recorded;
 impl UndoPlan {
     /// Takes later runs into account, in the order in which they began. A version that a later undo brought back counts
     /// as the version that the run left, although revision and sequence numbers differ. That holds only if each write
-    /// found the version that the previous write had left: no other client wrote in between.
+    /// found the version that the previous write had left, which means that no other client wrote in between.
     pub fn after(mut self, later: &[Recorded]) -> Self {
         let mut written: BTreeMap<Key, Vec<ObjectWrite>> = BTreeMap::new();
         for recorded in later {
@@ -41,7 +41,7 @@ impl UndoPlan {
     }
 }
 
-/// Returns `None` for a version that is marked deleted: the next write creates the object.
+/// Returns `None` for a version that is only a deletion mark, because the next write creates the object anew.
 fn present(version: Option<&LeftVersion>) -> Option<&LeftVersion> {
     version.filter(|version| version.value.is_some())
 }

@@ -27,27 +27,27 @@ use crate::session::{Options, Purpose, carry_out, writer};
 #[derive(Clone, Debug)]
 pub struct UndoPlan {
     cluster: String,
-    /// The start of the run, by the clock of its machine.
+    /// The start of the run, by the clock of the machine on which it ran.
     began: Option<Timestamp>,
     steps: Vec<UndoStep>,
     skipped: Vec<NotUndone>,
     already: usize,
 }
 
-/// Objects that were written together and are brought back together.
+/// Objects that the run wrote together and the undo restores together.
 #[derive(Clone, Debug)]
 pub struct UndoStep {
-    /// The reason for the step that is undone, for people.
+    /// The reason for the step that is undone, for human readers.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that must not have changed: those that the undo relies on, and one of each write of the killed run that
-    /// may still arrive. A step is undone completely or not at all.
+    /// Objects that must not have changed: those on which the step depends and, of each write of a killed run that may
+    /// still arrive, one object. A step is undone completely or not at all.
     pub awaited: Vec<UndoObject>,
-    /// Blocks whose absence the repair required.
+    /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
 }
 
-/// One object to bring back.
+/// One object to restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoObject {
     pub key: Key,
@@ -73,12 +73,12 @@ impl LeftVersion {
 }
 
 impl UndoObject {
-    /// Makes an object that must stay at a version.
+    /// Creates an object that must stay at a version.
     fn unchanged(key: Key, version: Option<LeftVersion>) -> Self {
         Self { key, before: version.as_ref().and_then(|version| version.value.clone()), left: version }
     }
 
-    /// Returns the phase in which the object is written if one write cannot hold the entire step. As in Calico, claims
+    /// Returns the phase in which the object is written if the step does not fit into one write. As in Calico, claims
     /// come before the block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());
@@ -183,7 +183,7 @@ impl UndoPlan {
         &self.steps
     }
 
-    /// Returns the number of objects that are left out because they are as they were before the run.
+    /// Returns the number of objects that need no undo because they are as they were before the run.
     pub fn already(&self) -> usize {
         self.already
     }
@@ -211,7 +211,7 @@ impl UndoPlan {
 const UNRESOLVED: &str = "the run ended while it was being written, and others have since changed it";
 const BROKEN: &str = "others changed it between two writes of the run";
 
-/// Returns true if a deletion takes two steps: the object is marked deleted, then deleted.
+/// Returns true if a deletion takes two steps: first the object is marked deleted, then it is deleted.
 fn is_marked(recorded: &Recorded) -> bool {
     recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
 }
@@ -240,8 +240,8 @@ struct ObjectWrite {
     left: Option<LeftVersion>,
 }
 
-/// Returns the object writes of an intent that was carried out. On Kubernetes (`is_marked`), a deletion has a revision
-/// only if it stopped at the mark. In etcd a deletion also has a revision, but leaves nothing.
+/// Returns the writes that an intent made to each of its objects. On Kubernetes (`is_marked`), a deletion has a
+/// revision only if it stopped at the mark. In etcd, a deletion also has a revision, but leaves no object.
 fn object_writes(
     intent: &Intent,
     revisions: &[Option<String>],
@@ -287,10 +287,10 @@ fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVer
 
 /// Objects that are undone together or not at all.
 struct UndoUnit {
-    /// Steps of the run that is undone.
+    /// The steps of the undone run that these objects belong to.
     steps: BTreeSet<usize>,
     keys: BTreeSet<Key>,
-    /// Awaited objects by intent.
+    /// The awaited objects of each intent.
     awaited: Vec<Vec<UndoObject>>,
     absent: BTreeSet<Key>,
     /// True if all outcomes are known.
@@ -298,7 +298,7 @@ struct UndoUnit {
     reason: String,
 }
 
-/// Joins units from one step of the run, and units that have an object in common.
+/// Merges units that come from the same step of the run or have an object in common.
 fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
     let mut sets: Vec<Option<UndoUnit>> = Vec::new();
     let (mut set_of, mut set_of_step) = (BTreeMap::<Key, usize>::new(), BTreeMap::<usize, usize>::new());
@@ -339,8 +339,8 @@ impl UndoUnit {
     }
 }
 
-/// Undoes a run as planned. Objects that have changed since the run are refused, together with all objects that were
-/// written with them, and reported as conflicts.
+/// Undoes a run as planned. Objects that have changed since the run are refused and reported as conflicts, together
+/// with all objects that were written with them.
 ///
 /// # Errors
 /// If the cluster is another one, consent does not cover the plan, the journal of the undo cannot be created, or the
@@ -358,7 +358,7 @@ pub async fn undo(
     };
     let writer = writer(datastore, consent, &purpose).await?;
 
-    // Checked again, because other clients may have created objects between plan and consent.
+    // Checked again, because other clients may have created objects between the plan and the consent.
     let refusals = refusals(datastore, &plan.steps, plan.began).await?;
     let groups = groups(plan.steps.clone(), refusals, &writer);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await

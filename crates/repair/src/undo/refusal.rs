@@ -20,7 +20,7 @@ use crate::journal::{compared_by_value, same_value};
 use crate::lock;
 use crate::session::check_guid;
 
-/// The present state of an object that the undo should bring back.
+/// The present state of an object that the undo should restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The object is as the run left it.
@@ -44,8 +44,8 @@ impl State {
 }
 
 /// Returns the reason to refuse objects that are undone together, if one of them has changed. If an object that the run
-/// created is gone, a killed undo may have deleted it; but if an object of an earlier phase is not undone yet, another
-/// client has deleted it.
+/// created is missing, a killed undo may have deleted it. But if an object of an earlier phase is not undone yet, it
+/// was another client that deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -68,13 +68,13 @@ pub(super) fn changed_since_plan(object: &UndoObject) -> String {
     format!("{} has changed since this undo was planned: undo the run again", object.key)
 }
 
-/// Returns true if the object is as the run left it.
+/// Returns true if the object is still as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
         // The object was marked deleted, and has been deleted since.
         (Some(left), None) => left.value.is_none(),
-        // An undo was killed between the two steps of a deletion, which will be finished.
+        // An undo was killed between the two steps of a deletion. The new undo finishes it.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
             let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
@@ -123,7 +123,7 @@ impl UndoPlan {
             }
         }
 
-        // An object that a refused step would have deleted can conflict with other steps.
+        // An object that only a refused step would have deleted can conflict with other steps.
         loop {
             let refusals = refusals(datastore, &self.steps, self.began).await?;
             if refusals.iter().all(Option::is_none) {
@@ -155,7 +155,7 @@ impl UndoPlan {
         skipped.into_iter().for_each(|step| self.skip(step, reason.to_owned()));
     }
 
-    /// Makes the steps that write pools depend on other objects, in the versions that were read.
+    /// Makes the steps that write pools depend on other objects staying at the versions that were read.
     pub fn depend_on(&mut self, others: &[(Key, Stored)]) {
         let as_read = |(key, stored): &(Key, Stored)| {
             let version =
@@ -173,7 +173,7 @@ impl UndoPlan {
     }
 }
 
-/// The ranges that an object occupies when it is created again.
+/// The ranges that a restored object occupies.
 enum Footprint {
     Pool(IpNet),
     /// A block, the block of an affinity, or the blocks in which a handle has addresses.
@@ -181,7 +181,7 @@ enum Footprint {
 }
 
 impl Footprint {
-    /// Returns the ranges of an object; `None` if the object is not created again.
+    /// Returns the ranges of an object; `None` if the undo does not create the object again.
     fn of(object: &UndoObject) -> Option<Self> {
         let stays = object.left.as_ref().is_some_and(|left| left.value.is_some());
         let before = object.before.as_ref().filter(|_| !stays)?;
@@ -200,7 +200,7 @@ impl Footprint {
     fn overlaps(&self, other: &Key, cidr: IpNet) -> bool {
         match (self, other) {
             (Self::Pool(own), Key::Pool(_)) => overlap(*own, cidr),
-            // Calico resolves several affinities for the same block, and they may have existed before.
+            // Calico resolves several affinities for the same block, and the run may have found them already.
             (Self::Blocks(own), Key::Block(_) | Key::Affinity(_)) => {
                 own.iter().any(|own| *own != cidr && overlap(*own, cidr))
             }
@@ -216,7 +216,8 @@ fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
 
-/// Refuses to delete a pool if a block or affinity would be in no pool afterwards. `pools` are those after the undo.
+/// Refuses to delete a pool if a block or affinity would be in no pool afterwards. `pools` are the pools after the
+/// undo.
 fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
     step.objects.iter().find_map(|object| {
         let pool = deleted_pool(object)?;
@@ -233,8 +234,8 @@ fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
 /// The largest difference between the clocks of machines, in seconds.
 const CLOCKS: i64 = 60;
 
-/// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size:
-/// nodes would have overlapping blocks of both sizes.
+/// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size.
+/// Otherwise, nodes would have overlapping blocks of both sizes.
 fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     Footprint::of(object)?;
     let cidr = match &object.key {
@@ -250,9 +251,9 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     ))
 }
 
-/// Returns the reason to refuse each step, if there is one: an object that it creates again would overlap another, or
-/// not fit a newer pool; a block exists that was absent for the run; or a pool that it deletes has blocks or
-/// affinities that no other pool contains. Overlaps with objects that the steps write themselves do not count.
+/// Returns, for each step, the reason to refuse it: an object that it creates again would overlap another object or not
+/// fit a newer pool; a block that the run required to be absent exists; or a pool that it deletes contains blocks or
+/// affinities that are in no other pool. Overlaps with objects that the steps write themselves do not count.
 pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],
@@ -297,8 +298,8 @@ pub(super) async fn refusals(
     Ok(steps.iter().map(refusal).collect())
 }
 
-/// Reads pools, blocks and affinities if they can conflict. Blocks are read only if a pool is deleted, a block has to
-/// be absent, or a footprint's block is missing: a block that exists overlaps no other block.
+/// Reads pools, blocks and affinities if they can conflict with the undo. Blocks are read only if a pool is deleted, a
+/// block has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],

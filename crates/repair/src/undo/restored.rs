@@ -1,4 +1,4 @@
-//! The values that an undo writes: the earlier ones, with sequence numbers that only rise.
+//! The values that an undo writes: the values from before the run, with sequence numbers that never decrease.
 
 use bytes::Bytes;
 use calipam_datastore::write::Stored;
@@ -8,8 +8,8 @@ use calipam_model::writable::Object;
 
 use crate::journal::{compared_by_value, same_value};
 
-/// Returns the value that brings `before` back. A sound block gets new sequence numbers, so that readers of the old
-/// numbers see a change (facts 3.2). Any other object is restored byte by byte.
+/// Returns the value that restores `before`. A sound block gets new sequence numbers, so that clients that have read
+/// the old numbers notice a change (facts 3.2). Any other object is restored byte by byte.
 pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes {
     let Some(mut block) = sound(key, before) else { return before.clone() };
     let now = now.and_then(|now| sound(key, &now.raw));

@@ -10,7 +10,7 @@ use super::restored::restored;
 use super::{UndoObject, UndoStep};
 use crate::engine::{Decision, Objects, Omitted, Task, change};
 
-/// Brings back the objects `from` to `to` of a step. Other tasks bring back the other objects.
+/// Restores the objects `from` to `to` of a step. Other tasks restore the other objects.
 pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
     pub from: usize,

@@ -15,14 +15,15 @@ use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The longest mean ADD time of a block size that is not slow, in thousandths of the fastest size's mean.
+/// A block size is slow if its mean ADD time exceeds this many thousandths of the fastest size's mean.
 const SLOW_MEAN_PERMILLE: u64 = 1_250;
-/// The longest 99th percentile of the ADD times of a block size that is not slow.
+/// A block size is also slow if the 99th percentile of its ADD times exceeds this time.
 const SLOW_P99: Micros = Micros::from_secs(1);
 /// The number of wasted addresses that cost as much as a route, which takes memory and time on every node.
 const ROUTE_COST: u64 = 8;
-/// The divisor for spare addresses: a pool has one fourth more addresses than nodes need. They are for added nodes, and
-/// for the replaced pods of failed nodes, whose old addresses are still allocated.
+/// The divisor for spare addresses: an advised pool has one fourth more addresses than the nodes need. The spare
+/// addresses are for nodes that are added, and for pods that replace those of failed nodes while the old addresses are
+/// still allocated.
 const SPARE_DIVISOR: u128 = 4;
 
 /// A block size with its results.
@@ -39,7 +40,7 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drawback {
-    /// Pods stay without addresses.
+    /// Some pods still wait for addresses at the end.
     WaitingPods,
     StrandedNodes,
     /// Addresses are borrowed, each with its own route.
@@ -58,9 +59,10 @@ pub struct Tipping {
     pub second: u8,
     /// The additional cost of the second-best size in wasted addresses and routes, in percent.
     pub costs_more_percent: f64,
-    /// The number of pods per node, nearest to the scenario's, at which another size was the best in a run.
+    /// The number of pods per node in a run in which another size was the best; of several such runs, the one nearest
+    /// to the scenario's number.
     pub pods_per_node: Option<u32>,
-    /// The best size in that run.
+    /// The best size in the same run.
     pub block_size: Option<u8>,
 }
 
@@ -83,7 +85,7 @@ pub struct Advice {
     pub pool_prefix: Option<u8>,
     /// The number of addresses that the pool must have.
     pub pool_addresses: Option<Count>,
-    /// True if the scenario's pools suffice.
+    /// True if the scenario's pools have at least that many addresses.
     pub pools_suffice: Option<bool>,
     /// The number of blocks that a full node needs, plus one: the block limit under strict affinity.
     pub block_limit: Option<u32>,
@@ -133,7 +135,7 @@ struct Trials {
 struct Trial {
     block_size: u8,
     runs: Vec<Run>,
-    /// The drawbacks in any run.
+    /// The drawbacks that occurred in any run.
     drawbacks: Vec<Drawback>,
 }
 
@@ -236,7 +238,7 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
     .collect()
 }
 
-/// The same cluster with one pool in the family that is large enough for every size.
+/// The same cluster, but with a single pool of the family, which is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
     let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
     let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
@@ -268,7 +270,7 @@ fn bits(block_size: u8) -> u8 {
     if block_size > 32 { 128 } else { 32 }
 }
 
-/// The number of addresses in a pool that has all blocks that full nodes need, with some to spare.
+/// The number of addresses that a pool needs for all blocks of full nodes, with some to spare.
 fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
     let blocks = u128::from(scenario.node_count()) * u128::from(blocks_of_full_node(scenario, block_size));
     let needed = blocks * u128::from(addresses(block_size));

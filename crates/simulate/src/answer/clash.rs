@@ -1,4 +1,4 @@
-//! Causes of two pods getting the same address.
+//! Causes for which two pods get the same address.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const BEFORE: Micros = Micros::from_mins(5);
 const AFTER: Micros = Micros::from_mins(45);
 /// The default lifetime of pods. Addresses are reused only if pods come and go.
 const LIFETIME: Micros = Micros::from_mins(10);
-/// The default time from the partition of a node until it is removed from the cluster.
+/// The default time from a node's partition until the node is removed from the cluster.
 const REMOVAL: Micros = Micros::from_mins(6);
 
 /// A cause that can give an address two owners.
@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-/// A finding that checks report after a cause.
+/// The sightings of one finding after a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sighting {
@@ -137,7 +137,7 @@ fn observe(scenario: &Scenario) -> Result<Observation, ScenarioError> {
     let at = end - AFTER;
     let world = simulate(scenario, |world| world.plan_checks(at - lifetime.min(BEFORE), CHECKS))?;
     let checks = &world.measured.borrow().checks;
-    // Earlier findings are not effects of the cause.
+    // Findings that were there before the cause are not its effects.
     let before: BTreeSet<&str> =
         checks.iter().filter(|(seen, _)| *seen <= at).flat_map(|(_, codes)| codes.iter().copied()).collect();
     let mut findings = BTreeMap::new();

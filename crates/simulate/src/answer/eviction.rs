@@ -16,9 +16,9 @@ pub struct Eviction {
     pub batch: usize,
     /// The time between two batches.
     pub pause: Micros,
-    /// The time for which a batch may wait for addresses before the eviction stops.
+    /// The longest time that a batch waits for addresses before the eviction stops.
     pub patience: Micros,
-    /// The times that pods can take from getting addresses until they are ready. One is chosen at random for each pod.
+    /// The possible times from a pod's getting addresses until it is ready. One is chosen at random for each pod.
     pub ready_after: Vec<Micros>,
 }
 

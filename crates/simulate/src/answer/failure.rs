@@ -1,4 +1,4 @@
-//! The addresses of a node that fails, from the failure until they are free.
+//! The addresses that a failed node holds, from the failure until they are free.
 
 use serde::Serialize;
 
@@ -14,11 +14,12 @@ use crate::time::Micros;
 pub struct Point {
     /// The time since the failure.
     pub after: Micros,
-    /// Addresses that the failed node holds.
+    /// The number of addresses that the failed node holds.
     pub held: u64,
-    /// Blocks that the failed node holds.
+    /// The number of blocks that the failed node holds.
     pub blocks: u64,
-    /// Pods that should be running but are not: they have no addresses, or their node failed and they need replacing.
+    /// The number of pods that should be running but are not: they have no addresses, or their node failed and they
+    /// have not been replaced yet.
     pub waiting: u64,
 }
 
@@ -31,7 +32,7 @@ pub struct Course {
     pub addresses_free_after: Option<Micros>,
     /// The time after which the node held no blocks; `None` if it held some to the end.
     pub blocks_free_after: Option<Micros>,
-    /// The largest number of pods at a time that should have been running but were not.
+    /// The largest number of pods at any one time that should have been running but were not.
     pub max_pending: u64,
     /// The time after which all pods were running; `None` if some were not at the end.
     pub all_running_after: Option<Micros>,
@@ -42,7 +43,7 @@ pub struct Course {
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     pub node: String,
-    /// Addresses that the node held when it failed.
+    /// The number of addresses that the node held when it failed.
     pub held: u64,
     /// The time from the failure until the node is removed from the cluster; `None` for never.
     pub removed_after: Option<Micros>,

@@ -50,11 +50,11 @@ pub struct Requests {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Adds {
-    /// ADDs that gave a pod its addresses.
+    /// The number of ADDs that gave a pod its addresses.
     pub started: u64,
-    /// ADDs that ended with an error.
+    /// The number of ADDs that ended with an error.
     pub failed: u64,
-    /// ADDs that exceeded a time limit.
+    /// The number of ADDs that exceeded a time limit.
     pub too_long: u64,
     /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
@@ -62,14 +62,14 @@ pub struct Adds {
     pub time: Times,
     /// The times of ADDs that found a free address in one of their node's blocks.
     pub time_in_own_block: Times,
-    /// The times of ADDs that searched other blocks, to claim one or to borrow from one.
+    /// The times of ADDs that had to search other blocks for one to claim or to borrow from.
     pub time_with_list: Times,
     /// The times that ADDs waited for their node's lock.
     pub waited: Times,
     pub requests: Requests,
     pub requests_in_own_block: Requests,
     pub requests_with_list: Requests,
-    /// Writes that failed because another client wrote first.
+    /// The number of writes that failed because another client wrote first.
     pub conflicts: u64,
 }
 
@@ -79,22 +79,22 @@ pub struct Adds {
 pub struct BlockUse {
     pub blocks: u64,
     pub pool_addresses: Count,
-    /// Addresses in blocks.
+    /// The number of addresses in blocks.
     pub addresses: u64,
-    /// Allocated addresses.
+    /// The number of allocated addresses.
     pub allocated: u64,
-    /// Free addresses in blocks with an owner.
+    /// The number of free addresses in blocks with an owner.
     pub wasted: u64,
     /// Wasted addresses as a percentage of the addresses in blocks.
     pub wasted_percent: f64,
-    /// Routes: one for each block with an owner, and one for each address outside its node's blocks.
+    /// The number of routes: one for each block with an owner, and one for each address outside its node's blocks.
     pub routes: u64,
-    /// Addresses that pods have from other nodes' blocks.
+    /// The number of addresses that pods have borrowed from other nodes' blocks.
     pub borrowed: u64,
     /// Borrowed addresses as a percentage of the allocated ones.
     pub borrowed_percent: f64,
     pub max_blocks_of_node: u64,
-    /// Nodes that cannot get another address although their pools have free ones.
+    /// The number of nodes that cannot get another address although their pools have free ones.
     pub stranded_nodes: u64,
 }
 
@@ -103,9 +103,9 @@ pub struct BlockUse {
 #[serde(rename_all = "camelCase")]
 pub struct Range<T> {
     pub runs: u64,
-    /// The lowest value of each number, from any run.
+    /// The lowest value that each number has in any run.
     pub lowest: T,
-    /// The highest value of each number, from any run.
+    /// The highest value that each number has in any run.
     pub highest: T,
 }
 
@@ -115,9 +115,9 @@ pub struct Range<T> {
 pub struct Run {
     pub seed: u64,
     pub nodes: u32,
-    /// Pods that have addresses at the end.
+    /// The number of pods that have addresses at the end.
     pub pods: u64,
-    /// Pods that should be running at the end but are not.
+    /// The number of pods that should be running at the end but are not.
     pub waiting_pods: u64,
     /// The times from a pod's creation until it got an address, including failed ADDs and the waits between them. Only
     /// for pods that were created in the run and got one.
@@ -125,9 +125,9 @@ pub struct Run {
     /// The simulated time.
     pub simulated: Micros,
     pub adds: Adds,
-    /// DELs that succeeded.
+    /// The number of DELs that succeeded.
     pub deleted: u64,
-    /// All requests to the datastore, including those of kube-controllers.
+    /// The number of all requests to the datastore, including those of kube-controllers.
     pub datastore_requests: u64,
     pub blocks: BlockUse,
     /// The number of times that a pod began to use an address that another pod was using.

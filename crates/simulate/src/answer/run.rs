@@ -39,7 +39,7 @@ pub(super) fn simulate(
 pub(super) struct Finished(Rc<World>);
 
 impl Drop for Finished {
-    /// Drops the planned events. They and the world hold references to each other.
+    /// Drops the planned events, because the events and the world hold references to each other.
     fn drop(&mut self) {
         self.0.engine.stop();
     }

@@ -4,7 +4,8 @@ use super::Scale;
 use super::several::run_each;
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each number of nodes. An arrival rate that is set grows with the number of nodes.
+/// Runs a scenario with each number of nodes. If the scenario sets an arrival rate, it grows in proportion to the
+/// number of nodes.
 pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale, ScenarioError> {
     let before = scenario.node_count().max(1);
     let sized = |count: &u32| Scenario {

@@ -15,7 +15,7 @@ use crate::time::Micros;
 /// percentage or the scenario's spread, whichever is larger, since schedulers do not place pods evenly.
 pub const SPREAD: u32 = 12;
 
-/// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before anything runs.
+/// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before the first run.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, ScenarioError> {
     Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
 }
@@ -28,8 +28,8 @@ pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>
     Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
 }
 
-/// Does `work` for jobs in parallel, and returns the results in the order of the jobs. Begins with the last jobs, which
-/// usually have more nodes or smaller blocks and take longest.
+/// Performs `work` for each job, in parallel, and returns the results in the order of the jobs. Begins with the last
+/// jobs, which usually have more nodes or smaller blocks and take longest.
 pub(super) fn in_parallel<J: Sync, T: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<T, ScenarioError> + Sync,
@@ -41,8 +41,8 @@ pub(super) fn in_parallel<J: Sync, T: Send>(
 }
 
 /// Returns a scenario and variants of it. Each variant has its own seed, another average number of pods per node, and
-/// an uneven distribution of pods. Variants of a scenario with an event keep the average, so that the cluster is full
-/// at the same time.
+/// an uneven distribution of pods. Variants of a scenario with an event keep the average, so that the cluster is always
+/// full at the same time.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
     let steps = (count.max(1) - 1).div_ceil(2);
     let variant = |number: u64| {

@@ -43,7 +43,7 @@ struct Leak {
     has_node: bool,
 }
 
-/// The garbage that the caches show.
+/// The garbage that the collector finds in its caches.
 #[derive(Default)]
 struct Garbage {
     leaks: Vec<Leak>,
@@ -68,7 +68,7 @@ impl World {
         self.server.data().config().unwrap_or_default().cooldown()
     }
 
-    /// Signals the collector to run soon, since a node or a pod is gone.
+    /// Signals the collector to run soon, since a node or a pod was deleted.
     pub(super) fn collect_soon(&self) {
         self.is_collecting.set(true);
     }
@@ -93,7 +93,7 @@ async fn run(mut state: State) {
 }
 
 impl State {
-    /// Releases garbage. Returns false if that has to be tried again.
+    /// Releases garbage. Returns false if the collector has to try again.
     async fn collect(&mut self) -> bool {
         let found = self.find();
         let world = &self.world;
@@ -107,7 +107,7 @@ impl State {
             self.free_cooled(block).await;
         }
         for (block, node) in found.blocks {
-            // If another client wrote first, there is nothing to do.
+            // If another client has changed the block, the collector leaves it.
             let _ = self.allocator.release_affinity(block, &node, InUse::Refuse).await;
         }
         for node in found.nodes {
@@ -119,7 +119,7 @@ impl State {
         is_done
     }
 
-    /// Confirms leaks, and returns requests to release them. Does not read the pods of nodes that are gone.
+    /// Confirms leaks, and returns requests to release them. Does not read pods whose node is no longer in the cluster.
     async fn confirmed(&self, leaks: Vec<Leak>) -> Vec<Release> {
         let mut confirmed = Vec::new();
         for Leak { pod, release, has_node } in leaks {
@@ -190,12 +190,12 @@ impl State {
         found
     }
 
-    /// True if the pod has been gone for the grace period.
+    /// True if the pod was deleted at least one grace period ago.
     fn is_old(&self, pod: &Pod) -> bool {
         self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.grace
     }
 
-    /// The blocks that have been empty for the grace period, and whose node has another block.
+    /// The blocks that have been empty for at least the grace period, and whose node has another block.
     fn find_unneeded(&mut self, blocks_of: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
         let now = self.world.engine.now();
         let mut unneeded = Vec::new();

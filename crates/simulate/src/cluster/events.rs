@@ -46,8 +46,8 @@ impl World {
         self.nodes.borrow().get(node).pods.iter().copied().collect()
     }
 
-    /// Plans an etcd backup and its restore. After the restore, endpoints of pods that started since the backup are
-    /// gone, and those of pods that left since are back.
+    /// Plans an etcd backup and its restore. The restore removes the endpoints of pods that started after the backup,
+    /// and brings back those of pods that left after it.
     fn plan_restore(self: &Rc<Self>, at: Micros) {
         let world = Rc::clone(self);
         self.engine.at(at - BACKUP, move || {
@@ -74,8 +74,8 @@ impl World {
         (0..count).map(|_| pick()).collect()
     }
 
-    /// Starts StatefulSet pods and moves each to another node. The first node stops the old pod only afterwards, which
-    /// releases the handle that the new pod shares.
+    /// Starts StatefulSet pods, and moves each to another node. The first node stops the old pod only later, and
+    /// thereby releases the handle that the new pod shares.
     fn share_handles(self: &Rc<Self>) {
         for number in 0..PODS {
             let handle: Rc<str> = format!("default.web-{number}").into();
@@ -105,7 +105,7 @@ async fn free(world: Rc<World>) {
     for id in world.pick() {
         let addresses = world.pods.borrow().get(id).addresses.to_vec();
         let requests: Vec<Release> = addresses.into_iter().map(Release::any).collect();
-        // The operator sees an error and does nothing.
+        // An operator would see an error, and would not retry.
         let _ = allocator.release_ips(&requests).await;
     }
 }

@@ -26,7 +26,7 @@ impl World {
         pods.all().filter(|(_, pod)| is_evicted(pod)).map(|(id, _)| id).collect()
     }
 
-    /// The time from a pod getting addresses until it is ready: one of the given times, at random.
+    /// The time from a pod's getting addresses until it is ready: one of the given times, at random.
     fn time_until_ready(&self, eviction: &Eviction) -> Micros {
         let place = self.random_below(eviction.ready_after.len() as u64) as usize;
         eviction.ready_after.get(place).copied().unwrap_or_default()

@@ -21,7 +21,7 @@ pub(crate) struct HeldByFailed {
     blocks: Vec<IpNet>,
 }
 
-/// The way in which a node fails.
+/// The kind of a node failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The machine stops.
@@ -48,7 +48,7 @@ impl World {
         let data = self.server.data();
         let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
             let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
-            // An address that is cooling down does not count: it becomes free.
+            // An address that is cooling down is no longer held, because it becomes free by itself.
             found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
         };
         let has_owner =
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// Replaces the pods of a node. Their objects stay, since their containers can still be running.
+    /// Replaces the pods of a node. Their objects stay in the API server, since their containers can still be running.
     fn evict(self: &Rc<Self>, node: u32) {
         self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
     }

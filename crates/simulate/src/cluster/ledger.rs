@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::time::Micros;
 
-/// Two pods that use one address.
+/// An address that two pods use at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clash {
     pub address: IpAddr,
@@ -14,7 +14,7 @@ pub(crate) struct Clash {
 
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// The pod that uses each address. Only for lookups: nothing depends on the order.
+    /// The pod that uses each address. The map is used only for lookups, so its order does not matter.
     users: HashMap<IpAddr, u32, foldhash::fast::FixedState>,
     pub clashes: Vec<Clash>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct Measured {
     /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
     pub conflicts: u64,
-    /// DELs that succeeded.
+    /// The number of DELs that succeeded.
     pub deleted: u64,
     /// Number of pods for which no node currently has room.
     pub unschedulable: u64,

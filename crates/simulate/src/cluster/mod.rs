@@ -32,7 +32,7 @@ use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The time without a started pod after which waiting pods count as stuck.
+/// If no pod starts for this long, waiting pods count as stuck.
 const QUIET: Micros = Micros::from_mins(2);
 /// The longest extension of a run after its usual end.
 const EXTENSION: Micros = Micros::from_mins(60);
@@ -80,11 +80,12 @@ impl World {
         Ok(world)
     }
 
-    /// Runs to the end of the scenario. Without a set duration or lifetime, continues while waiting pods still start.
+    /// Runs to the end of the scenario. If the scenario sets neither a duration nor a lifetime, continues as long as
+    /// waiting pods start.
     pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);
-        // If pods come and go, some are always waiting.
+        // If pods have a limited lifetime, some pods are always waiting.
         if self.scenario.duration.is_some() || self.scenario.lifetime.is_some() {
             return;
         }

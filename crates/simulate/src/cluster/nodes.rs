@@ -36,7 +36,7 @@ pub(crate) struct Nodes {
     all: Vec<NodeState>,
     /// The nodes that take pods, in any order.
     open: Vec<u32>,
-    /// The index of each node in `open`.
+    /// The index of each node in `open`; `None` for nodes that take no pods.
     place: Vec<Option<usize>>,
     /// True for nodes that are known to be down, or were removed.
     closed: Vec<bool>,

@@ -125,7 +125,7 @@ impl plugin::Host for Call<'_> {
     }
 }
 
-/// Carries out an ADD, which gives a pod addresses, and measures it. Returns `None` if the pod got none.
+/// Carries out an ADD, which assigns addresses to a pod, and measures it. Returns `None` if the pod got none.
 pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     let call = Call::begin(world, id).await;
     let add = plugin::Add {

@@ -31,7 +31,7 @@ pub(crate) struct Pod {
     pub runs: bool,
     /// On etcd, true if the pod's endpoint exists.
     pub has_endpoint: bool,
-    /// True if the pod's node failed: the pod's object in the API server no longer changes.
+    /// True if the pod's node has failed, so that the pod's object in the API server no longer changes.
     pub is_of_failed_node: bool,
     /// True if the pod was running on a node that stopped, and is not replaced yet.
     is_lost: bool,

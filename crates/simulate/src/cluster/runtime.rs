@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-/// Starts a pod: the runtime calls the plugin until it gives addresses.
+/// Starts a pod: the runtime calls the plugin until it assigns addresses.
 async fn start(world: Rc<World>, id: u32) {
     loop {
         // Boxed so that waiting pods take little memory.
@@ -139,7 +139,7 @@ async fn start(world: Rc<World>, id: u32) {
             world.plan_leaving(id);
             return;
         }
-        // The runtime cleans up after a failed ADD when it removes the sandbox.
+        // After a failed ADD, the runtime removes the sandbox, which includes a DEL.
         let call = Box::pin(plugin::del(&world, id));
         let _ = within(&world.engine, CALL, call).await;
         world.engine.sleep(world.server.varied(RETRY)).await;

@@ -14,7 +14,8 @@ use super::World;
 use super::pods::Pod;
 
 impl World {
-    /// Takes a snapshot as a check would read it now. On etcd, it has endpoints as well as Kubernetes pods.
+    /// Takes a snapshot of the data that a check would read now. On etcd, it contains endpoints in addition to
+    /// Kubernetes pods.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot_of_blocks();
         snapshot.mark_read([Source::Pods, Source::Handles]);

@@ -1,8 +1,9 @@
-//! The caches from which a Kubernetes API server (1.31 and later) answers lists, one for each kind of object.
+//! The caches from which a Kubernetes API server (1.31 and later) answers list requests, one for each kind of object.
 //!
-//! For each list, the server asks etcd for the newest write to any kind. If that write was to the listed kind, the
-//! cache already has it. Otherwise the server must ask etcd for the cache's progress, at most once per period (100 ms),
-//! and lists wait for the answer. Since other clients write in the meantime, a call that lists twice can wait twice.
+//! For each list request, the server asks etcd for the newest write to objects of any kind. If that write was to the
+//! listed kind, the cache already has it. Otherwise the server must ask etcd for the cache's progress, at most once per
+//! period (100 ms), and list requests wait for the answer. Since other clients write in the meantime, a plugin call
+//! that sends two list requests can wait twice.
 
 use calipam_assign::{Query, Record};
 
@@ -47,7 +48,7 @@ impl Kind {
 /// The progress of the caches.
 #[derive(Default)]
 pub(super) struct Caches {
-    /// The newest write, and its kind.
+    /// The time of the newest write, and the kind of the written object.
     newest: Option<(Micros, Kind)>,
     /// The last time, by `Kind`, at which the server asked for a cache's progress. It can be in the future.
     asked: [Option<Micros>; 6],
@@ -58,8 +59,8 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// The time at which a list that includes the newest write can be answered, if the server asks at most once per
-    /// `period` and etcd answers after `trip`.
+    /// The time at which a list request can be answered so that the newest write is included, if the server asks at
+    /// most once per `period` and etcd answers after `trip`.
     pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
         let Some((written, written_kind)) = self.newest else { return now };
         if written_kind == kind || period.is_zero() {

@@ -19,7 +19,7 @@ use crate::time::Micros;
 /// The largest number of ranges in one etcd transaction, as in `calipam-datastore`.
 const RANGES: usize = 128;
 
-/// The number of blocks from which they are read in pages of a list on Kubernetes, as in `calipam-datastore`.
+/// On Kubernetes, this many blocks or more are read by listing pages of blocks, as in `calipam-datastore`.
 const MANY: usize = 64;
 /// The number of blocks in a page.
 const PAGE: usize = 128;
@@ -28,7 +28,8 @@ const PAGE: usize = 128;
 pub(crate) struct Client {
     server: Rc<Server>,
     limiter: Option<Limiter>,
-    /// On Kubernetes, true if all affinities are listed, since the node's may have no labels yet.
+    /// On Kubernetes, true if the client lists the affinities of all nodes, because those of its own node may have no
+    /// labels yet.
     lists_affinities: bool,
     /// On Kubernetes, the objects that the client has read and so can replace without reading them again.
     known: RefCell<HashMap<Key, Revision, foldhash::fast::FixedState>>,
@@ -81,7 +82,7 @@ impl Client {
         self.send_read(Work::Read, &[], Listing::default()).await;
     }
 
-    /// Reads the affinities of all nodes, as the plugin does once in the life of a node to label the node's own.
+    /// Reads the affinities of all nodes, as the plugin does once in a node's lifetime to label those of its own node.
     pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
         self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
@@ -93,7 +94,7 @@ impl Client {
         self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
     }
 
-    /// Sends queries as one request. On Kubernetes, a request has one query, or lists a page of blocks.
+    /// Sends queries as one request. On Kubernetes, a request contains one query, or lists a page of blocks.
     fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         self.send_read(queries.first().map_or(Work::Read, |query| self.work(query)), queries, listing)
     }
@@ -222,8 +223,8 @@ impl Store for Client {
         Ok(answers)
     }
 
-    /// Makes one write. On Kubernetes, a deletion has two steps (facts 2.9): the first decides the result, the second
-    /// only takes time.
+    /// Performs one write. On Kubernetes, a deletion has two steps (facts 2.9). The first one decides the result; the
+    /// second one only takes time.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let (key, kind, copy) = (swap.record.key(), Kind::of(&swap.record), swap.clone());
         if let Some(read) = &swap.read {

@@ -17,39 +17,39 @@ pub struct Costs {
     pub start: Latency,
     /// The time to connect to the datastore, including TLS.
     pub connect: Latency,
-    /// The time to read an object, or on etcd a few together.
+    /// The time to read one object or, on etcd, a few objects together.
     pub read: Latency,
     /// The time to write an object.
     pub write: Latency,
     /// The server's time for each object in a list, in nanoseconds.
     pub object_nanos: u64,
-    /// The time of server and network for each KiB of a list, in nanoseconds.
+    /// The time that the server and the network need for each KiB of a list, in nanoseconds.
     pub kib_nanos: u64,
     /// The client's time to decode each KiB of a list, in nanoseconds.
     pub decode_nanos: u64,
     /// The number of processors of the server, which all requests share.
     pub threads: u64,
-    /// The number of reads that the server can do per second.
+    /// The number of reads that the server can perform per second.
     pub reads_per_second: u64,
-    /// The number of writes that the server can do per second.
+    /// The number of writes that the server can perform per second.
     pub writes_per_second: u64,
-    /// On Kubernetes, the shortest interval at which the server asks etcd for the progress of its caches. Lists wait
-    /// for the answer. Zero if the server answers lists in another way (before 1.31).
+    /// On Kubernetes, the shortest interval at which the server asks etcd for the progress of its caches. List requests
+    /// wait for the answer. Zero if the server does not ask (before 1.31).
     pub refresh: Micros,
     /// The variation of latencies up and down, in thousandths.
     pub jitter_permille: u64,
-    /// The limit of kube-controllers on Kubernetes, in requests per second; 0 for no limit.
+    /// The rate limit of kube-controllers on Kubernetes, in requests per second; 0 for no limit.
     pub controllers_qps: u64,
     /// The number of requests that kube-controllers may send before the limit takes effect.
     pub controllers_burst: u64,
 }
 
-/// The parts of a request's time: the way to the server, the server's work, the way back.
+/// The parts of a request's time: the way to the server, the server's work, and the way back.
 pub(super) struct Parts {
     pub there: Micros,
     pub busy: Micros,
     pub back: Micros,
-    /// The server's work after its answer.
+    /// The work that the server finishes after its answer.
     pub after: Micros,
 }
 
@@ -91,9 +91,9 @@ impl Costs {
         }
     }
 
-    /// The time of a request without waiting, with the latency that `draw` returns. The latency includes the server's
-    /// work for any request. If the work takes longer than the latency, the rest is done after the answer, so that an
-    /// idle server answers in the measured time. The time for a list is added to that.
+    /// The time that a request takes if it does not wait, for the latency that `draw` returns. The latency includes the
+    /// server's usual work for a request. If that work takes longer than the latency, the rest is done after the
+    /// answer, so that an idle server answers in the measured time. The time for the objects of a list is added.
     pub(super) fn request(
         &self,
         work: Work,
@@ -165,7 +165,7 @@ impl Costs {
         Ok(())
     }
 
-    /// The costs by the names that [`Self::set`] accepts.
+    /// The costs, each with the name that [`Self::set`] accepts.
     fn by_name(&mut self) -> [(&'static str, Cost<'_>); 14] {
         [
             ("start", Cost::Latency(&mut self.start)),
@@ -208,7 +208,7 @@ impl Costs {
     }
 }
 
-/// A field of [`Costs`], by the form of its value.
+/// A field of [`Costs`]; the variants differ in the form of the value.
 enum Cost<'c> {
     Latency(&'c mut Latency),
     Time(&'c mut Micros),

@@ -23,7 +23,7 @@ const SMALL_OBJECT: u64 = 400;
 /// The size of a block's key in a list of keys, in bytes.
 const KEY: u64 = 70;
 
-/// The size of a list.
+/// The size of the answer to a list request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub objects: u64,
@@ -123,7 +123,7 @@ impl Data {
         }
     }
 
-    /// The size of the list that a server reads for a query. Single objects and short lists have size 0.
+    /// The size of the list that a server reads for a query. Single objects and short lists count as size 0.
     pub(crate) fn measure(&self, query: &Query) -> Listing {
         match query {
             Query::HostAffinities => self.all_affinities(),

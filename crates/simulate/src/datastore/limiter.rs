@@ -4,14 +4,14 @@ use std::cell::Cell;
 
 use crate::time::Micros;
 
-/// A token bucket that counts requests by their time at the limit.
+/// A token bucket that measures requests by the time that they take at the rate limit.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    /// The time that one request takes at the limit.
+    /// The time that one request takes at the rate limit.
     gap: Micros,
-    /// The time that a client may be ahead of the limit.
+    /// The time by which a client may be ahead of the rate limit.
     ahead: Micros,
-    /// The time at which the counted requests would have been sent at the limit.
+    /// The time at which the counted requests would have been sent at the rate limit.
     spent: Cell<Micros>,
 }
 

@@ -45,11 +45,11 @@ struct Processors {
 struct Job {
     /// The remaining processor time before the answer.
     busy: Micros,
-    /// Called when `busy` is over.
+    /// Called when the time in `busy` has passed.
     finish: Box<dyn FnOnce()>,
     /// The processor time after the answer.
     after: Micros,
-    /// Shows whether the client of a read still waits. Servers do not read for closed connections.
+    /// Shows whether the client of a read is still waiting. Servers drop reads whose connection was closed.
     client: Option<Watch>,
 }
 
@@ -96,8 +96,8 @@ impl Server {
         latency.draw(&mut self.random.borrow_mut(), self.costs.jitter_permille)
     }
 
-    /// Sends a request after `wait`. At the request's turn, the server does `action`; for a read, only if the client is
-    /// still waiting.
+    /// Sends a request after `wait`. When it is the request's turn, the server performs `action`, but a read only if
+    /// its client is still waiting.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         work: Work,
@@ -152,7 +152,7 @@ impl Server {
         self.dispatch();
     }
 
-    /// Gives waiting requests to idle processors.
+    /// Assigns waiting requests to idle processors.
     fn dispatch(self: &Rc<Self>) {
         while let Some(mut job) = self.processors.borrow_mut().next() {
             let slice = job.busy.min(SLICE);

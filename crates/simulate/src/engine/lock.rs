@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Engine, Slot};
 
-/// A lock. All clones are the same lock.
+/// A lock. All clones share one lock.
 #[derive(Clone)]
 pub(crate) struct Lock {
     engine: Engine,
@@ -39,7 +39,8 @@ impl Lock {
             state.waiting.push_back(slot.clone());
             slot
         };
-        // A task that is killed while waiting leaves a slot that nothing reads. A guard in the slot is dropped with it.
+        // If a task is killed while it waits, nothing reads its slot. A guard in the slot is dropped with it, which
+        // releases the lock.
         slot.answer(&self.engine).await
     }
 }

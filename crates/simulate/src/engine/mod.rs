@@ -18,7 +18,7 @@ pub(crate) use self::slot::{Answer, Slot, Watch};
 pub(crate) use self::wait::within;
 use crate::time::Micros;
 
-/// The engine. All clones are the same engine.
+/// The engine. All clones share one engine.
 #[derive(Clone, Default)]
 pub(crate) struct Engine(Rc<Core>);
 
@@ -107,7 +107,7 @@ impl Engine {
     fn step(&self, id: TaskId) {
         let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else { return };
         let before = self.0.current.replace(Some(id));
-        // Only events wake tasks.
+        // The waker does nothing, since only events wake tasks.
         let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         self.0.current.set(before);
         if is_done {

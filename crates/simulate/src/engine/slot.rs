@@ -42,7 +42,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// True if no task is waiting: the clone of the waiting task was dropped.
+    /// True if no task is waiting any more, because the waiting task has dropped its clone.
     pub(crate) fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }

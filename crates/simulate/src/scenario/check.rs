@@ -7,7 +7,7 @@ use super::Scenario;
 use crate::datastore::CostsError;
 use crate::time::Micros;
 
-/// The limits of nodes and pods. More would exceed a usual machine's memory.
+/// The largest numbers of nodes and pods. Larger simulations would exceed a usual machine's memory.
 const MOST_NODES: u32 = 50_000;
 const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.

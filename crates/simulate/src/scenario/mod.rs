@@ -34,9 +34,10 @@ pub struct Scenario {
     pub nodes: u32,
     /// Number of pods that arrive for each node.
     pub pods_per_node: u32,
-    /// The largest deviation of a node's pods from the average, in percent. Schedulers do not place pods evenly.
+    /// The largest deviation of a node's number of pods from the average, in percent. Schedulers do not place pods
+    /// evenly.
     pub pod_spread: u32,
-    /// The pod limit of a node, which it can reach when others fail.
+    /// The pod limit of a node, which a node can reach when other nodes fail.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
     /// The families in which a pod gets addresses, as in the CNI configuration; by default those of the pools.
@@ -50,7 +51,7 @@ pub struct Scenario {
     /// The rate at which pods arrive in the cluster; by default one every five seconds for each node, and at most 100
     /// per second in total.
     pub arrival: Option<Rate>,
-    /// The average lifetime of a pod, by default unlimited. Another pod arrives for each that leaves.
+    /// The average lifetime of a pod, by default unlimited. Each pod that leaves is replaced.
     pub lifetime: Option<Micros>,
     /// The duration of the simulation. By default, it ends two minutes after the last pod has arrived, or later if an
     /// event still has effects or waiting pods are still starting.
@@ -87,11 +88,12 @@ pub struct PoolSpec {
 
 /// The default grace period of the collector.
 pub(crate) const GRACE: Micros = Micros::from_mins(15);
-/// The time until the control plane notices that a node is gone.
+/// The time until the control plane notices that a node has failed.
 pub(crate) const DETECTION: Micros = Micros::from_secs(40);
 /// The time after [`DETECTION`] until the pods of the node are replaced.
 pub(crate) const EVICTION: Micros = Micros::from_mins(5);
-/// The default limit of pods that arrive in five seconds: about as many as a large cluster's scheduler places.
+/// The default limit on the number of pods that arrive in five seconds: about as many as a large cluster's scheduler
+/// places.
 const MOST_ARRIVALS: u32 = 500;
 /// The default pod limit of a node, as in Kubernetes.
 const MAX_PODS: u32 = 110;
@@ -209,8 +211,8 @@ impl Scenario {
     }
 
     /// The scenario with the same nodes, pools, reservations and configuration, but without blocks and event. In
-    /// addition to the scenario's own pods, as many pods arrive as the cluster had. A scenario without a cluster does
-    /// not change.
+    /// addition to the scenario's own pods, as many pods arrive as the cluster had. A scenario that does not begin with
+    /// an existing cluster is returned unchanged.
     pub fn afresh(&self) -> Self {
         let Some(start) = &self.start else { return self.clone() };
         let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(self.node_count().max(1));
@@ -224,8 +226,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario with another block size in all pools of the family that can have such blocks; in all pools of the
-    /// family if none can.
+    /// The scenario with another block size in all pools of the family that can have such blocks. If no pool can, the
+    /// block size of all the family's pools is changed.
     pub fn with_block_size(&self, size: u8) -> Self {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;

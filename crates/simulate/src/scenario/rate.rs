@@ -73,7 +73,7 @@ impl FromStr for Rate {
         if count == 0 {
             return Err(NotARate::Zero(text.to_owned()));
         }
-        // More than one per nanosecond is not possible.
+        // A rate above one event per nanosecond is not possible.
         if count / scale / period > NANOS_PER_SECOND {
             return Err(refused());
         }

@@ -39,7 +39,7 @@ pub struct StartPod {
 
 impl Start {
     /// The state of the cluster in a snapshot. Allocations whose records name a node and a pod become running pods, one
-    /// for each handle; others stay allocated.
+    /// for each handle; the other allocations stay as they are.
     pub fn of(snapshot: &Snapshot) -> Self {
         let sound = |content: &BlockContent| match content {
             BlockContent::Sound(block) => Some(Arc::new(Block::clone(block))),

@@ -1,4 +1,4 @@
-//! Runs the program and measures it.
+//! Runs calipam and measures it.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader};
@@ -14,10 +14,10 @@ use crate::measured::Measured;
 /// Pause between two memory readings of a long run.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The arguments of a check that looks once and does not wait for findings to settle.
+/// The arguments of a check that reads the cluster once and does not wait for findings to settle.
 pub(crate) const CHECK: &[&str] = &["check", "--settle", "0"];
 
-/// Runs a command of calipam, which must succeed, on the datastore of the connection options.
+/// Runs a calipam command on the datastore that the connection options name. The command must succeed.
 pub(crate) fn run(
     program: &str,
     command: &[&str],
@@ -64,7 +64,7 @@ fn memory(process: u32, field: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// A program that runs until this is dropped.
+/// A running program. Dropping it ends the program.
 pub(crate) struct Running(Child);
 
 impl Running {

@@ -1,5 +1,6 @@
-//! A cluster whose pods come and go, with the writes of Calico's agents. On Kubernetes, they are written to the API
-//! server's etcd. The API server watches it and reports the changes like its own, which uses less of the machine.
+//! A cluster whose pods are replaced one after another, with the same writes that Calico's agents perform. On
+//! Kubernetes, the changes are written directly to the API server's etcd. The API server watches its etcd and reports
+//! the changes like its own. This takes less of the machine's capacity than requests to the API server.
 
 use std::net::IpAddr;
 
@@ -15,16 +16,17 @@ use crate::Failed;
 use crate::cluster::{BLOCK_SIZE, Cluster};
 use crate::form::Form;
 
-/// The prefix of handles of pods.
+/// The prefix of the handles of pods.
 const NETWORK: &str = "k8s-pod-network.";
 /// Length of the random suffix in the name of a Deployment's pod.
 const SUFFIX: usize = 5;
-/// Number of keys that are written when a pod goes, and when one comes.
+/// Number of keys that are written when a pod stops, and when a pod starts.
 const KEYS: u64 = 3;
-/// A stride that has no common divisor with numbers of objects, so that successive objects are far apart.
+/// The distance between successive objects. It is large, so that they are far apart, and has no common divisor with the
+/// number of objects.
 const STEP: usize = 7_919;
 
-/// The pods of a cluster that are replaced.
+/// Replaces the pods of a cluster.
 pub(crate) struct Churn {
     client: Client,
     form: &'static Form,
@@ -46,7 +48,7 @@ impl Churn {
         self.replaced * 2 * KEYS
     }
 
-    /// Stops a pod and starts another one of its workload on its node.
+    /// Stops a pod, and starts another pod of the same workload on the same node.
     pub(crate) async fn replace(&mut self) -> Result<(), Failed> {
         self.replaced += 1;
         let random = format!("{:x}", Sha256::digest(self.replaced.to_be_bytes()));
@@ -109,7 +111,7 @@ impl Churn {
         Ok(())
     }
 
-    /// The serialized value with a new block.
+    /// Serializes a block. On Kubernetes, the block replaces the `spec` of the object `around`.
     fn with_block(&self, around: &mut Value, block: &Block) -> Result<Vec<u8>, Failed> {
         if !self.form.has_specs {
             return Ok(serde_json::to_vec(block)?);
@@ -124,11 +126,11 @@ impl Churn {
     }
 }
 
-/// Handles of tunnels, which are removed and restored. They stay while pods come and go.
+/// Handles of tunnels. They are removed and restored to cause findings. Replacing pods does not change them.
 pub(crate) struct Handles {
     client: Client,
     keys: Vec<String>,
-    /// Length of the prefix of keys.
+    /// Length of the prefix of the keys.
     prefix: usize,
     missing: Option<(String, Vec<u8>)>,
     next: usize,
@@ -161,7 +163,7 @@ impl Handles {
         Ok(())
     }
 
-    /// Compacts all but a number of revisions.
+    /// Compacts etcd's history, except for the newest `kept` revisions.
     pub(crate) async fn compact(&mut self, kept: u64) -> Result<(), Failed> {
         let read = self.client.get(self.keys[0].as_str(), None).await?;
         let now = read.header().ok_or("an answer without a header")?.revision();
@@ -176,7 +178,8 @@ async fn keys_below(client: &Client, prefix: &str) -> Result<Vec<String>, Failed
     all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned())).collect()
 }
 
-/// A string of [`SUFFIX`] letters, different for each number. The first pods have digits instead.
+/// A string of [`SUFFIX`] letters, different for each number. The suffixes of the initial pods usually contain digits
+/// as well.
 fn letters(mut number: u64) -> String {
     let mut letter = || {
         let letter = char::from(b'a' + (number % 26) as u8);

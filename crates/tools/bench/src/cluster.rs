@@ -20,7 +20,8 @@ pub(crate) const POOL: &str = "10.7.0.0/16";
 pub(crate) const BLOCK_SIZE: u8 = 26;
 
 /// Time after which an API server has caught up with a write. It serves a list from its cache only when the cache
-/// contains the newest write to anything, for which it waits up to a tenth of a second. Callers cannot change that.
+/// contains the newest write to any object. It waits for this write for up to a tenth of a second, and callers cannot
+/// change that.
 pub(crate) const CAUGHT_UP: Duration = Duration::from_millis(250);
 
 /// A real server with a cluster.
@@ -29,7 +30,7 @@ pub(crate) enum Cluster {
     Kubernetes(Box<KubeApiserver>),
 }
 
-/// Starts an etcd with a healthy cluster of a number of allocations.
+/// Starts an etcd that contains a healthy cluster with `allocations` allocations.
 pub(crate) fn seeded_etcd(allocations: u64) -> Result<Etcd, Failed> {
     let etcd = Etcd::start()?;
     SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
@@ -46,8 +47,8 @@ impl Cluster {
         }
     }
 
-    /// Starts a server, `etcd` or `kubernetes`, with one pool and these nodes, for programs that are called like the
-    /// plugin.
+    /// Starts a server, `etcd` or `kubernetes`, with one pool and the given nodes, for programs that are called like
+    /// the plugin.
     pub(crate) fn start(
         datastore: &str,
         pool: &str,
@@ -96,7 +97,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes blocks of other nodes, each with a number of taken addresses.
+    /// Writes blocks that other nodes own, each with `taken` assigned addresses.
     pub(crate) fn put_blocks(
         &self,
         places: impl IntoIterator<Item = IpNet>,
@@ -161,7 +162,7 @@ impl Cluster {
         }
     }
 
-    /// The configuration that the plugin of a node reads from stdin.
+    /// The configuration that a node's plugin reads from stdin.
     pub(crate) fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
         let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
             "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});

@@ -1,4 +1,4 @@
-//! The keys and values of Calico's data in both datastores. The data of Kubernetes is in the API server's etcd.
+//! The keys and values of Calico's data in both datastores. For Kubernetes, they are those in the API server's etcd.
 
 use calipam_model::IpNet;
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, Key};

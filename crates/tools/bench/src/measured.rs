@@ -1,4 +1,4 @@
-//! Measurements, and comparisons with a floor.
+//! Measurements, and comparisons with a floor: the time in which a minimal client does the same work.
 
 use std::cmp::Ordering;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use crate::Failed;
 /// The largest difference in bytes between complete responses to the same request.
 const CUT: u64 = 1_000;
 
-/// The measurements of one run; 0 if not measured.
+/// The measurements of one run. Values that were not measured are 0.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Measured {
     /// Seconds from start to end.
@@ -71,14 +71,14 @@ impl Compared {
         self.command.seconds / self.floor.seconds
     }
 
-    /// The table cells: the times of floor and command, their ratio, and the command's memory.
+    /// The table cells: the times of the floor and the command, their ratio, and the command's memory.
     pub(crate) fn cells(&self) -> String {
         let (floor, Measured { seconds, peak_mib, .. }) = (self.floor.seconds, self.command);
         format!("{floor:.2} s | {seconds:.2} s | {:.2} | {peak_mib:.0} MiB", self.ratio())
     }
 }
 
-/// Runs a floor and a command in turns.
+/// Runs a floor and a command alternately, `runs` times each.
 pub(crate) fn in_turns(
     runs: usize,
     mut floor: impl FnMut() -> Result<Measured, Failed>,

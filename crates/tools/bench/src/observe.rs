@@ -10,7 +10,7 @@ use calipam_model::snapshot::Snapshot;
 
 use crate::Failed;
 
-/// Reads the datastore of some settings, as it is or as it was at a revision.
+/// Reads the datastore that the settings name, in its current state or as it was at a revision.
 pub(crate) async fn observe(overrides: &Overrides, revision: Option<i64>) -> Result<Snapshot, Failed> {
     let settings = Settings::resolve(overrides, &BTreeMap::new(), &LocalFiles)?;
     let datastore = Datastore::open(&settings).await?;

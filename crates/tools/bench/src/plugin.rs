@@ -1,4 +1,4 @@
-//! Calls of the plugin as a container runtime makes them.
+//! Calls the plugin as a container runtime does.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Failed;
 
-/// The environment of a call for a pod of the namespace `default`.
+/// The environment variables of a call for a pod in the namespace `default`.
 pub(crate) fn variables(command: &str, container: &str) -> [(&'static str, String); 6] {
     let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{container}");
     [
@@ -36,7 +36,7 @@ pub(crate) fn start(
     }
 }
 
-/// Waits for a call. Returns whether it succeeded, and its output.
+/// Waits for a call. Returns true if it succeeded, and its output.
 pub(crate) fn ended(child: Child) -> Result<(bool, String), Failed> {
     let output = child.wait_with_output()?;
     Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))

@@ -1,4 +1,4 @@
-//! Counts requests of plugins or checks, without watches, by the metrics of the servers.
+//! Counts the requests of plugins or checks, except watches, with the servers' metrics.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -51,8 +51,8 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
     }
 }
 
-/// True for a line of the API server's metrics about requests of plugins or checks. The API server itself lists
-/// namespaces, so only reads of single ones count.
+/// True for a line of the API server's metrics that counts requests of plugins or checks. The API server itself lists
+/// namespaces, so only reads of a single namespace count.
 fn is_of_clients(line: &str) -> bool {
     let resource = |name: &&str| line.contains(&format!("resource=\"{name}\""));
     line.starts_with("apiserver_request_total{")
@@ -61,7 +61,7 @@ fn is_of_clients(line: &str) -> bool {
             || (resource(&"namespaces") && line.contains("verb=\"GET\"")))
 }
 
-/// The sum of the selected lines of metrics.
+/// The sum of the values on the selected lines of metrics.
 fn sum(text: &str, is_counted: impl Fn(&str) -> bool) -> u64 {
     let counts = text.lines().filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));
     counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64

@@ -1,4 +1,4 @@
-//! The tables that parts print.
+//! The tables that the parts of the benchmark print.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -12,8 +12,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates an empty table. `titles` separates columns with `|`. Columns contain numbers; the titles of text columns
-    /// begin with `<`.
+    /// Creates an empty table. `titles` separates columns with `|`. Columns contain numbers, except those whose titles
+    /// begin with `<`, which contain text.
     pub(crate) fn new(titles: impl Into<String>) -> Self {
         Self { titles: titles.into(), rows: Vec::new() }
     }
@@ -32,7 +32,7 @@ impl Table {
     }
 }
 
-/// Calls `measure` for each size, which adds rows to tables with these titles. Then prints the tables.
+/// Calls `measure` for each size, so that it adds rows to tables with these titles. Then prints the tables.
 pub(crate) fn of_sizes<S: FromStr<Err: Error + Send + Sync + 'static>, const N: usize>(
     sizes: &[String],
     titles: [&str; N],

@@ -1,7 +1,7 @@
 //! Checks the dependencies against `deny.toml`: licenses, sources, banned crates, and duplicate versions of crates.
 //!
-//! The file has cargo-deny's format. The program itself is not used: on a bare machine it would be another 140 packages
-//! to build, and nothing here could verify a prebuilt one. Only packages that this platform builds are checked.
+//! The file has cargo-deny's format. cargo-deny itself is not used: a bare machine would have to build another 140
+//! packages for it, and could not verify a prebuilt program. Only packages that this platform builds are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -22,7 +22,7 @@ struct Rules {
 
 #[derive(Deserialize)]
 struct Licences {
-    /// SPDX identifiers, with their exception where they have one.
+    /// SPDX license identifiers, including an exception such as `WITH LLVM-exception`.
     allow: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
-/// A package that cargo builds here.
+/// A package that cargo builds on this platform.
 #[derive(Deserialize)]
 struct Package {
     name: String,
@@ -54,7 +54,7 @@ struct Package {
     source: Option<String>,
 }
 
-/// Checks every package of a workspace against the rules at its root. Returns the problems, a line each.
+/// Checks every package of a workspace against the rules at its root. Returns the problems, one per line.
 pub fn check(workspace: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let rules: Rules = toml::from_str(&fs::read_to_string(workspace.join(RULES))?)?;
     Ok(problems(&rules, &packages(workspace)?))
@@ -82,7 +82,7 @@ fn output(command: &mut Command) -> Result<Vec<u8>, Box<dyn Error>> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// Lists what the rules do not allow, a line each.
+/// Lists the violations of the rules, one per line.
 fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
     for package in packages.iter().filter(|package| package.source.is_some()) {
@@ -105,13 +105,13 @@ fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
     problems
 }
 
-/// True if the allowed licenses satisfy an SPDX expression. Older crates write `/` for `OR`.
+/// True if the allowed licenses satisfy an SPDX expression. Older crates write `/` instead of `OR`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else { return false };
     expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
 }
 
-/// Lists crates with several versions, and exceptions that are not needed.
+/// Lists crates with several versions, and skipped crates that are not dependencies.
 fn versions(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let is_skipped = |package: &Package| rules.bans.skip.iter().any(|skip| skip.is(package));

@@ -18,7 +18,7 @@ pub(crate) fn build(stem: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     gzip(&tar.into_inner()?)
 }
 
-/// A header with root as owner and without a time: the same input gives the same package.
+/// Returns a header with root as the owner and without a time, so that the same input gives the same package.
 fn header(kind: EntryType, size: usize, mode: u32) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

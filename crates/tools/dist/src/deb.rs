@@ -1,4 +1,4 @@
-//! The package of Debian and its descendants: an `ar` of two tars.
+//! The package for Debian and its descendants: an `ar` archive of two tar archives.
 
 use std::collections::BTreeSet;
 

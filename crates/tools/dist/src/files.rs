@@ -1,4 +1,4 @@
-//! Files of packages, and their places.
+//! Files of packages, and their paths on an installed system.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// Bytes, and permissions.
+    /// A file's bytes, and its permissions.
     File(Vec<u8>, u32),
     /// A link to a file in the same folder. Archives leave it out.
     Link(&'static str),
@@ -30,12 +30,12 @@ pub(crate) enum Content {
 /// The names of a target's platform in the package formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
-    /// The names in Go, which krew uses too.
+    /// Go's name of the operating system. krew uses Go's names of operating systems and architectures.
     pub os: &'static str,
     pub arch: &'static str,
     pub deb: &'static str,
     pub rpm: &'static str,
-    /// The programs need the C library of the system.
+    /// True if the programs need the system's C library.
     pub needs_libc: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entr
     Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
 }
 
-/// Reads the files of a folder whose names are wanted, sorted by name.
+/// Reads the files in a folder for whose names `wanted` returns true. Sorts them by name.
 pub(crate) fn folder(path: &Path, wanted: fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot("read", path))? {
@@ -90,7 +90,7 @@ pub(crate) fn completion_place(name: &str) -> Option<(String, u32)> {
     Some((place, 0o644))
 }
 
-/// The content as it is installed: compressed if it is a man page.
+/// Returns the content as it is installed: compressed if the file is a man page.
 pub(crate) fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
     if entry.place.ends_with(".gz") { gzip(content) } else { Ok(content.to_vec()) }
 }

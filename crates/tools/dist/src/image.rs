@@ -12,7 +12,7 @@ use crate::archive::{add_file, add_folder};
 use crate::files::{Machine, gzip};
 use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, cannot, sums};
 
-/// The user of calipam in its image, and in the manifests of docs/kubernetes.
+/// The user that runs calipam in its image, and in the manifests of docs/kubernetes.
 const NOBODY: &str = "65532:65532";
 /// The creation time in images: the epoch, so that the same programs give the same image.
 const TIME: &str = "1970-01-01T00:00:00Z";
@@ -44,12 +44,12 @@ const IMAGES: [Image; 2] = [
         title: "Keeps calipam's CNI plugin calico-ipam in place of Calico's",
         program: ("calico-ipam", "usr/bin/calipam-cni"),
         arguments: &["install", "--watch"],
-        // It writes into a folder that root owns.
+        // The installer writes into a folder that root owns.
         user: "0:0",
     },
 ];
 
-/// Writes both images for a target. The layouts keep images for other platforms.
+/// Writes both images for a target. Images for other platforms stay in the layouts.
 pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> Result<Vec<PathBuf>> {
     let licence = request.root.join("LICENSE");
     let licence = fs::read(&licence).map_err(cannot("read", &licence))?;
@@ -63,7 +63,7 @@ pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> R
     Ok(written)
 }
 
-/// The only layer: the program, its license, and names for its user.
+/// Builds the only layer: the program, its license, and an `/etc/passwd` that names its user.
 fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for folder in ["etc", "usr", "usr/bin", "usr/share", "usr/share/licenses"] {
@@ -78,7 +78,7 @@ fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
 
 /// The user and the entry point of an unpacked image.
 pub(crate) struct Unpacked {
-    /// The numbers of user and group.
+    /// The numbers of the user and the group.
     pub user: String,
     pub entry: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! Packages calipam and its CNI plugin for `cargo xtask dist`: archives, .deb, .rpm, SBOMs, checksums, and the manifest
 //! with which krew installs the kubectl plugin. Also makes images of both for `cargo xtask image`.
 //!
-//! It builds no programs: the caller names the folder that contains them.
+//! This program does not build the packaged programs. The caller names the folder that contains them.
 
 mod archive;
 mod deb;

@@ -9,7 +9,7 @@ use crate::{REPOSITORY, Result, VERSION, maintainer};
 pub(crate) fn build(packaged: &Package, machine: &Machine) -> Result<Vec<u8>> {
     let Package { name, summary, description, entries } = packaged;
     let mut package = PackageBuilder::new(name, VERSION, "Apache-2.0", machine.rpm, summary);
-    // No build time: the same input gives the same package.
+    // The package contains no build time, so that the same input gives the same package.
     package.using_config(BuildConfig::v4().compression(CompressionType::Gzip).source_date(0));
     package.release("1").description(*description).packager(maintainer());
     if !REPOSITORY.is_empty() {

@@ -71,7 +71,8 @@ pub(crate) fn metadata(root: &Path, target: &str) -> Result<Metadata> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Builds the document of a program: the crate `name` of the workspace. The same input gives the same document.
+/// Builds the document for a program, which is the crate `name` of the workspace. The same input gives the same
+/// document.
 pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Value> {
     let lock: Lock = toml::from_str(lock)?;
     let sums: BTreeMap<(&str, &str), &str> = lock
@@ -118,10 +119,10 @@ pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Va
     }))
 }
 
-/// The package URL. Crates of the workspace are in no registry.
+/// Returns the package URL. Its type is `generic` for crates of the workspace, which no registry contains.
 fn reference(package: &Package) -> String {
     let kind = if package.source.is_some() { "cargo" } else { "generic" };
-    // A version may have a `+`, which is encoded in URLs.
+    // A version may contain a `+`, which must be encoded in URLs.
     format!("pkg:{kind}/{}@{}", package.name, package.version.replace('+', "%2B"))
 }
 
@@ -130,7 +131,7 @@ fn component(kind: &str, package: &Package, sums: &BTreeMap<(&str, &str), &str>)
     let url = reference(package);
     let mut component = json!({"type": kind, "bom-ref": url, "name": name, "version": version, "purl": url});
     if let Some(license) = license {
-        // Older crates write `/` for `OR`.
+        // Older crates write `/` instead of `OR`.
         component["licenses"] = json!([{"expression": license.replace('/', " OR ")}]);
     }
     if let Some(sum) = sums.get(&(name.as_str(), version.as_str())) {

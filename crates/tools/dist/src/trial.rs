@@ -1,4 +1,4 @@
-//! Tries out programs in an empty folder, and images in a root of their own.
+//! Tries out programs in an empty folder, and images in their own root folders.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::{Request, Result, VERSION, cannot};
 
 /// Calico's plugin, which is present before the installer runs.
 const CALICO_PLUGIN: &[u8] = b"#!/bin/sh\necho v3.32.0\n";
-/// The folder of the plugins as the DaemonSet mounts it.
+/// The path at which the DaemonSet mounts the folder of CNI plugins.
 const PLUGINS: &str = "host/opt/cni/bin";
 /// Mounts /proc in a folder, as every runtime does in a container, and runs a program with that folder as its root.
 const WITH_PROC: &str =
@@ -48,7 +48,7 @@ impl Root {
         done.map_err(cannot("write", &path))
     }
 
-    /// Returns a command that runs in the folder. Needs root or user namespaces.
+    /// Returns a command that runs with the folder as its root. It needs root rights or user namespaces.
     fn call(&self, words: &[&str]) -> Command {
         let (user, group) = self.user.split_once(':').unwrap_or((&self.user, &self.user));
         let as_user = [format!("--map-user={user}"), format!("--map-group={group}")];
@@ -63,7 +63,7 @@ impl Root {
         call
     }
 
-    /// Runs a program. Fails unless it ends with this code and prints this text.
+    /// Runs a program. Fails unless the program exits with `code` and prints `said`.
     fn expect(&self, words: &[&str], code: i32, said: &str) -> Result<()> {
         let Output { status, stdout, stderr } =
             self.call(words).output().map_err(|error| format!("cannot run `unshare`: {error}"))?;
@@ -77,7 +77,7 @@ impl Root {
     }
 }
 
-/// Checks that the programs need no library, run in an empty folder, and find names by its /etc/hosts.
+/// Checks that the programs need no library, run in an empty folder, and resolve names with the folder's /etc/hosts.
 pub(crate) fn programs(request: &Request) -> Result<()> {
     let root = Root::new("0:0")?;
     for name in ["calipam", "calico-ipam"] {
@@ -98,13 +98,14 @@ pub(crate) fn programs(request: &Request) -> Result<()> {
     root.expect(&["/calipam", "check", "--etcd-endpoints", "http://etcd.of.the.check:1"], 3, "refused")
 }
 
-/// Checks the unpacked images: one checks an export, the other installs the plugin and removes it.
+/// Checks the unpacked images. calipam's image checks an export, and the installer's image installs and removes the
+/// plugin.
 pub(crate) fn images(request: &Request) -> Result<()> {
     check_an_export(request)?;
     install_and_uninstall(request)
 }
 
-/// Unpacks the image of this name for the machines of the target.
+/// Unpacks the image `name` for the target's platform.
 fn unpacked(request: &Request, name: &str) -> Result<(Root, Vec<String>)> {
     let folder = TempDir::with_prefix("calipam-trial")?;
     let machine = crate::machine(&request.target)?;

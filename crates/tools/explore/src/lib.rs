@@ -1,4 +1,5 @@
-//! Explores calipam's own code in small worlds: every order of requests, lost answers, late writes and kills.
+//! Explores calipam's own code in small worlds: every order of requests, with lost answers, late writes and killed
+//! processes.
 //!
 //! Actors run the code of the plugin and the allocator on a datastore ([`world`]). Each request waits until the
 //! explorer decides on it. A [`run`] is one execution. [`search`] follows all executions, or many random ones, and

@@ -11,7 +11,7 @@ use calipam_explore::scenario::{Scenario, all};
 use calipam_explore::script;
 use calipam_explore::search::{Violation, exhaustive, random, replay, shrink};
 
-/// Default time for the exploration.
+/// The default duration of the exploration.
 const USUAL: Duration = Duration::from_secs(5 * 60);
 /// Maximum number of faults of a schedule.
 const FAULTS: usize = 3;
@@ -60,12 +60,12 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit as f64).map_err(|error| format!("{text}: {error}"))
 }
 
-/// Explores in rounds, first without faults, then with more and more. Each round follows every schedule of each
-/// scenario that fits into its share of the time, and random schedules of the others. Stops at the first violation;
-/// with `keep_going`, continues without the violated scenario.
+/// Explores in rounds, first without faults, then with one more fault per round. Each round follows every schedule of
+/// each scenario that can be explored completely in its share of the time, and random schedules of the other scenarios.
+/// Stops at the first violation. If `keep_going` is true, continues without the violated scenario instead.
 fn explore(mut scenarios: Vec<Scenario>, time: Duration, keep_going: bool) -> bool {
     let (mut seeds, mut violated) = (0.., BTreeSet::new());
-    // Small scenarios run first, so that the others get the time that is left.
+    // Small scenarios run first, so that large ones can use the time that is left.
     scenarios.sort_by_key(|scenario| !scenario.is_small);
     let everything = scenarios.clone();
     let round = time / (FAULTS as u32 + 1);
@@ -120,7 +120,8 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-/// Tries random schedules. Returns the violated scenarios: only the first one, or all with `keep_going`.
+/// Tries random schedules. Returns the names of the violated scenarios: all if `keep_going` is true, otherwise only the
+/// first one.
 fn try_seeds(
     mut scenarios: Vec<Scenario>,
     seeds: &mut RangeFrom<u64>,

@@ -1,4 +1,4 @@
-//! Mutants: removes guards from the code one by one. The explorer must find each mutant.
+//! Mutants: copies of the code from which one guard is removed. The explorer must find a violation in each mutant.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,12 @@ use serde::Deserialize;
 const LIST: &str = "crates/tools/explore/mutants.toml";
 /// The files that a build of the explorer needs.
 const COPIED: &[&str] = &["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
-/// A placeholder in `mutants.toml`: true if the mutant is the one to try.
+/// A placeholder in `mutants.toml`, and the variable that names the mutant to try. The placeholder is true for this
+/// mutant.
 const SWITCH: &str = "MUTANT";
 /// Time limit, in minutes, for finding a mutant.
 const MINUTES: &str = "10";
-/// Time limit, in minutes, for finding a mutant in its named scenario.
+/// Time limit, in minutes, for finding a mutant in the scenario that its entry names.
 const FIRST: &str = "2";
 
 #[derive(Deserialize)]
@@ -32,7 +33,7 @@ struct Mutant {
     file: PathBuf,
     old: String,
     new: String,
-    /// Another replacement in the same file.
+    /// A second replacement in the same file.
     also: Option<Replacement>,
 }
 
@@ -54,8 +55,7 @@ enum Outcome {
 /// Tries mutants in a copy of the checkout, which is the working directory. `wanted` selects those whose names begin
 /// with one of its comma-separated prefixes; `None` selects all.
 ///
-/// # Errors
-/// Returns an error if the list does not fit the code any more.
+/// # Errors Returns an error if the list no longer matches the code.
 pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let list: List = toml::from_str(&list).map_err(|error| format!("{LIST}: {error}"))?;
@@ -73,7 +73,7 @@ pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     Ok(found == all && found > 0)
 }
 
-/// Splits mutants into those that can be built together, and those whose text another mutant replaces.
+/// Splits mutants into those that can be built together, and those whose text an earlier mutant replaces.
 fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
     let (mut together, mut left, mut made) = (Vec::new(), Vec::new(), ChangedFiles::default());
     for mutant in mutants {
@@ -86,12 +86,12 @@ fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
     }
 }
 
-/// Changed files with their texts.
+/// Changed files with their contents.
 #[derive(Default)]
 struct ChangedFiles(BTreeMap<PathBuf, String>);
 
 impl ChangedFiles {
-    /// Adds a mutant. Returns false if the file does not contain its text exactly once.
+    /// Adds a mutant. Returns false if the file does not contain the text that the mutant replaces exactly once.
     fn add(&mut self, mutant: &Mutant) -> Result<bool, String> {
         let Mutant { name, file, old, new, also, .. } = mutant;
         let mut text = match self.0.get(file) {
@@ -110,7 +110,8 @@ impl ChangedFiles {
     }
 }
 
-/// Builds mutants together and tries each. If the build fails, tries each half. Returns the number of mutants found.
+/// Builds mutants together and tries each. If the build fails, does the same for each half of them. Returns the number
+/// of mutants found.
 fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
     let told = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
     let mut made = ChangedFiles::default();
@@ -161,7 +162,7 @@ fn try_one(binary: &Path, mutant: &Mutant) -> Result<bool, String> {
     Ok(!matches!(outcome, Outcome::Survived))
 }
 
-/// Builds the explorer of the copy; `None` if that fails.
+/// Builds the explorer in the copy. Returns `None` if the build fails.
 fn build(copy: &Path) -> Result<Option<PathBuf>, String> {
     let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -188,7 +189,7 @@ fn make_copy(copy: &Path) -> std::io::Result<()> {
     fs::write(&manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))
 }
 
-/// Explores the named scenarios, or all, and returns the result.
+/// Explores the named scenarios, or all if none is named, and returns the result.
 fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
     let mut explore = Command::new("timeout");
     explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);

@@ -19,23 +19,23 @@ use crate::world::{Footprint, PendingRequest, RequestId, Verdict, World, notes_p
 pub enum Choice {
     /// A request is answered.
     Go(RequestId),
-    /// A request has no answer; a write may still take effect.
+    /// A request gets no answer. If it is a write, it may still take effect.
     Fail(RequestId),
-    /// The API server puts off a request, which has no effect.
+    /// The API server puts off a request instead of executing it.
     PutOff(RequestId),
-    /// A list cannot continue, since its revision is compacted.
+    /// A list request cannot continue, since its revision was compacted.
     Expire(RequestId),
-    /// A write takes effect whose sender does not wait any more.
+    /// A write takes effect after its sender has stopped waiting for it.
     Land(RequestId),
     /// An actor is killed. Its requests may still take effect.
     Kill(usize),
-    /// A power failure kills an actor and truncates the part of its journal that is not durable.
+    /// A power failure kills an actor, whose journal loses half of the bytes that were not durable yet.
     Crash(usize),
-    /// The clock jumps by seconds, ahead or back.
+    /// The clock jumps ahead or back by this number of seconds.
     Jump(i64),
-    /// The notes file of a node is torn.
+    /// The notes file of a node becomes unreadable.
     TearNotes(usize),
-    /// The notes of a node revert to the previous ones, as after a power failure.
+    /// The notes of a node revert to the previous version, as after a power failure.
     OldNotes(usize),
 }
 
@@ -73,20 +73,20 @@ pub struct Run<'s> {
 
 struct RunningActor {
     actor: Actor,
-    /// The work; `None` after its end.
+    /// The actor's work; `None` after its end.
     task: Option<Task>,
     /// Number of times that the actor was killed.
     kills: usize,
 }
 
-/// A path that all faults write: they share one limit, so the order of two faults matters.
+/// A path that all faults write. They share one limit, so the order of two faults matters.
 const FAULTS: &str = "faults";
 
 fn of_actor(actor: usize) -> Footprint {
     Footprint::default().write(format!("actor/{actor}"))
 }
 
-/// The footprint of a fault of an actor.
+/// The footprint of a fault that affects an actor.
 fn fault(actor: usize) -> Footprint {
     of_actor(actor).write(FAULTS)
 }
@@ -112,7 +112,7 @@ impl<'s> Run<'s> {
         Ok(run)
     }
 
-    /// Returns the possible next choices, in a stable order. Empty at the end.
+    /// Returns the possible next choices, in a stable order. There are none at the end.
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
         let mut add = |choice, what, footprint| options.push(Possible { choice, what, footprint });
@@ -134,7 +134,7 @@ impl<'s> Run<'s> {
         for request in asked.iter().filter(|request| request.can_fail() && faults.answers) {
             let (id, what) =
                 (request.id, format!("{}: no answer to: {}", name(request.id.actor), request.what));
-            // The write may take effect late, from now on.
+            // From now on, the write may take effect at any time.
             add(Choice::Fail(id), what, fault(id.actor).write(format!("late/{id:?}")));
         }
         for request in asked.iter().filter(|_| faults.answers) {
@@ -173,8 +173,8 @@ impl<'s> Run<'s> {
         options
     }
 
-    /// Keeps only the first pending read of each process on Kubernetes. A process lists a dozen kinds at once, and
-    /// their answers could come in millions of orders.
+    /// Keeps only the first pending read of each process on Kubernetes. A process sends a dozen list requests at once,
+    /// and the answers could arrive in millions of orders.
     fn in_order(&self, asked: Vec<PendingRequest>) -> Vec<PendingRequest> {
         if !self.world.is_kubernetes() {
             return asked;
@@ -241,7 +241,7 @@ impl<'s> Run<'s> {
     fn poll(&mut self, number: usize) -> Result<(), String> {
         let acting = &mut self.actors[number];
         let Some(task) = &mut acting.task else { return Ok(()) };
-        // Commands read the clock of the machine, which must show the jumps.
+        // Commands read the machine's clock, which must include the jumps.
         clock::set_ahead(self.world.jumped());
         let polled = catch_unwind(AssertUnwindSafe(|| task.resume()));
         self.world.files.end_step(number);
@@ -257,12 +257,12 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// True if only writes are left that may never take effect.
+    /// True if all actors have ended. Late writes may be left, but they may also never take effect.
     pub fn is_over(&self) -> bool {
         self.actors.iter().all(|acting| acting.task.is_none())
     }
 
-    /// True if an actor waits but nothing can happen, since a lock is never released.
+    /// True if an actor waits but no request can be decided, since a lock is never released.
     pub fn is_stuck(&self) -> bool {
         !self.is_over() && self.world.waiting().is_empty()
     }
@@ -275,7 +275,7 @@ impl<'s> Run<'s> {
         (self.scenario.end)(&self.world)
     }
 
-    /// A hash of the state. Two runs of a scenario with the same hash can continue in the same ways.
+    /// A hash of the state. Two runs of a scenario with the same hash have the same possible continuations.
     pub fn hash(&self) -> (u64, u64) {
         let of = |seed: u64| {
             let mut hasher = DefaultHasher::new();

@@ -11,27 +11,28 @@ use calipam_model::parallel::lock;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pod {
     pub node: String,
-    /// Its addresses; empty while it waits for them.
+    /// The pod's addresses; empty while it waits for them.
     pub addresses: Vec<IpAddr>,
-    /// False after Kubernetes has deleted it.
+    /// False after Kubernetes has deleted the pod.
     pub exists: bool,
 }
 
 impl Pod {
-    /// True for a pod with addresses. Other pods wait for addresses, or DEL releases those that they had.
+    /// True for an existing pod with addresses. Other pods wait for addresses, or DEL releases the addresses that they
+    /// had.
     pub(crate) fn is_served(&self) -> bool {
         self.exists && !self.addresses.is_empty()
     }
 }
 
-/// The truth about a cluster.
+/// The real state of a cluster, independent of the datastore.
 #[derive(Default)]
 pub struct Truth(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     pods: BTreeMap<String, Pod>,
-    /// The users of addresses, from the assignment to the start of the release.
+    /// The user of each address, from the address's assignment to the start of its release.
     users: BTreeMap<IpAddr, String>,
     /// Handles whose records are incomplete from the start.
     damaged: BTreeSet<String>,
@@ -61,7 +62,7 @@ impl Truth {
         }
     }
 
-    /// Marks a pod as existing again that was believed to be gone.
+    /// Marks a pod that was believed to be deleted as existing again.
     pub fn revive(&self, handle: &str) {
         if let Some(pod) = lock(&self.0).pods.get_mut(handle) {
             pod.exists = true;
@@ -83,7 +84,7 @@ impl Truth {
         lock(&self.0).pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
     }
 
-    /// All pods so far.
+    /// Returns all pods so far, including deleted ones.
     pub fn pods(&self) -> BTreeMap<String, Pod> {
         lock(&self.0).pods.clone()
     }
@@ -116,7 +117,7 @@ impl Truth {
         lock(&self.0).violations.push(what);
     }
 
-    /// Returns and clears the violations.
+    /// Returns the recorded violations and clears them.
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.0).violations)
     }

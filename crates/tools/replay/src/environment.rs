@@ -1,4 +1,4 @@
-//! Environments of replays: a datastore that can be filled, watched and read, and the programs that run on it.
+//! Environments of replays: a datastore that can be filled, watched and read, and the programs that use it.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub path: String,
-    /// True if there was a value before.
+    /// True if the key had a value before the write.
     pub existed: bool,
-    /// The value after; `None` if it was deleted.
+    /// The value after the write; `None` if the write deleted the key.
     pub value: Option<Value>,
 }
 
@@ -38,11 +38,11 @@ impl Write {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub exit_code: i32,
-    /// Standard output; for calicoctl with standard error.
+    /// Standard output. For calicoctl, it includes standard error.
     pub stdout: String,
 }
 
-/// A datastore on which traces are replayed, and programs that run on it. Returns a value that is not JSON as `null`.
+/// A datastore on which traces are replayed, and programs that use it. Values that are not JSON are returned as `null`.
 #[allow(async_fn_in_trait, reason = "a replay stays on one thread")]
 pub trait Environment {
     /// The datastore as an allocator sees it.
@@ -56,10 +56,10 @@ pub trait Environment {
     /// Stores a value, or deletes it.
     async fn set(&self, path: &str, value: Option<&Value>) -> Result<(), String>;
 
-    /// Everything under a prefix.
+    /// Returns all values under a prefix, by path.
     async fn values(&self, prefix: &str) -> Result<BTreeMap<String, Value>, String>;
 
-    /// The writes since the last call, in their order.
+    /// Returns the writes since the last call, in the order in which they took effect.
     async fn writes(&self) -> Result<Vec<Write>, String>;
 
     /// Lets time pass.
@@ -72,7 +72,7 @@ pub trait Environment {
     async fn calicoctl(&self, arguments: &str) -> Result<Output, String>;
 }
 
-/// A datastore in memory, without programs.
+/// An in-memory datastore without programs.
 pub struct MemoryEnvironment(MemoryStore);
 
 impl MemoryEnvironment {

@@ -1,6 +1,6 @@
-//! Replays golden traces: recorded runs of real Calico's IPAM. A [`Trace`] has the datastore before, the operations
-//! with their results and writes in order, and the datastore after each. [`replay`] runs the same operations with
-//! calipam's code in any [`Environment`] and reports each difference by step and field.
+//! Replays golden traces: recorded runs of real Calico's IPAM. A [`Trace`] contains the initial datastore, the
+//! operations in order, each with its result and its writes, and the datastore after each operation. [`replay`] runs
+//! the same operations with calipam's code in any [`Environment`] and reports each difference by step and field.
 //!
 //! The form of the files is described in `tests/traces/README.md`.
 

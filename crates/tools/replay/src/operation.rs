@@ -35,7 +35,7 @@ impl Input<'_> {
         self.0.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// A text; `None` if it is empty.
+    /// Returns a string input; `None` if it is empty or missing.
     fn optional(&self, name: &str) -> Option<String> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
@@ -87,7 +87,7 @@ fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
     )
 }
 
-/// Runs an operation of the allocator. Returns `None` if none has that name.
+/// Runs an operation of the allocator. Returns `None` if no operation has that name.
 pub(crate) async fn perform(
     allocator: &Allocator<&impl Store>,
     operation: &str,
@@ -240,7 +240,7 @@ async fn claim(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<
     Ok(match allocator.claim_affinity(input.cidr("cidr")?, kind, &host).await {
         Ok(done) => result(&done, None),
         Err(partly) => match &partly.error {
-            // The request is wrong: nothing was claimed.
+            // The request itself is invalid, so nothing was claimed.
             error @ (Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
                 json!({"error": error.to_string(), "claimed": null, "ofOthers": null})
             }

@@ -16,7 +16,7 @@ use crate::trace::{Step, Trace};
 /// The prefix of an allocator's keys.
 const IPAM: &str = "/calico/ipam/v2/";
 
-/// A difference between what was found and what a trace says.
+/// A difference between a replay and its trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     pub trace: String,
@@ -40,7 +40,7 @@ impl fmt::Display for Difference {
 /// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Differences that are not in the list.
+    /// Differences that are not in the list of known differences.
     pub differences: Vec<Difference>,
     /// Steps that differ on purpose, with the reason.
     pub on_purpose: Vec<(usize, String)>,
@@ -48,8 +48,8 @@ pub struct Outcome {
     pub other_choices: Vec<usize>,
 }
 
-/// Replays a trace from an empty datastore. Each step starts from the state that the trace recorded before it: after a
-/// step that differs on purpose or by a free choice, that state is restored.
+/// Replays a trace from an empty datastore. Each step starts from the state that the trace recorded before the step. To
+/// ensure this, a step that differs on purpose or by a free choice is followed by a restoration of the recorded state.
 pub async fn replay<G: Environment>(
     trace: &Trace,
     environment: &G,
@@ -78,7 +78,7 @@ struct Replay<'r, G> {
     trace: &'r Trace,
     environment: &'r G,
     symbols: Symbols,
-    /// The value that the trace recorded last under each key.
+    /// The value that the trace most recently recorded under each key.
     recorded: BTreeMap<String, Value>,
     outcome: Outcome,
 }
@@ -169,7 +169,7 @@ impl<G: Environment> Replay<'_, G> {
         Ok(json!({"error": null}))
     }
 
-    /// The input with the sequence number in place of its symbol.
+    /// Returns the input with the symbol of its sequence number replaced by the number.
     fn with_numbers(&mut self, input: &Map<String, Value>) -> Map<String, Value> {
         let mut input = input.clone();
         if let Some(number) = input.get_mut("sequenceNumber") {
@@ -256,8 +256,8 @@ fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> 
     step.writes.iter().filter(|write| !changes_nothing(write)).cloned().map(Value::Object).collect()
 }
 
-/// True if a release of several addresses was refused because of one of them. Calico names a different one from run to
-/// run.
+/// True if a release of several addresses was refused because of one of them. The address that Calico names differs
+/// from run to run.
 fn refuses_one_of(step: &Step, result: &Value) -> bool {
     let ips = step.input.get("ips").and_then(Value::as_array);
     let refused = result["error"].as_str().and_then(|error| error.strip_prefix("update conflict: "));
@@ -270,7 +270,7 @@ fn last_of_each(writes: &[Write]) -> Vec<Value> {
     last.into_values().map(Write::to_json).collect()
 }
 
-/// Sorts lists by their text, for steps whose order varies.
+/// Sorts the items of lists by their text, for steps that return them in varying order.
 fn sorted_lists(value: &Value) -> Value {
     match value {
         Value::Array(items) => {
@@ -308,8 +308,8 @@ fn path_of(write: &Map<String, Value>) -> Result<&str, String> {
     path.ok_or_else(|| "a write of the trace names no key".to_owned())
 }
 
-/// True if a step with another choice had an equivalent effect: the same error and messages, as many addresses, and the
-/// same kinds of writes on the same kinds of objects in the same order.
+/// True if a step in which calipam chose otherwise had an equivalent effect: the same error and messages, the same
+/// number of addresses, and the same kinds of writes on the same kinds of objects in the same order.
 fn has_same_shape(step: &Step, done: &StepResult) -> bool {
     let shape = |result: &Value| {
         let of = |family: &str| {

@@ -50,7 +50,8 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Replaces the symbols in a value. Symbols without a value get one of their kind, from the time `now`.
+    /// Replaces the symbols in a value. A symbol without a value is assigned one of its kind, derived from the time
+    /// `now`.
     pub(crate) fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
         match value {
             Value::String(text) => match Symbol::parse(text) {
@@ -69,7 +70,7 @@ impl Symbols {
     fn value_of(&mut self, symbol: Symbol, now: Timestamp) -> Value {
         let nanos = now.as_nanosecond() as u64;
         match symbol {
-            // As if the blocks had been created one after the other a moment ago.
+            // The number is chosen as if the blocks had been created one after another a moment ago.
             Symbol::Sequence(index, added) => {
                 let past = 1_000_000_000u64.saturating_sub(u64::from(index) * 1_000_000);
                 let first = *self.sequences.entry(index).or_insert(nanos.saturating_sub(past));
@@ -89,8 +90,8 @@ impl Symbols {
         }
     }
 
-    /// Compares a found value with a text of a trace; `None` if the text is no symbol. A symbol without a value takes
-    /// the found one.
+    /// Compares a found value with a string in a trace. Returns `None` if the string is not a symbol. A symbol without
+    /// a value is assigned the found value.
     pub(crate) fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
         let symbol = Symbol::parse(expected)?;
         Some(match symbol {
@@ -134,7 +135,8 @@ impl Symbols {
     }
 }
 
-/// True if a time is that of a symbol. Times in one second of the recording may be a second apart in the replay.
+/// True if a time equals the value of a symbol, or is at most a second apart. Times within the same second of the
+/// recording may fall into adjacent seconds of the replay.
 fn is_same_time(bound: &str, time: Timestamp) -> bool {
     let apart = bound.parse::<Timestamp>().map(|bound| bound.duration_since(time).abs());
     apart.is_ok_and(|apart| apart <= SECOND_CROSSED)

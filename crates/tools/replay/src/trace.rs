@@ -17,12 +17,12 @@ pub struct Trace {
     format: u64,
     /// The name of the recorded scenario.
     pub scenario: String,
-    /// The whole datastore under `/calico` at the beginning.
+    /// All values under `/calico` before the first step.
     pub initial: BTreeMap<String, Value>,
     pub steps: Vec<Step>,
 }
 
-/// One operation and what it did.
+/// One operation and its effects.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
@@ -36,13 +36,13 @@ pub struct Step {
     #[serde(default)]
     write_order: Option<String>,
     pub result: Value,
-    /// The writes: `create`, `update` or `delete` with a path, and `value`.
+    /// The writes. Each has a path under `create`, `update` or `delete`, and a `value` unless it is a deletion.
     pub writes: Vec<Map<String, Value>>,
     /// Everything under `/calico/ipam/v2/` after the step.
     pub after: BTreeMap<String, Value>,
 }
 
-/// Lists the traces of the project below its root.
+/// Lists the project's trace files. `root` is the root of the checkout.
 pub fn traces(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(root.join("tests/traces"))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
@@ -52,7 +52,7 @@ pub fn traces(root: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl Trace {
-    /// Reads a file.
+    /// Reads a trace file.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let error = |reason: String| TraceError { path: path.to_owned(), reason };
         let text = std::fs::read(path).map_err(|e| error(e.to_string()))?;
@@ -81,7 +81,7 @@ impl Step {
     }
 }
 
-/// A file that is not a trace.
+/// The error for a file that is not a valid trace.
 #[derive(Debug)]
 pub struct TraceError {
     path: PathBuf,

@@ -1,4 +1,5 @@
-//! Writes many blocks of other nodes, of the same size as Calico's: 13 KB with 50 addresses.
+//! Writes many blocks that belong to other nodes. They are as large as Calico's: a block with 50 assigned addresses has
+//! 13 KB.
 
 use etcd_client::TxnOp;
 use ipnet::IpNet;
@@ -8,7 +9,7 @@ use crate::cluster::wire::{Attribute, Block, key};
 use crate::kube::{Flavour, create_in_etcd, form};
 use crate::servers::{Etcd, KubeApiserver, ServerError};
 
-/// A block whose first addresses are taken.
+/// A block whose first addresses are assigned.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenBlock {
     pub cidr: IpNet,

@@ -12,7 +12,7 @@ use crate::cluster::wire::{Attribute, Block, Era};
 use crate::servers::http::request;
 use crate::servers::{Etcd, EtcdOptions, EtcdVersion, ServerError};
 
-/// Attempts at a compare-and-swap.
+/// Maximum number of attempts at a compare-and-swap.
 const ATTEMPTS: usize = 100;
 
 /// An etcd with the v2 API.
@@ -60,7 +60,7 @@ impl Calico2 {
     }
 }
 
-/// Reads and writes the tree, and allocates like Calico 2.x.
+/// A client that reads and writes the keys, and allocates addresses like Calico 2.x.
 #[derive(Clone, Copy, Debug)]
 pub struct Client2 {
     port: u16,
@@ -131,14 +131,14 @@ impl Client2 {
         self.set(&block_key(block), &text(Block::new(net, Some(format!("host:{host}")), None, 0)))
     }
 
-    /// The first addresses of the blocks of a host.
+    /// The first address of each block of a host.
     fn blocks(&self, host: &str) -> io::Result<Vec<Ipv4Addr>> {
         let keys = self.keys(&format!("/calico/ipam/v2/host/{host}/ipv4/block"))?;
         let block = |key: &String| key.rsplit('/').next()?.strip_suffix("-26")?.parse().ok();
         Ok(keys.iter().filter_map(block).collect())
     }
 
-    /// Gives a pod an address from a block of its host, and writes its endpoint.
+    /// Assigns a pod an address from a block of its host, and writes the pod's endpoint.
     pub fn start_pod(&self, host: &str, workload: &str) -> io::Result<Ipv4Addr> {
         let address = self.assign(host, workload)?;
         self.set_endpoint(host, workload, &[&address.to_string()])?;
@@ -170,7 +170,7 @@ impl Client2 {
         self.set(&endpoint_key(host, workload), &value.to_string())
     }
 
-    /// Deletes the endpoint of a pod, then frees its addresses by its handle.
+    /// Deletes a pod's endpoint, then frees the pod's addresses by its handle.
     pub fn stop_pod(&self, host: &str, workload: &str) -> io::Result<()> {
         self.delete(&endpoint_key(host, workload))?;
         self.release(workload)
@@ -223,7 +223,7 @@ impl Client2 {
     }
 
     /// Changes a key with a compare-and-swap. `change` returns the new value, an inner `None` to delete the key, or an
-    /// outer `None` to leave it.
+    /// outer `None` to leave it unchanged.
     fn swap(
         &self,
         key: &str,
@@ -276,7 +276,7 @@ impl Client2 {
     }
 }
 
-/// The key of the block of 64 addresses that begins at an address.
+/// The key of the block of 64 addresses whose first address is `block`.
 pub fn block_key(block: Ipv4Addr) -> String {
     format!("/calico/ipam/v2/assignment/ipv4/block/{block}-26")
 }

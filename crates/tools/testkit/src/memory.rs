@@ -19,11 +19,11 @@ pub struct Change {
     pub path: String,
     /// True if the key had a value before the write.
     pub existed: bool,
-    /// The value after the write; `None` if it was deleted.
+    /// The value after the write; `None` if the write deleted the key.
     pub value: Option<Vec<u8>>,
 }
 
-/// The fault of a write.
+/// A fault that a write can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
@@ -92,7 +92,7 @@ impl MemoryStore {
         is_there
     }
 
-    /// Stores and deletes values in one transaction. Returns the revision that all of them get.
+    /// Stores and deletes values in one transaction. Returns the revision, which is the same for all of them.
     pub fn change_together(&self, changes: &[(String, Option<Vec<u8>>)]) -> i64 {
         let mut state = self.state();
         let last =
@@ -179,7 +179,7 @@ impl Store for MemoryStore {
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = Vec::with_capacity(queries.len());
         for query in queries {
-            // Queries are answered one after the other, as on Kubernetes.
+            // Queries are answered one after another, as on Kubernetes.
             self.turn().await;
             answers.push(self.state().read(query));
         }

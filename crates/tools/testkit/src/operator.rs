@@ -7,7 +7,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use ipnet::IpNet;
 
-/// The number of attempts while other clients keep writing first, the same as Calico's.
+/// The maximum number of attempts if other clients keep writing first, the same as Calico's.
 const RETRIES: usize = 100;
 
 /// The blocks that were claimed, and those that belong to other holders.
@@ -17,7 +17,7 @@ pub struct Claimed {
     pub of_others: Vec<IpNet>,
 }
 
-/// The reason that the configuration was not changed.
+/// The reason why the configuration was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The settings would allow addresses neither from new blocks nor from blocks of other nodes.
@@ -34,9 +34,8 @@ pub enum SettingsError {
 pub trait Operator {
     /// Claims all blocks of a CIDR for a holder.
     ///
-    /// # Errors
-    /// Returns an error if the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks that
-    /// were claimed before the error stay claimed.
+    /// # Errors Returns an error if no enabled pool contains the CIDR, if the CIDR is smaller than a block, or if the
+    /// datastore fails. Blocks that were claimed before the error stay claimed.
     async fn claim_affinity(
         &self,
         cidr: IpNet,

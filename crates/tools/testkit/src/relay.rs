@@ -55,7 +55,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
     while let Ok(read) = from.read(&mut buffer)
         && read > 0
     {
-        // Bytes are counted before they are forwarded, so that they are counted when a client has its answer.
+        // Bytes are counted before they are forwarded, so that the count is complete when a client has its answer.
         count.fetch_add(read, Ordering::SeqCst);
         if to.write_all(&buffer[..read]).is_err() {
             break;

@@ -1,4 +1,5 @@
-//! Generates the Helm charts from the manifests in `docs/kubernetes`, with settings where clusters differ.
+//! Generates the Helm charts from the manifests in `docs/kubernetes`. Values that differ between clusters become
+//! settings.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +14,13 @@ struct Chart {
     /// The folder of the manifests.
     manifests: &'static str,
     templates: &'static [Template],
-    /// Texts in the manifests, with their replacements in all templates.
+    /// Strings in the manifests, each with its replacement in all templates.
     settings: &'static [(&'static str, &'static str)],
 }
 
 struct Template {
     manifest: &'static str,
-    /// The setting that enables the template; empty if it is always there.
+    /// The setting that enables the template; empty if the template is always rendered.
     when: &'static str,
 }
 

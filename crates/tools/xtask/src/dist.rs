@@ -1,4 +1,4 @@
-//! `cargo xtask dist` and `cargo xtask image`: build the programs, and make packages and images of them.
+//! `cargo xtask dist` and `cargo xtask image`: build the programs, and package them or make images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,8 @@ Needs what `cargo xtask dist` needs.
     run: run_image,
 };
 
-/// Tests that also run with the packaged program: checks of exports, of an etcd and of its snapshot, views, and undone
-/// releases.
+/// Filters for the tests that also run with the packaged program. They check exports, an etcd and its snapshot, show
+/// views, and undo releases.
 const TESTS: [&str; 4] = ["cli::check::", "cli::etcd::", "cli::show::", "cli::repair::undo::"];
 
 /// The options of `dist` and `image`.
@@ -172,13 +172,13 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
     build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
     build.envs(zig::variables(target)?).envs(zig::linker(target)?);
-    // The C code of mimalloc embeds the time of its compilation. The C compiler takes it from this variable.
+    // The C code of mimalloc embeds the time of its compilation. The C compiler reads this time from the variable.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
     Ok(folder.join(target).join("dist"))
 }
 
-/// Builds the checked-out commit from nothing in another folder, and compares the programs.
+/// Builds the checked-out commit from scratch in another folder, and compares the result with `programs`.
 fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     let git = |words: &[&str]| {
         let mut git = Command::new("git");
@@ -206,7 +206,7 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     fs::remove_dir_all(&copy).map_err(|error| Failure::io("remove", &copy, &error))
 }
 
-/// Runs the tests of the plugin, and some of calipam's, with the packaged programs.
+/// Runs the plugin's tests, and some of calipam's, with the packaged programs.
 fn test(programs: &Path, machine: &Machine) -> Result<(), Failure> {
     let variables = servers::prepare()?.build()?;
     let programs = programs.canonicalize().map_err(|error| Failure::io("find", programs, &error))?;
@@ -224,7 +224,7 @@ fn test(programs: &Path, machine: &Machine) -> Result<(), Failure> {
     step::run("Testing the packaged program", &mut machine.on(program))
 }
 
-/// Returns rustc's name for this machine.
+/// Returns the target triple of this machine, as rustc reports it.
 fn host() -> Result<String, Failure> {
     let output = std::process::Command::new("rustc").arg("-vV").output();
     let output = output.map_err(|error| Failure::new(format!("cannot run `rustc -vV`: {error}")))?;

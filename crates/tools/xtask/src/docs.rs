@@ -61,7 +61,7 @@ fn mdbook() -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// Writes an index page into every folder: pages link to folders, and not every server lists one.
+/// Writes an index page into every folder, since pages link to folders and not every web server lists a folder's files.
 fn list_folders(folder: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io("list", folder, &error);
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());

@@ -1,4 +1,4 @@
-//! The failure of a task, and a hint.
+//! The failure of a task, with an optional hint.
 
 use std::fmt;
 use std::path::Path;
@@ -16,7 +16,7 @@ impl Failure {
         Self { message: message.into(), hint: None }
     }
 
-    /// Creates the failure of an operation on a file or folder. `act` is its verb, such as `read`.
+    /// Creates the failure of an operation on a file or folder. `act` names the operation, such as `read`.
     pub(crate) fn io(act: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::new(format!("cannot {act} {}: {error}", path.display()))
     }
@@ -27,7 +27,7 @@ impl Failure {
         self
     }
 
-    /// The text as a warning, for a task that continues.
+    /// Returns the text as a warning, for a task that continues despite the failure.
     pub(crate) fn as_warning(&self) -> String {
         self.to_string().replacen("error:", "warning:", 1)
     }

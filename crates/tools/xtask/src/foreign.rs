@@ -1,4 +1,4 @@
-//! Runs programs for another kind of machine.
+//! Runs programs that were built for another kind of machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::{servers, workspace};
 
 /// A script that registers `$0` as the emulator for arm64 programs, and runs its arguments. The flag `F` makes Linux
-/// keep the emulator open, so that programs also run in empty folders.
+/// keep the emulator open, so that programs also run if their root folder does not contain the emulator.
 const BY_QEMU: &str = r#"at=/proc/sys/fs/binfmt_misc
 mount -t binfmt_misc none $at && printf %s ':aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$0:F" > $at/register && exec "$@""#;
 

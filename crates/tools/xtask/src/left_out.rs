@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::{tool, workspace};
 
-/// The list of skipped tests: a file to which each of them adds a line.
+/// The list of skipped tests: a file to which each skipped test adds a line.
 pub(crate) struct LeftOut {
     list: PathBuf,
 }
@@ -30,7 +30,8 @@ impl LeftOut {
         (tool::LEFT_OUT, self.list.clone())
     }
 
-    /// Adds a step that this machine cannot run. CI allows this too, since pip and rustup may be missing there.
+    /// Adds a step that this machine cannot run. Unlike tests, steps may be skipped in CI, where pip and rustup may be
+    /// missing.
     pub(crate) fn add(&self, step: &str, failure: &Failure) -> Result<(), Failure> {
         let reason = failure.to_string().replace('\n', "; ");
         let list = OpenOptions::new().append(true).create(true).open(&self.list);
@@ -38,7 +39,7 @@ impl LeftOut {
             .map_err(|error| Failure::io("write", &self.list, &error))
     }
 
-    /// Prints each test once, with the command that installs its tool.
+    /// Prints each skipped test once, with the command that installs the tool it needs.
     pub(crate) fn print(self) {
         let lines = fs::read_to_string(&self.list).unwrap_or_default();
         for line in lines.lines().collect::<BTreeSet<_>>() {

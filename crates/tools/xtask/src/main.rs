@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use failure::Failure;
 use task::Task;
 
-/// Every task, in the order that `cargo xtask help` shows.
+/// Every task, in the order in which `cargo xtask help` lists them.
 const TASKS: &[Task] = &[
     demo::TASK,
     test::TASK,

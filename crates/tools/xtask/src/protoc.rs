@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::tools;
 
 /// Returns the environment variables for building etcd-client: none if the machine has `protoc`, otherwise those that
-/// name the one in the crate `protoc-bin-vendored`.
+/// point to the `protoc` of the crate `protoc-bin-vendored`.
 pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if env::var_os("PROTOC").is_some() || tools::on_path("protoc").is_some() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The places where the project is published, and the files that name them.
+//! The URL and the registry under which the project is published, and the files that contain them.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ impl Publisher {
         Ok(Self { downloads: value("downloads")?, registry: value("registry")? })
     }
 
-    /// Fails if a place is still one of the placeholders.
+    /// Fails if the URL or the registry is still a placeholder.
     pub(crate) fn require_published(&self) -> Result<(), Failure> {
         if self.downloads.contains("example.com") || self.registry.contains("example.com") {
             return Err(Failure::new("Cargo.toml does not say where calipam is published").hint(
@@ -51,7 +51,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Returns a file's text with its URLs and registries replaced by these places.
+    /// Returns a file's text with its URLs and registries replaced by those of this publisher.
     fn current(&self, text: &str) -> String {
         let text = replace_before(text, &format!("/calipam-{}-", env!("CARGO_PKG_VERSION")), &self.downloads);
         ["/calipam:latest", "/calipam-cni-installer", "/calipam\n"]
@@ -60,14 +60,14 @@ impl Publisher {
     }
 }
 
-/// Replaces the word before each `end`: a URL, or the name of a registry.
+/// Replaces the word before each occurrence of `end`. The word is a URL or the name of a registry.
 fn replace_before(text: &str, end: &str, word: &str) -> String {
     let mut parts: Vec<String> = text.split(end).map(str::to_owned).collect();
     let last = parts.len() - 1;
     for part in &mut parts[..last] {
         let start = part.rfind([' ', '=', '`', '"']).map_or(0, |at| at + 1);
         let start = start + part[start..].find("docker://").map_or(0, |at| at + "docker://".len());
-        // The path of a volume can end like an image.
+        // A volume's path can end like an image's name.
         if !part[start..].starts_with('/') {
             part.replace_range(start.., word);
         }
@@ -75,7 +75,7 @@ fn replace_before(text: &str, end: &str, word: &str) -> String {
     parts.join(end)
 }
 
-/// Writes the places into every file.
+/// Writes the publisher's URL and registry into every file.
 pub(crate) fn write() -> Result<(), Failure> {
     let publisher = Publisher::read()?;
     for path in FILES.map(|file| workspace::root().join(file)) {

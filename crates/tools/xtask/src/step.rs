@@ -59,7 +59,7 @@ pub(crate) fn announce(title: &str) {
     eprintln!("==> {title}");
 }
 
-/// A duration in seconds, or in minutes and seconds.
+/// Formats a duration in seconds, or in minutes and seconds.
 pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
@@ -86,7 +86,7 @@ fn variables_line(command: &Command) -> Option<String> {
     (!names.is_empty()).then(|| format!("    (sets {})", names.join(", ")))
 }
 
-/// A word, quoted if a POSIX shell needs it.
+/// Returns a word for a POSIX shell, quoted if necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

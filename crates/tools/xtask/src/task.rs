@@ -5,13 +5,13 @@ use crate::failure::Failure;
 /// A development task, run as `cargo xtask NAME`.
 pub(crate) struct Task {
     pub name: &'static str,
-    /// The arguments as its help shows them; empty if there are none.
+    /// The arguments as the task's help shows them; empty if there are none.
     pub arguments: &'static str,
     /// One line for the list of tasks.
     pub summary: &'static str,
-    /// The rest of its help: what it does and needs, and how to go on.
+    /// The rest of the help: what the task does and needs, and what to do next.
     pub details: &'static str,
-    /// Runs the task. Takes the arguments after the name, without a leading `--`.
+    /// Runs the task. Takes the arguments after the task's name, without a leading `--`.
     pub run: fn(&[String]) -> Result<(), Failure>,
 }
 

@@ -16,18 +16,19 @@ use crate::{protoc, step, tools, workspace, zig};
 /// The variable that sets how many tests a test program runs at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// The slowest tests: those of the program in `tests/main.rs`, those of generated clusters in `crates/datastore/tests`,
-/// and one of the explorer.
+/// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
+/// `crates/datastore/tests`, and one of the explorer's.
 const LONG: [&str; 3] = ["cli::", "generated::", "every_interleaving"];
 
-/// The wrapper with which Clippy compiles the workspace instead of rustc, so that linting needs no separate build.
-/// Clippy may optimize less than rustc, so no other task uses it.
+/// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
+/// separate build. Clippy may optimize less than rustc, so no other task uses it.
 const CLIPPY: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
 
-/// The macOS target to lint. No code depends on the processor, so a second one would find nothing more.
+/// The macOS target to lint. No code depends on the processor, so linting a second macOS target would find nothing
+/// more.
 const MAC: &str = "aarch64-apple-darwin";
 
-/// Settings for the Go runtime of the servers, many of which run at once: each uses one core and collects garbage less
+/// Settings for the servers' Go runtime. Many servers run at once, so each uses one core and collects garbage less
 /// often. A kube-apiserver then needs half the processor time to start, and a fifth more memory.
 const GO: [(&str, &str); 2] = [("GOMAXPROCS", "1"), ("GOGC", "300")];
 
@@ -112,7 +113,7 @@ fn is_built_for_the_first_time() -> Result<bool, Failure> {
     Ok(!entries.flatten().any(|entry| is_of_a_library(entry.file_name())))
 }
 
-/// Runs every step, even if an earlier one failed: a line too long says nothing about the tests.
+/// Runs every step, even if an earlier one failed, since a line that is too long says nothing about the tests.
 fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
     let format = tools::need_component("fmt", "rustfmt")
         .and_then(|()| step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"])));
@@ -129,8 +130,8 @@ fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Resul
     summary([format, lints, mac, tests])
 }
 
-/// Runs the long tests in parallel with all others, since cargo runs one test program after the other, and each ends
-/// with a few slow tests. Each test runs once: every part skips the tests that the parts before it select.
+/// Runs the long tests in parallel with all others, since cargo runs one test program after another, and each program
+/// ends with a few slow tests. Each test runs once: every part skips the tests that the parts before it select.
 fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let part = |selected: Option<&str>, skipped: &[&str]| {
         let mut part = tests(variables, left_out, all);
@@ -152,7 +153,7 @@ fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Resul
     })
 }
 
-/// Builds the servers and the tests at the same time: each leaves cores idle while it downloads or links.
+/// Builds the servers and the tests at the same time, since each build leaves cores idle while it downloads or links.
 fn build(variables: &Variables, servers: Servers, arguments: &[String]) -> Result<Variables, Failure> {
     let mut tests = cargo(variables, &["test", "--no-run"]);
     tests.args(arguments);
@@ -221,7 +222,7 @@ fn threads() -> OsString {
     std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
 }
 
-/// Prints all failures, and returns one failure with their number.
+/// Prints all failures, and returns one failure that states their number.
 fn summary(results: [Result<(), Failure>; 4]) -> Result<(), Failure> {
     let steps = results.len();
     let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();

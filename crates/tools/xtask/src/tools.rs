@@ -10,7 +10,7 @@ use crate::{step, workspace};
 /// The oldest Go version that can fetch the toolchain that a module names.
 const OLDEST_GO: (u32, u32) = (1, 21);
 
-/// The path of Go after a manual installation by its own instructions.
+/// The path of Go if it was installed manually, according to its own instructions.
 const USUAL_GO: &str = "/usr/local/go/bin/go";
 
 /// Finds the program that a shell would run for this name.
@@ -52,7 +52,7 @@ pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure>
         .hint(format!("install it with `rustup component add {component}`")))
 }
 
-/// Finds a Go installation that can build with the version `wanted`: on `PATH`, or in the usual place.
+/// Finds a Go installation that can build with the version `wanted`: on `PATH`, or at [`USUAL_GO`].
 pub(crate) fn go(wanted: &str) -> Result<PathBuf, Failure> {
     let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
     let mut problem = "no Go on this machine".to_owned();

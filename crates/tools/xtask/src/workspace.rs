@@ -20,8 +20,8 @@ pub(crate) fn enter() -> Result<(), Failure> {
 
 /// Returns a command for the cargo that runs this program.
 ///
-/// Removes the variables that cargo sets for this package. Build scripts of dependencies depend on them, so that builds
-/// by a task and by hand would recompile each other's dependencies.
+/// Removes the variables that cargo sets for this package. Build scripts of dependencies depend on these variables, so
+/// builds by a task and builds by hand would otherwise recompile each other's dependencies.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
@@ -44,7 +44,8 @@ pub(crate) fn run_by(mut outer: Command, command: &Command) -> Command {
     outer
 }
 
-/// The path of a program next to this one. Relative to the root of the checkout if the program is below it.
+/// Returns the path of a program in the same folder as this one. The path is relative to the root of the checkout if
+/// the program is below the root.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
     let path = own()?.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);
     Ok(path.strip_prefix(root()).map(Path::to_owned).unwrap_or(path))

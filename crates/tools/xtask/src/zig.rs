@@ -12,7 +12,7 @@ use crate::{step, workspace};
 /// The version of the Python wheel that contains Zig. It is pinned, since the programs contain code that Zig compiles.
 const VERSION: &str = "0.17.1";
 
-/// The symbols of macOS's frameworks that calipam uses, through the crates that read its certificates.
+/// The symbols of macOS frameworks that calipam uses, through the crates that read the system's certificates.
 const FRAMEWORKS: [(&str, &str); 2] = [
     (
         "CoreFoundation",
@@ -35,7 +35,7 @@ const FRAMEWORKS: [(&str, &str); 2] = [
 pub(crate) type Variables = Vec<(String, OsString)>;
 
 /// Returns the environment variables for compiling the C code of crates for a target. Installs Zig if it is missing.
-/// Returns none if the target needs another compiler, or the environment already names one.
+/// Returns no variables if Zig does not compile for the target, or if the environment already names a compiler.
 pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     let suffix = target.replace('-', "_");
     let compiler = format!("CC_{suffix}");
@@ -50,7 +50,7 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
             .args(["-m", "pip", "install", "--quiet", "--target"])
             .arg(&folder)
             .arg(format!("ziglang=={VERSION}"));
-        // pip otherwise warns about root, but this installs into a separate folder.
+        // pip warns if it runs as root. The warning does not apply here, since this installs into a separate folder.
         install.env("PIP_ROOT_USER_ACTION", "ignore");
         step::run("Installing Zig, a C compiler for other machines", &mut install).map_err(|failure| {
             let hint =
@@ -63,7 +63,8 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
         (compiler, format!("{zig} cc -target {name}")),
         (format!("AR_{suffix}"), format!("{zig} ar")),
         (format!("CFLAGS_{suffix}"), "-O3 -ffunction-sections -fdata-sections".to_owned()),
-        // One of the defaults is Rust's name of the target, which Zig does not know.
+        // One of the compiler flags that the crate cc sets by default is Rust's name of the target, which Zig does not
+        // know.
         ("CRATE_CC_NO_DEFAULTS".to_owned(), "1".to_owned()),
     ];
     Ok(variables.into_iter().map(|(name, value)| (name, value.into())).collect())
@@ -79,7 +80,7 @@ pub(crate) fn linker(target: &str) -> Result<Variables, Failure> {
     Ok(vec![(linker, "rust-lld".into()), ("SDKROOT".to_owned(), libraries()?.into())])
 }
 
-/// Writes stubs of macOS's libraries for a linker: their names and symbols. Returns the folder.
+/// Writes stubs of macOS's libraries for a linker. They contain only names and symbols. Returns the folder.
 fn libraries() -> Result<PathBuf, Failure> {
     let path = folder().join("ziglang/lib/libc/darwin/libSystem.tbd");
     let system = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
@@ -113,7 +114,7 @@ fn folder() -> PathBuf {
     workspace::root().join(format!("target/servers/zig-{VERSION}"))
 }
 
-/// Zig's name for a target; `None` if Zig does not compile for it. A Mac compiles for macOS itself.
+/// Zig's name for a target; `None` if Zig does not compile for it. A Mac compiles for macOS without Zig.
 fn name_of(target: &str) -> Option<String> {
     let (machine, system) = target.split_once('-')?;
     match system {

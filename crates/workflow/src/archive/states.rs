@@ -25,8 +25,8 @@ impl ArchivedState {
         Self { path: export.path.clone(), at: export.taken_at, _written: None }
     }
 
-    /// Writes the state of an export with its changes until a time, or with all its changes, to a temporary file.
-    /// Without recorded changes, returns the export itself.
+    /// Applies an export's recorded changes, all of them or those until a time, and writes the resulting state to a
+    /// temporary file. Without recorded changes, returns the export itself.
     fn written(
         export: &Archived,
         until: Option<Timestamp>,
@@ -43,11 +43,11 @@ impl ArchivedState {
     }
 }
 
-/// The number of earlier exports whose changes are searched: if there were several recorders, the changes after an
+/// The number of earlier exports whose changes are searched. If there were several recorders, the changes after an
 /// older export can reach further.
 const RECORDERS: usize = 3;
-/// The longest time between two writes of a recorder, which writes once a minute even without changes. A longer time is
-/// a gap.
+/// The longest time between two writes of a recorder, which writes once a minute even without changes. A longer pause
+/// counts as a gap.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
 
 /// The state of an archive at a time: the last export before that time, with the changes recorded until then.

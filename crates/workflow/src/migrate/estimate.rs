@@ -15,16 +15,15 @@ use serde::{Serialize, Serializer};
 
 use super::Eviction;
 
-/// An estimate of how long an eviction takes. It ignores delays due to disruption budgets and due to images that a node
-/// has to pull.
+/// An estimate of how long an eviction takes. It ignores delays that disruption budgets and image pulls cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Estimate {
-    /// Pods that can be evicted.
+    /// The number of pods that can be evicted.
     pub pods: usize,
-    /// Pods among these that do not move, because their batch or an earlier one finds no free addresses.
+    /// The number of these pods that do not move, because their batch or an earlier one finds no free addresses.
     pub not_moved: usize,
-    /// Pods that are evicted at the same time.
+    /// The number of pods that are evicted at the same time.
     pub batch: usize,
     /// The median time from the creation of a pod until it was ready.
     #[serde(rename = "eachSeconds", serialize_with = "seconds")]
@@ -37,15 +36,15 @@ fn seconds<S: Serializer>(duration: &SignedDuration, serializer: S) -> Result<S:
     serializer.serialize_i64(duration.as_secs())
 }
 
-/// The longest start time that is used, in multiples of the median. A longer time means that the pod was unready again
-/// later.
+/// The longest start time that is taken into account, in multiples of the median. A longer time means that the pod
+/// became unready again later.
 const OUTLIER: i32 = 10;
 /// The time that a batch waits for addresses if no eviction is requested. A container runtime tries several times
 /// within this time.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 impl Estimate {
-    /// Estimates an eviction; `None` if no evicted pod shows how long it took to become ready.
+    /// Estimates an eviction; `None` if it is not known for any of the pods how long it took to become ready.
     ///
     /// # Errors
     /// If the cluster cannot be simulated.

@@ -34,7 +34,7 @@ pub struct Eviction {
 /// The time between two reads of the pods.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The controller of the pods of a virtual machine.
+/// The kind of the controller of a virtual machine's pods.
 const MACHINE: &str = "VirtualMachineInstance";
 
 /// A namespace and a controller in it.
@@ -140,7 +140,7 @@ impl Eviction {
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
     }
 
-    /// The error if nothing moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
+    /// The error if no pod moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
     fn stopped(&self, example: &WorkloadPod, left: usize, ending: usize) -> Failure {
         let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
         if left > 0 {
@@ -213,7 +213,7 @@ impl Eviction {
 /// The kinds of pods that get another address by an eviction or a live migration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moves {
-    /// True if virtual machines move, too. Since Calico 3.32 they keep their addresses.
+    /// True if virtual machines get other addresses as well. Since Calico 3.32, they keep their addresses.
     pub machines: bool,
 }
 

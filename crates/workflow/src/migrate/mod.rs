@@ -34,13 +34,13 @@ use crate::write::{Repaired, sources};
 /// A request to migrate.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR. If it is `None`, there must be exactly one pool that is disabled and has blocks,
-    /// or to which a temporary pool or the name of a new pool refers.
+    /// The old pool, by name or CIDR. If it is `None`, exactly one pool must qualify: a disabled pool that has blocks,
+    /// or a pool to which a temporary pool or the name of a new pool refers.
     pub from: Option<String>,
     pub target: Target,
-    /// Continues even if the allocator does not find addresses for all users.
+    /// True to continue even if the allocator does not find addresses for all users.
     pub force: bool,
-    /// Evicts pods in the phase in which users move.
+    /// The eviction of pods in the phase in which users move; `None` to evict no pods.
     pub eviction: Option<Eviction>,
     pub criteria: Criteria,
     /// The intent to only plan the next phase, or to execute it.
@@ -66,7 +66,7 @@ pub struct Migrated {
 /// executes the phase.
 ///
 /// # Errors
-/// If something cannot be read or written, the migration is refused, or the operator does not agree.
+/// If an object cannot be read or written, the migration is refused, or the operator does not agree.
 pub async fn migrate(
     datastore: &Datastore,
     request: &MigrateRequest,
@@ -80,13 +80,13 @@ pub async fn migrate(
     {
         evict(&run, &surveyed, eviction).await?;
         (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
-        // The next phase needs another run: its plan was not shown.
+        // The next phase needs another run, because the operator has not seen its plan.
         let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
         return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
     }
 
     let survey = &surveyed.survey;
-    // The list of journals shows the phase.
+    // The journal's command names the phase, so that the list of journals shows it.
     let mut intent = request.intent.clone();
     if let Some(writing) = &mut intent.writing {
         writing.command = format!("{}: {} {}", writing.command, survey.phase, survey.migration.old.name);
@@ -141,8 +141,8 @@ fn pools_or_skipped(
 /// A time that is longer than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Does the preflight, and waits for the grace period, at most [`ADD`], before the pool is deleted: a plugin that read
-/// the pool while it was enabled may claim a block there a moment later. `None` if nothing is written.
+/// Performs the preflight, and waits for the grace period, but at most [`ADD`], before the pool is deleted: a plugin
+/// that read the pool while it was enabled may claim a block there a moment later. `None` if nothing is written.
 async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,

@@ -21,7 +21,7 @@ pub struct Group {
     /// The kind of the controller; `None` for pods without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The name of the controller, or of the pod.
+    /// The name of the controller, or of a pod without one.
     pub name: String,
     pub pods: usize,
     /// The disruption budgets for these pods, and how many evictions each budget allows now.

@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::operator::{Activity, Operator};
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 
-/// Reads and checks. With `confirm`, checks again after this pause, and keeps only findings of both checks.
+/// Reads and checks the cluster. With `confirm`, checks it again after that pause, and keeps only findings that both
+/// checks report.
 pub async fn check_and_confirm(
     datastore: &Datastore,
     criteria: &Criteria,

@@ -1,4 +1,4 @@
-//! `--grace`: an address that was seen unused once is released only if a second read finds it unused, too.
+//! `--grace`: an address that was seen unused once is released only if a second read also finds it unused.
 
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
@@ -13,7 +13,7 @@ use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
 use crate::run::Run;
 use crate::write::sources;
 
-/// A plan, the data for it, and its preflight if that has already been done.
+/// A plan, the data on which it is based, and the result of its preflight if that was already performed.
 pub(crate) struct Planned {
     pub seen: CheckResult,
     pub plan: Plan,

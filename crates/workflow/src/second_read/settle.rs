@@ -25,7 +25,7 @@ pub(crate) async fn check_twice(
 }
 
 /// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.
-/// Reads nothing again from a file, or if the pause is zero.
+/// Reads nothing again if the datastore is a file or the pause is zero.
 pub(crate) async fn recheck(
     datastore: &Datastore,
     snapshot: &Snapshot,

@@ -1,5 +1,5 @@
-//! Groups handles with the allocations that name them. A large cluster has a million of each: both are sorted by a
-//! hash of the ID and merged, on all cores, and typical groups that are in order are skipped.
+//! Groups handles with the allocations that name them. A large cluster has a million of each, so both are sorted by a
+//! hash of the ID and merged on all cores. Typical groups without faults are skipped.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -50,7 +50,7 @@ impl<'s> Group<'_, 's> {
     }
 }
 
-/// Marks a reference whose ID continues after a carriage return.
+/// The bit that marks a reference whose ID continues after a carriage return.
 const DIRTY: u32 = 1 << 31;
 /// The position that means no block.
 const NO_BLOCK: u32 = u32::MAX;
@@ -74,8 +74,9 @@ struct Object {
     blocks: [u32; 2],
 }
 
-/// Returns all IDs under which something is stored or recorded, except for typical ones that are in order: a handle
-/// that claims one address in one block, or one address of each family, and blocks that record exactly that.
+/// Returns the groups for all IDs that handles or allocations have, except typical groups without faults. In a typical
+/// group, one handle claims one address in one block, or one address of each family, and the blocks record exactly
+/// that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     let (objects, references) = (objects(context), references(context));
     let groups = in_parts(BLOCKS, SHARDS, |shards| {
@@ -90,10 +91,11 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     groups.into_iter().flatten().collect()
 }
 
-/// The number of parts by hash. Even with a million handles, one part fits into a core's cache while it is sorted.
+/// The number of parts into which handles and references are divided by hash. Even with a million handles, one part
+/// fits into a core's cache while it is sorted.
 const SHARDS: usize = 64;
 
-/// Handles or references, by the first bits of their hashes.
+/// Handles or references, divided by the first bits of their hashes.
 struct Shards<T>([Vec<T>; SHARDS]);
 
 impl<T: Copy> Shards<T> {
@@ -116,7 +118,8 @@ fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) 
     all
 }
 
-/// Merges handles and references, both sorted by hash, and adds the groups that are not in order to `out`.
+/// Merges handles and references, both sorted by hash, and adds to `out` the groups that are not typical or could have
+/// faults.
 fn merge<'c, 's>(
     context: &'c Context<'s>,
     mut objects: &[Object],
@@ -138,7 +141,7 @@ fn merge<'c, 's>(
 }
 
 /// Returns true for a typical handle that agrees with the records. Equal 64-bit hashes count as equal IDs: a collision
-/// could only hide an orphan handle while another one, with the same hash and blocks, is missing.
+/// could only hide an orphan handle while another handle with the same hash and blocks is missing.
 fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
     let [Object { blocks, .. }] = objects else { return false };
     match references {
@@ -183,7 +186,8 @@ fn number_of(block: IpNet) -> Option<u64> {
     Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
-/// Returns the blocks of a handle that claims only one address in one block, or one address of each family.
+/// Returns the blocks of a handle that claims only one address in one block, or one address of each family; `None` for
+/// any other handle.
 fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;
@@ -231,7 +235,7 @@ enum Member<'c, 's> {
     Record(Record<'c, 's>),
 }
 
-/// Groups handles and references with the same hash by ID.
+/// Splits handles and references that have the same hash into groups by ID.
 fn split<'c, 's>(
     context: &'c Context<'s>,
     objects: &[Object],
@@ -273,7 +277,7 @@ fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>)
     group
 }
 
-/// Returns the clean IDs, packed, in blocks whose content is not checked.
+/// Returns the clean handle IDs, packed, that occur in blocks whose content is not checked.
 pub(super) fn named_by_unchecked(context: &Context<'_>) -> HashSet<Box<[u8]>> {
     let unchecked = &context.index.unchecked;
     let mut named = HashSet::new();

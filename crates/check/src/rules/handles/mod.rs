@@ -20,7 +20,7 @@ use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Sub
 use crate::names::{addresses, and_more, list, short};
 use crate::record::Record;
 
-/// Checks every handle, stored or recorded.
+/// Checks every handle that is stored or that a block records.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let checker = Checker {
         context,
@@ -47,7 +47,7 @@ impl<'s> Checker<'_, 's> {
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
         let has_read = |source| self.context.snapshot.has_read(source);
-        // A handle with a carriage return in its ID counts only if there is no other handle.
+        // A handle with a carriage return in its ID counts only if no handle has the clean ID.
         let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
             Some(_) if !has_read(Source::Blocks) => {}

@@ -14,7 +14,8 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Nodes with pods, by packed name.
 pub(super) struct PodsOfNodes<'s> {
-    /// Nodes with pods that have, or are waiting for, an address of their own.
+    /// The nodes of all unfinished pods that do not use the host's network, and therefore have or need an address of
+    /// their own.
     with_pods: HashSet<&'s [u8]>,
     waiting: HashMap<&'s [u8], Vec<&'s Pod>>,
 }

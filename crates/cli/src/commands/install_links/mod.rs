@@ -69,7 +69,7 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
     Ok(Outcome::Clean)
 }
 
-/// Returns the man pages, and the completion scripts for the shells that `has_shell` accepts: path and text.
+/// Returns the path and text of each man page, and of each completion script for the shells that `has_shell` accepts.
 fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let pages =
         MAN_PAGES.iter().map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));

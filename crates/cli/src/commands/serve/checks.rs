@@ -1,5 +1,5 @@
-//! The checks of `serve`, one after the other. The first check reads the whole datastore. Later checks follow its
-//! changes, with a complete read each hour. If a datastore cannot be followed, each check reads everything.
+//! Runs the checks of `serve`, one after the other. The first check reads the whole datastore. Later checks read only
+//! its changes, except for a complete read each hour. If a datastore cannot be followed, each check reads everything.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,14 +21,14 @@ use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// The pause after a check, as a multiple of its duration: checks take less than a tenth of the time, unless the
-/// interval ends the pause.
+/// The pause after a check, as a multiple of the check's duration. Therefore checks take less than a tenth of the time,
+/// unless the end of the interval shortens the pause.
 const REST: u32 = 10;
-/// The pause after a check of a followed cluster, as a multiple of the check's processor time: checks use less than a
-/// quarter of a core, unless the interval ends the pause.
+/// The pause after a check of a followed cluster, as a multiple of the check's processor time. Therefore checks use
+/// less than a quarter of a core, unless the end of the interval shortens the pause.
 const REST_FOLLOWED: u32 = 4;
-/// The shortest time between two checks of a followed cluster, so that many changes are checked together. If a finding
-/// becomes due earlier, the time is shorter.
+/// The minimum time between two checks of a followed cluster, so that many changes are checked together. The time is
+/// shorter if a finding becomes due earlier.
 const EVERY: Duration = Duration::from_secs(1);
 /// The time within which Calico usually writes all records of a pod.
 const POD_WRITE_TIME: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub(super) struct Checks<'a> {
     past: Option<JoinHandle<Option<Trends>>>,
     /// The last reason why the cluster was not followed.
     not_followed: Option<WholeReadReason>,
-    /// The connection to a followed datastore, until an error.
+    /// The connection to a followed datastore. After an error, it is dropped.
     datastore: Option<Datastore>,
     /// The last read revision, if the data has one.
     revision: Option<i64>,
@@ -105,7 +105,8 @@ impl<'a> Checks<'a> {
         Ok(Good::new(report, snapshot, begin.elapsed(), counts, trends))
     }
 
-    /// Begins to follow the datastore if possible, or reads and checks its changes. `--confirm` needs complete reads.
+    /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does
+    /// nothing with `--confirm`, which needs complete reads.
     async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
         if self.args.options.confirm.is_some() {
             return Ok(());

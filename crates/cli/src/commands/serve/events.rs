@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::served::{Good, Served};
 use crate::console::Console;
 
-/// The pause between two rounds.
+/// The pause between two rounds of sending events.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The longest time between two rounds without a new check.
+/// The maximum time until the next round if there is no new check.
 const AGAIN: Duration = Duration::from_mins(1);
 /// The maximum number of findings for which events are sent, the most severe first.
 const MOST: usize = 500;
@@ -107,7 +107,7 @@ fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     })
 }
 
-/// Returns the names in a finding, which include its pods as `namespace/name`.
+/// Returns the names in a finding. They include the pods that the finding is about, as `namespace/name`.
 fn pods(finding: &Finding) -> Vec<&str> {
     let owned = match &finding.evidence {
         Evidence::Address(evidence) => evidence.owners.iter().map(|owner| &**owner).collect(),

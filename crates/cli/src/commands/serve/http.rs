@@ -309,7 +309,7 @@ fn is_browser<B>(request: &Request<B>) -> bool {
     accepted.any(|types| types.contains("text/html"))
 }
 
-/// Answers a question with an error, in the format of its answers.
+/// Answers a question with an error, in the format that a successful answer would have.
 fn refuse(status: StatusCode, text: &str, format: Format) -> Answer {
     match format {
         Format::Html => {

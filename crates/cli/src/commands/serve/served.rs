@@ -24,7 +24,7 @@ pub(super) struct Served {
     run: Option<RunMetrics>,
     pub good: Option<Arc<Good>>,
     /// The version of the page: the time of the read, followed by `failed` after a failed check. The page's script
-    /// compares it with its own version.
+    /// compares it with the version that the browser shows.
     pub version: String,
     /// The message and time of the last check, if it failed.
     failure: Option<(String, Timestamp)>,

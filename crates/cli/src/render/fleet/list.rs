@@ -23,8 +23,8 @@ pub(crate) struct FleetList {
     pub only_old: Vec<String>,
     /// The clusters that have only a later state.
     pub only_new: Vec<String>,
-    /// The outcome of the clusters that a short table omits, such as those without a change. Most clusters of a fleet
-    /// have this outcome.
+    /// The outcome of clusters without relevant results, such as clusters without a change. Most clusters of a fleet
+    /// have this outcome, so a short table omits them.
     pub omits: Option<Outcome>,
     /// Sums over all clusters, as text.
     pub sums: Vec<String>,

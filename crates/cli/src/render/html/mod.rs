@@ -20,7 +20,7 @@ const STYLE: &str = include_str!("page.css");
 /// The script of pages with lists, which filters and sorts the lists.
 pub(super) const COMMON_SCRIPT: &str = include_str!("common.js");
 
-/// The part of the policy for a page in a file, which connects to no server.
+/// The part of the content security policy about the server, for a page in a file, which has no server.
 pub(super) const NO_SERVER: &str = "form-action 'none'";
 
 /// The parts of a page around its content.
@@ -29,7 +29,7 @@ pub(super) struct Frame<'a> {
     pub scripts: &'a [&'a str],
     /// The part of the content security policy about the page's server.
     pub server: &'a str,
-    /// The time of the data, for the scripts.
+    /// The time at which the data was read, for the scripts.
     pub read_at: Option<Timestamp>,
 }
 
@@ -122,16 +122,16 @@ pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
     [&page[..place], alert.as_bytes(), &page[place..]].concat()
 }
 
-/// Removes the end tags of cells and rows, which HTML does not require, since they are a fifth of a long table. Texts
-/// from the cluster contain none, since their `<` is escaped.
+/// Removes the end tags of cells and rows. HTML does not require them, and they are a fifth of a long table. Strings
+/// from the cluster cannot contain such tags, since `<` is escaped in them.
 pub(super) fn compact(table: Markup) -> Markup {
     PreEscaped(
         ["</td>", "</th>", "</tr>"].iter().fold(table.into_string(), |page, end| page.replace(end, "")),
     )
 }
 
-/// Returns the class for a name that is too long for a column. Other names are never broken. An IPv6 CIDR is the
-/// longest name that fits.
+/// Returns the class for a name that is too long for a column. Names without this class are never broken across lines.
+/// The longest name that fits is an IPv6 CIDR.
 pub(super) fn long(name: &str) -> Option<&'static str> {
     (name.chars().count() > 43).then_some("long")
 }

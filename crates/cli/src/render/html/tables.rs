@@ -60,7 +60,8 @@ pub(in crate::render) fn facts(
     }
 }
 
-/// Creates the table of a finding's evidence, with the names of its fields, and a group of rows for each object in it.
+/// Creates the table of a finding's evidence. Each row contains the name and value of a field, and the fields of an
+/// object form a group of rows.
 pub(in crate::render) fn evidence(evidence: &impl Serialize) -> Markup {
     // The keys of all maps in evidence are strings, so this cannot fail.
     let evidence = serde_json::to_value(evidence).unwrap_or_default();

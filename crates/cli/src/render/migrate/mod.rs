@@ -161,8 +161,8 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// Creates a table with a row for each node, beginning with nodes that lack room. If there are many nodes, a short
-/// table has the sums, and only a few of the nodes that lack room.
+/// Creates a table with a row for each node. Nodes for which too few addresses were found come first. If there are many
+/// nodes, a short table contains the sums, and at most a few of the nodes with too few addresses.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
@@ -248,7 +248,8 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// Creates the table of the users of addresses. If there are many, a short table has their number by node and kind.
+/// Creates the table of the users of addresses. If there are many users, a short table contains their number by node
+/// and kind.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),

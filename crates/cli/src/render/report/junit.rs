@@ -14,8 +14,8 @@ use crate::render::check::unread;
 use crate::render::findings::Found;
 use crate::render::text::{count, escape};
 
-/// The maximum number of findings in the text of a failure, since viewers show the whole text. The message of the
-/// failure has the total number.
+/// The maximum number of findings in the text of a failure, since viewers show the whole text. The failure's message
+/// contains the total number.
 const SHOWN: usize = 1000;
 
 /// Writes a suite for each cluster, with a test case for each code.
@@ -84,7 +84,7 @@ fn fails(findings: &[Found<'_>]) -> bool {
     findings.iter().any(|of| of.finding.severity < Severity::Info && counts(of))
 }
 
-/// Returns a source that the rule requires, but that was not read completely.
+/// Returns a source that the rule requires, but that was not read completely, if there is one.
 fn unread_of(code: Code, report: &Report) -> Option<Source> {
     let is_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
     code.needs().iter().copied().find(|source| !is_read(source))

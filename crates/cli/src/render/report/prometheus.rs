@@ -146,7 +146,7 @@ impl Metrics<'_> {
         pools
     }
 
-    /// Adds the identity, the coverage and the size of the cluster, the changes in it, and its pools.
+    /// Adds the identity, coverage and size of the cluster, the changes in its findings, and its pools.
     fn cluster(&mut self, report: &Report, pools: &PoolList) {
         self.pools(pools);
         if let Some(changes) = &report.changes {

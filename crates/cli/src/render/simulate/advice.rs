@@ -55,7 +55,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     lines
 }
 
-/// Formats the lead of the recommended size over the second best.
+/// Formats the lead of the recommended block size over the second-best size.
 fn tipping(advice: &Advice) -> Option<String> {
     let found = advice.tipping?;
     let wins = match advice.runs {

@@ -25,7 +25,8 @@ pub(super) fn write(failure: &Failure, text: &mut Text) {
     curve("not running", &failure.with_collector, |point| point.waiting, text);
 }
 
-/// Creates a table with a row for each course and, if there are several runs, a row for each end of its range.
+/// Creates a table with a row for each course. If there are several runs, two further rows contain the lowest and the
+/// highest values.
 pub(super) fn table(failure: &Failure) -> Grid {
     let mut rows = Vec::new();
     for (place, course) in courses(failure).into_iter().enumerate() {

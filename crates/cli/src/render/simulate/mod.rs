@@ -61,7 +61,8 @@ impl Answers {
         })
     }
 
-    /// Returns the number of runs of each scenario, except for clashes, which have their own number.
+    /// Returns the number of runs of each scenario. Clashes are simulated with a separate number of runs, which is not
+    /// considered.
     fn runs(&self) -> u64 {
         let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());

@@ -16,8 +16,8 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     bars::times("99 % of ADDs finish within, by number of nodes", rows, text);
 }
 
-/// Returns a row for a run. If it represents several runs, adds two rows with the lowest and the highest value of each
-/// number, named `lowest` and `highest`.
+/// Returns the row of a result. If the result represents several runs, also returns the rows `lowest` and `highest`,
+/// with the lowest and the highest value of each number.
 fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
     let ends = run.range.iter().flat_map(|range| [(LOWEST, &range.lowest), (HIGHEST, &range.highest)]);
     [("", run)].into_iter().chain(ends)

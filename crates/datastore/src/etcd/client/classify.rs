@@ -9,21 +9,21 @@ use crate::error::{Attempt, Cause, Failure, innermost};
 /// etcd's message for a revision that it has not reached.
 pub(crate) const FUTURE: &str = "future revision";
 
-/// The reason that there is no connection.
+/// The reason why a connection could not be opened.
 pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> Failure {
     attempt.cause(error).map_or_else(|| unknown(error), Failure::Connection)
 }
 
 fn unknown(error: &(dyn StdError + 'static)) -> Failure {
     let text = innermost(error);
-    // A server that answers with `HTTP/1.1 …` instead of an HTTP/2 frame.
+    // The server has answered with `HTTP/1.1 …` instead of an HTTP/2 frame.
     if text.contains("frame with invalid size") {
         return Failure::NotEtcd("it does not speak HTTP/2".into());
     }
     Failure::broken(text)
 }
 
-/// The reason that a request failed.
+/// The reason why a request failed.
 pub(crate) fn request(error: &etcd_client::Error, attempt: Attempt) -> Failure {
     match error {
         etcd_client::Error::GRpcStatus(answer) => status(answer, attempt),
@@ -32,7 +32,7 @@ pub(crate) fn request(error: &etcd_client::Error, attempt: Attempt) -> Failure {
     }
 }
 
-/// The meaning of an error status.
+/// Converts a gRPC error status to a failure.
 fn status(status: &Status, attempt: Attempt) -> Failure {
     if let Some(cause) = status.source().and_then(|source| attempt.cause(source)) {
         return cause.into();

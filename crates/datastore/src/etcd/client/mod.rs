@@ -1,4 +1,4 @@
-//! An etcd v3 server: connection with failover, authentication, reads and writes.
+//! An etcd v3 client: connections with failover, authentication, reads and writes.
 //!
 //! A client sends all requests to one endpoint. All parts of a whole read are at one revision. A member that has
 //! answered at a revision once can do so again without asking the other members.
@@ -58,7 +58,7 @@ pub struct EtcdClient {
 /// The transport of gRPC requests to a server: a connection, or a replacement in tests.
 pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, TransportError>;
 
-/// The reason that a request or its answer was not transported.
+/// The reason why a request or its answer was not transported.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TransportError(#[source] pub BoxError);
@@ -67,7 +67,7 @@ pub struct TransportError(#[source] pub BoxError);
 type AuthorizedChannel = InterceptedService<Transport, Token>;
 
 /// The user's token, if there is one. etcd-client does not reveal its own token, but the ranges of a whole read, which
-/// bypass etcd-client, need one, too.
+/// bypass etcd-client, also need one.
 #[derive(Clone, Default)]
 struct Token(Arc<Mutex<Option<AsciiMetadataValue>>>);
 
@@ -91,9 +91,9 @@ impl fmt::Debug for EtcdClient {
 pub(crate) struct Answers {
     pub revision: i64,
     pub cluster_id: u64,
-    /// Rises with each election, and starts over if a member is created from a backup.
+    /// The Raft term, which rises with each election, and starts over if a member is created from a backup.
     pub raft_term: u64,
-    /// In the order of the requested ranges.
+    /// The answers, in the order of the requested ranges.
     pub ranges: Vec<GetResponse>,
 }
 
@@ -201,7 +201,7 @@ impl EtcdClient {
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
     }
 
-    /// Like [`Self::write`], but an error is only the failure, without its endpoint.
+    /// Like [`Self::write`], but errors do not include the endpoint.
     pub(crate) fn transact<'a>(&'a self, transaction: Txn) -> Pending<'a, Result<TxnResponse, Failure>> {
         Box::pin(async move {
             // A transaction contains whole blocks, and is copied only if it may have to be sent again with a new token.
@@ -239,7 +239,7 @@ impl EtcdClient {
     async fn authenticate(&self) -> Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        // Sent without a token: an earlier one, if any, has expired.
+        // This request is sent without a token, since an earlier token, if there was one, has expired.
         let channel = InterceptedService::new(self.transport.clone(), Token::default());
         let answer = async {
             let mut client = client_of(channel).await?.auth_client();
@@ -248,7 +248,7 @@ impl EtcdClient {
 
         let token = match answer.await {
             Ok(response) => Some(response.token().parse().map_err(|_| malformed())?),
-            // A server without authentication needs no token; etcd's own client continues as well.
+            // A server without authentication needs no token. etcd's own client also ignores this error.
             Err(etcd_client::Error::GRpcStatus(status)) if status.message().contains("not enabled") => None,
             Err(error) => return Err(self.classify(&error)),
         };
@@ -266,7 +266,7 @@ impl EtcdClient {
         .map(drop)
     }
 
-    /// Makes one request, and repeats it with a new token if the token has expired.
+    /// Sends a request, and repeats it with a new token if the current one has expired.
     async fn call<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,

@@ -7,14 +7,14 @@ use etcd_client::{GetOptions, TxnOp};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Range {
     pub start: Vec<u8>,
-    /// The key after the last one; empty for the single key `start`.
+    /// The exclusive end of the range; empty to read only the key `start`.
     pub end: Vec<u8>,
     /// Maximum number of keys; 0 for all.
     pub limit: i64,
     /// The revision to read; 0 for the newest.
     pub revision: i64,
-    /// True if any member may answer from its own data, which is correct if that member has answered at this or a later
-    /// revision before.
+    /// True if a member may answer from its own data, without asking the other members. The answer is correct if that
+    /// member has already answered at this or a later revision.
     pub serializable: bool,
     /// True if values are omitted.
     pub keys_only: bool,
@@ -45,8 +45,8 @@ impl Range {
         self
     }
 
-    /// Reads at `revision`, from the member's own data. The member must have answered at this or a later revision
-    /// before.
+    /// Reads at `revision`, from the member's own data. The member must already have answered at this or a later
+    /// revision.
     pub(crate) fn at(mut self, revision: i64) -> Self {
         self.revision = revision;
         self.serializable = true;

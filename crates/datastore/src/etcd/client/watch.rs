@@ -1,4 +1,4 @@
-//! The changes to some keys between two revisions.
+//! Watches for the changes to some keys between two revisions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::error::{Cause, Error, Failure, Result};
 /// Interval between requests for the watch's progress. A watch reaches a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
 
-/// The changes that a watch must report before it is complete: by key, the revision of the last change, or `None` for a
-/// deletion. Some etcd versions report too early that everything was sent (etcd issue 15220).
+/// The changes that a watch must report before it is complete. Each key has the revision of its last change, or `None`
+/// if that change is a deletion. Some etcd versions report too early that everything was sent (etcd issue 15220).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
 enum Watched {
@@ -29,7 +29,7 @@ impl EtcdClient {
         self.oldest_kept(now.revision).await
     }
 
-    /// The oldest readable revision. `newest` must be readable.
+    /// Searches for the oldest readable revision. `newest` must be readable.
     pub(crate) async fn oldest_kept(&self, newest: i64) -> Result<i64> {
         let (mut compacted, mut kept) = (0, newest);
         while kept - compacted > 1 {
@@ -44,12 +44,12 @@ impl EtcdClient {
     }
 
     /// Waits for the first change in a range after a revision. Returns at once if etcd has compacted the next revision,
-    /// or has not reached this one.
+    /// or has not reached the revision `after`.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
             match self.call(|| first_change(self.channel(), range, after)).await {
                 Ok(()) => return Ok(()),
-                // Nothing was written for the maximum time of a request.
+                // Nothing was written within the time limit of a request, so the watch starts again.
                 Err(failure)
                     if failure == Cause::TimedOut(self.settings.timeouts.request.as_secs()).into() => {}
                 Err(failure) => return Err(self.error("the next changes", failure)),
@@ -57,7 +57,7 @@ impl EtcdClient {
         }
     }
 
-    /// All changes in some ranges from revision `from` to `to`, inclusive, ascending.
+    /// All changes in the given ranges from revision `from` to `to`, inclusive, in ascending order.
     pub(crate) async fn changes(
         &self,
         ranges: &[Range],
@@ -82,7 +82,8 @@ impl EtcdClient {
     }
 }
 
-/// Waits for the first event after a revision. Returns at once if the next revision is compacted, or etcd is behind.
+/// Waits for the first event after a revision. Returns at once if the next revision is compacted, or if etcd has not
+/// reached `after`.
 async fn first_change(
     channel: AuthorizedChannel,
     range: &Range,
@@ -144,7 +145,7 @@ async fn watch(
         let reached = answer.header().map_or(0, |header| header.revision());
         let is_progress = !answer.created() && answer.events().is_empty();
         let before = changes.len();
-        // Later changes were not requested.
+        // Changes after `to` were not requested.
         changes.extend(changes_of(&answer).filter(|change| change.revision <= to));
         remove_received(&changes[before..], &mut due);
         if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
@@ -161,7 +162,7 @@ fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
     })
 }
 
-/// Removes the received changes from those due.
+/// Removes the received changes from `due`.
 fn remove_received(changes: &[Change], due: &mut Due) {
     for change in changes {
         let is_received = match due.get(&change.key) {

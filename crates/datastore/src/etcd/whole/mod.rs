@@ -22,7 +22,7 @@ use crate::secret::redact_url;
 
 /// Maximum attempts to read if the revision is compacted or the connection breaks.
 const ATTEMPTS: u32 = 4;
-/// Maximum keys of each range in the first request, and the lower maximum for nodes.
+/// Maximum number of keys to read from each range in the first request. The range of nodes has a lower maximum.
 const FIRST_LIMIT: i64 = 20_000;
 const FIRST_NODES: i64 = 1_000;
 
@@ -41,13 +41,14 @@ pub(crate) struct Start {
     pub revision: i64,
     /// The time of the first answer.
     pub taken_at: Timestamp,
-    /// The first answers, which contain the small kinds. Their ranges are cleared once they have been passed on.
+    /// The answers to the first request, which contain all objects of the small kinds. Their `ranges` are cleared once
+    /// their entries have been passed on.
     pub first: Answers,
 }
 
-/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` creates the collector for each
-/// attempt. Starts over if the revision is compacted, unless it was requested, and on a new connection if the old one
-/// breaks.
+/// Reads `extent` at the revision `at`, or else at the revision of the first answer. `collect` creates the collector
+/// for each attempt. Starts over if the revision is compacted, unless it is `at`. Also starts over, on a new
+/// connection, if the connection breaks.
 ///
 /// # Errors
 /// If etcd cannot be read, or has no Calico data.
@@ -85,7 +86,7 @@ pub(crate) async fn observe<C: Collector>(
     }
 }
 
-/// The reason that a requested revision cannot be read; `None` if the error has another meaning.
+/// The reason why a requested revision cannot be read; `None` if the error has another meaning.
 fn not_readable(error: &Error, revision: i64) -> Option<Error> {
     let Error::Request { failure, endpoint, .. } = error else { return None };
     let endpoint = endpoint.clone();
@@ -107,7 +108,7 @@ async fn attempt_once<C: Collector>(
 ) -> Result<Observed<C>> {
     client.widen().await;
 
-    // Small kinds and affinities come first. Their answer fixes the revision, and the affinities name the blocks.
+    // Small kinds and affinities are read first. Their answer fixes the revision, and the affinities name the blocks.
     let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
@@ -158,13 +159,13 @@ async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: crate::clock::now(), first })
 }
 
-/// The start of the affinities, `host/` and `virtual/`: they follow the handles.
+/// The start of the affinities' keys, `host/` and `virtual/`, which follow the handles' keys.
 fn affinities() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }
 
 /// The ranges of small kinds, and of affinities. Together with the ranges of blocks and handles, they cover everything
-/// below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
+/// below the IPAM prefix, since unknown keys are reported as findings. Revision 0 is the newest one.
 fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
@@ -193,7 +194,7 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
         (extent.has(Source::Nodes), Range::prefix(&resource("nodes")), FIRST_NODES),
     ];
     let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
-    // Not serializable: the member that is asked may not have this revision yet.
+    // Not serializable, since the member that answers may not have this revision yet.
     wanted.map(|(_, range, limit)| Range { revision, ..range.with_limit(limit) }).collect()
 }
 
@@ -232,7 +233,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
     Ok(sample)
 }
 
-/// Returns an error if etcd has no Calico keys at all: it is probably not the right etcd.
+/// Returns an error if etcd has no Calico keys at all, because it is then probably not the right etcd.
 async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
     let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
     match client.get(&[range], "/calico/").await?.entries().count() {
@@ -242,7 +243,7 @@ async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
 }
 
 /// Reads `extent` into a snapshot, at the newest revision or a past one. etcd does not record the times of its
-/// revisions: the clock of a past one is the newest time in the data.
+/// revisions, so a snapshot of a past revision has the newest time in its data.
 pub(crate) async fn observe_at(
     client: &Arc<EtcdClient>,
     at: Option<i64>,

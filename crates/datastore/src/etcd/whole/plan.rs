@@ -14,18 +14,19 @@ use calipam_model::snapshot::Source;
 
 use crate::etcd::client::Range;
 
-/// Blocks in one range: about a megabyte of values.
+/// Number of blocks in one range, whose values take about a megabyte.
 const BLOCKS_PER_RANGE: usize = 64;
 const HANDLES_PER_RANGE: usize = 4096;
 const ENDPOINTS_PER_RANGE: usize = 2048;
 /// Maximum ranges of one kind.
 const MAX_RANGES: usize = 512;
-/// Minimum blocks for a read with a sample.
+/// Minimum number of blocks in a cluster for which a sample is read.
 const SMALL: usize = 64;
-/// Number of places at which the sample is taken from the range of blocks, and number of blocks at each place.
+/// Number of positions in the sorted blocks at which the sample is taken, and number of blocks to read at each
+/// position.
 const SAMPLE_PLACES: usize = 48;
 const SAMPLE_BLOCKS: i64 = 2;
-/// Minimum limit of a request.
+/// Minimum limit of the first request for a range.
 const LEAST_LIMIT: usize = 2000;
 
 /// A range of keys, and their expected number.
@@ -35,7 +36,7 @@ pub(crate) struct Part {
     pub range: Range,
     /// Expected number of keys.
     pub expected: usize,
-    /// The content, for errors.
+    /// The name of the content in errors.
     pub what: &'static str,
 }
 
@@ -107,7 +108,8 @@ impl Sample {
         }
     }
 
-    /// The ranges of all wanted handles and endpoints, for an expected number of `blocks`.
+    /// The ranges of all handles and endpoints that `extent` includes. Their expected numbers are those in the sample,
+    /// scaled to `blocks`, the number of blocks in the cluster.
     pub(super) fn handles_and_endpoints(mut self, blocks: usize, extent: &Extent) -> Vec<Part> {
         let scale = |keys: &mut Vec<Vec<u8>>, sampled: usize| {
             keys.sort_unstable();

@@ -17,9 +17,9 @@ use crate::etcd::client::{EtcdClient, Reply};
 
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 4;
-/// Maximum parts that may be ahead of the next one to pass on.
+/// Maximum number of parts that have been started but not passed on.
 const AHEAD: usize = 32;
-/// Maximum bytes of one answer, predicted from the answer before.
+/// Maximum size of an answer in bytes, as predicted from the previous answer.
 const MOST_BYTES: usize = 32 << 20;
 
 /// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of the queue.
@@ -50,7 +50,7 @@ pub(crate) struct Pull<C: Collector> {
 
 struct State<C: Collector> {
     waiting: VecDeque<Part>,
-    /// True if the queue gets no more parts.
+    /// True once no more parts are added to the queue.
     closed: bool,
     /// Number of parts that were started.
     started: usize,

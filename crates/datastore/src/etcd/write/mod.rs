@@ -1,4 +1,4 @@
-//! Writes to etcd: the compare-and-swap of a batch in one transaction (facts 1.15), which several batches can share
+//! Writes to etcd. A batch is a compare-and-swap in one transaction (facts 1.15), which several batches can share
 //! ([`shared_transactions`]).
 
 mod shared_transactions;
@@ -67,8 +67,8 @@ impl Objects for EtcdObjects {
     }
 }
 
-/// Reads keys, 128 in each request. The requests can have different revisions, since the result is only used in
-/// comparisons.
+/// Reads keys, 128 in each request. The requests may be answered at different revisions, since the result is only used
+/// in comparisons.
 async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
@@ -85,7 +85,7 @@ async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> 
     Ok(found)
 }
 
-/// Makes the changes of a batch in one transaction.
+/// Commits a batch in one transaction.
 async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
     let parts = Parts::new(batch).map_err(|failure| client.write_error(BATCH, failure))?;
     let response = client.write(parts.transaction(), &what(batch)).await?;
@@ -96,7 +96,7 @@ async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
     Ok(done(batch, revision))
 }
 
-/// The result of a batch that took place at a revision.
+/// The result of a batch that was committed at a revision.
 fn done(batch: &Batch, revision: i64) -> Swap {
     Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()])
 }
@@ -106,14 +106,15 @@ fn what(batch: &Batch) -> String {
     batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
 }
 
-/// Batches as parts of one transaction, which compares all their expectations before any change.
+/// The parts of a transaction for one or more batches. The transaction checks all preconditions before it changes
+/// anything.
 #[derive(Debug)]
 struct Parts {
     comparisons: Vec<Compare>,
     operations: Vec<TxnOp>,
     /// Bytes of keys and values, roughly as etcd counts them.
     bytes: usize,
-    /// The compared keys. The value is true if the key is also changed.
+    /// The compared keys, each with a flag that is true if the key is also changed.
     keys: HashMap<String, bool>,
 }
 
@@ -151,7 +152,7 @@ impl Parts {
             let path = path(change.key())?;
             parts.bytes += path.len() + change.value().map_or(0, |value| value.len()) + OVERHEAD;
             parts.operations.push(match change.value() {
-                // The key gets no lease.
+                // The key is written without a lease.
                 Some(value) => TxnOp::put(&*path, value.as_ref(), None),
                 None => TxnOp::delete(&*path, None),
             });
@@ -169,8 +170,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// True if one transaction can also contain the other batches, and neither side changes what the other expects:
-    /// then their order does not matter.
+    /// True if the batches in `other` fit into the same transaction, and neither `self` nor `other` changes a key that
+    /// the other one compares. The order of the batches then does not matter.
     fn can_share_transaction_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
             self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
@@ -220,7 +221,7 @@ fn key_prefix(network: IpNet) -> String {
 fn revision(expect: &Precondition) -> Result<i64, Failure> {
     match expect {
         Precondition::Absent => Ok(0),
-        // A missing key would match 0, which no stored key has.
+        // Revision 0 would match a missing key. No stored key has this revision.
         Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
         Precondition::At(other) => Err(unsendable(format!("{other} is not an etcd revision"))),
         _ => Err(unsendable("a write compares versions")),

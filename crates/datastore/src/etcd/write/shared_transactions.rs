@@ -2,8 +2,8 @@
 //! separate requests would cost etcd and the client as much as the reads and writes themselves.
 //!
 //! Each caller sends the waiting reads or writes as soon as the limit of parallel requests allows it. If there are only
-//! a few callers, none of them waits. Writes stay independent: if not all batches of a transaction find what they
-//! expect, each is sent alone.
+//! a few callers, none of them waits. Writes stay independent: if a precondition of any batch in a transaction fails,
+//! each batch is sent again in its own transaction.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,8 @@ const WRITES: usize = 16;
 pub(super) struct SharedTransactions {
     reads: Queue<Read>,
     writes: Queue<Write>,
-    /// True if each write is sent alone: evidence in Kubernetes is read just before it, or a combined request has
-    /// failed, and the server's limits may be lower than the defaults.
+    /// True if each batch is sent in its own transaction, because evidence in Kubernetes is read just before it, or
+    /// because a combined transaction has failed and the server's limits may be lower than the defaults.
     alone: AtomicBool,
 }
 
@@ -55,13 +55,13 @@ struct Write {
 /// The outcome of a batch.
 #[derive(Debug)]
 enum Sent {
-    /// The batch took place, at this revision.
+    /// The batch was committed at this revision.
     Done(i64),
     /// An object was not in the expected state.
     Conflict,
-    /// Several batches were sent together, and none took place: an object was not in the expected state.
+    /// Several batches were sent together, and none was committed, because an object was not in the expected state.
     NoneOfSeveral,
-    /// The batch may have taken place.
+    /// The request failed, but the batch may have been committed.
     Failed(Failure),
 }
 
@@ -85,7 +85,7 @@ impl SharedTransactions {
                 };
                 Ok(keys.iter().zip(values).map(stored).collect())
             }
-            // The cause of the failure may be this read or another one.
+            // The combined request failed, perhaps because of another read, so this read is sent alone.
             _ => super::read(client, keys).await,
         }
     }
@@ -140,7 +140,7 @@ impl SharedTransactions {
             None => true,
         };
         while let Some(Write { parts, answer }) = self.writes.take_if(|more| can_share(&together, more)) {
-            // The task that would receive the outcome is gone.
+            // The task that would receive the outcome has ended, so its batch is not sent.
             if answer.is_closed() {
                 continue;
             }

@@ -41,7 +41,7 @@ mod code {
     pub(super) const FORBIDDEN: u32 = 110;
 }
 
-/// Connections to the members of an etcd cluster; one is used until it fails.
+/// Connections to the members of an etcd cluster. One connection is used until it fails.
 pub struct EtcdV2Client {
     members: Vec<Member>,
     current: AtomicUsize,
@@ -69,7 +69,7 @@ pub(crate) struct Node {
     /// `None` for a directory.
     pub value: Option<String>,
     pub nodes: Vec<Node>,
-    /// The index of its last change, or of its creation for a directory.
+    /// The index of the key's last change, or of a directory's creation.
     pub modified_index: i64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Condition {
 /// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
-    /// The write took place, at this index.
+    /// The write succeeded, at this index.
     At(i64),
     /// The condition did not hold.
     Conflict,
@@ -182,8 +182,8 @@ impl EtcdV2Client {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Reads a key with everything below it, through the consensus of the members. If a member does not answer, asks
-    /// the others.
+    /// Reads a key with everything below it, with a quorum of the members. If a member does not answer, asks the
+    /// others.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
         self.read_to(path, Depth::All).await
     }
@@ -214,7 +214,7 @@ impl EtcdV2Client {
     }
 
     /// Writes a value, or deletes the key if `value` is `None`, provided that the condition holds. Sends the request
-    /// once: after an error, the write may have taken place.
+    /// only once. After an error, the write may have taken place.
     pub(crate) async fn write(
         &self,
         path: &str,
@@ -283,7 +283,7 @@ impl EtcdV2Client {
         Ok(Answer { status: head.status, index: index.unwrap_or_default(), body: body.into() })
     }
 
-    /// The meaning of an error response.
+    /// Converts an error response to a failure.
     fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
         let text = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
         if text.contains("HTTP request to an HTTPS server") {

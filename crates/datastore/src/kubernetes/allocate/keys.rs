@@ -36,7 +36,7 @@ pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<A
 /// The form of a list request: its query string, and the format of the answer.
 type Form = (&'static str, Accept);
 pub(super) const WITH_REVISIONS: Form = ("", Accept::Names);
-/// Names without revisions, in a tenth of the bytes of [`WITH_REVISIONS`].
+/// Requests names without revisions, in a tenth of the bytes of [`WITH_REVISIONS`].
 pub(super) const NAMES: Form = ("?includeObject=None", Accept::Table);
 
 /// The keys of all wanted blocks.
@@ -54,8 +54,8 @@ pub(super) async fn block_keys(
     Answer::to_list(page.map(|page| page.all().filter_map(block).collect()))
 }
 
-/// The keys of the blocks that share addresses with a CIDR. Larger blocks are looked up by name, and all others are
-/// searched among the names near the CIDR.
+/// The keys of the blocks that share addresses with a CIDR. Larger blocks are looked up by name. All others are found
+/// among the names that sort close to the CIDR.
 pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
     let larger = blocks_holding_elsewhere(net).map(|larger| {
@@ -80,9 +80,9 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     Ok(Answer::found(entries))
 }
 
-/// The names in a span, and perhaps some names after it. The API starts a list at a name only with the token of an
-/// earlier page, so this constructs such a token. `None` if the server does not understand it, or there are too many
-/// names.
+/// The names in a span, and perhaps some names after it. The API can start a list at a name only with a token from an
+/// earlier page, so this function constructs such a token. `None` if the server does not understand it, or there are
+/// too many names.
 async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
     let form = |text: &str| text.replace(['.', ':'], "-");
     let (first, end) = (form(&span.first), prefix_end(form(&span.last).as_bytes()));

@@ -22,7 +22,7 @@ use crate::tasks;
 
 /// Fewer blocks than this are read one by one.
 const MANY: usize = 64;
-/// Maximum blocks on a page: full blocks of Calico's usual size take two megabytes.
+/// Maximum number of blocks on a page. This many full blocks of Calico's usual size take two megabytes.
 const PAGE: usize = 128;
 /// Maximum number of parallel reads of pages.
 const PAGES: usize = 2;
@@ -38,7 +38,7 @@ pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     (queries.len() >= MANY).then(|| queries.iter().map(block).collect())?
 }
 
-/// Reads the blocks with these CIDRs. The answers have the same order.
+/// Reads the blocks with these CIDRs. The answers are in the same order as the CIDRs.
 pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
     let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
     by_name.sort();
@@ -51,7 +51,7 @@ pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Resul
     Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
 }
 
-/// Reads blocks in the order of their names.
+/// A read of up to [`PAGE`] blocks, in the order of their names.
 struct Part<'c> {
     client: &'c Arc<KubeClient>,
     found: Vec<(IpNet, Answer)>,
@@ -108,9 +108,10 @@ impl Part<'_> {
 
 /// The wanted blocks on a page.
 struct Page {
-    /// Answers for wanted blocks; `None` for a block that must be read on its own.
+    /// Answers for wanted blocks; `None` for a block that must be read by itself.
     blocks: Vec<(IpNet, Option<Answer>)>,
-    /// The number of wanted blocks up to the last name on the page; all if there is no next page.
+    /// The number of wanted blocks whose names are not after the last one on the page, or of all wanted blocks if there
+    /// is no next page.
     covered: usize,
     /// The number of blocks on the page.
     items: usize,

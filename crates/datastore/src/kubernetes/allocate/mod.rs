@@ -1,5 +1,5 @@
-//! Kubernetes for an allocator. Sends independent queries in parallel, and replaces an object without reading it again
-//! if it is known from an earlier read.
+//! The Kubernetes datastore for an allocator. Sends independent queries in parallel. If an object is known from an
+//! earlier read, replaces it without another read.
 
 mod keys;
 mod many;
@@ -119,7 +119,7 @@ impl Records for KubeStore {
         }
         let mut state = self.state();
         if queries.len() > MOST_OBJECTS {
-            // This was a read of many blocks, few of which will be written.
+            // This was a read of many blocks, few of which will be written, so no objects are kept.
             state.objects.clear();
         }
         let entries = answers.into_iter().map(|answer| {
@@ -177,7 +177,7 @@ impl Records for KubeStore {
                 Swap { record: entry.record.clone(), read: Some(entry.revision.clone()), deletes: false };
             match self.swap(&swap).await {
                 Ok(_) => labelled += 1,
-                // Another client has labeled, changed or deleted the affinity; whatever it writes has labels.
+                // Another client has labeled, changed or deleted the affinity. Affinities that it writes have labels.
                 Err(error) if error.is_lost_race() => {}
                 Err(error) => return Err(error),
             }
@@ -221,7 +221,7 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
     }
 }
 
-/// Maximum queries in a read for its objects to be kept. Kept objects can be replaced without another read.
+/// Maximum number of queries in a read whose objects are kept. Kept objects can be replaced without another read.
 const MOST_OBJECTS: usize = 16;
 
 /// Affinities are written with labels, since Calico 3.31 and later finds them by labels.

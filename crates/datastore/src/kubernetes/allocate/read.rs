@@ -82,7 +82,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     Err(client.write_error(kind.known.plural, failure))
 }
 
-/// Reads only the metadata of a node: the rest is long, and allocators do not need it.
+/// Reads only the metadata of a node, since allocators do not need the rest, which is long.
 async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result<Answer> {
     let read = client.get_whole(path, Accept::OneMetadata, kind.known.plural).await?;
     let Some((body, _)) = read else { return Ok(Answer::default()) };

@@ -24,10 +24,10 @@ use crate::kubernetes::whole::plan;
 /// Maximum number of messages that wait to be received. Beyond that, the watches stop reading.
 const MOST: usize = 10_000;
 /// Seconds until a watch ends. The lengths differ on purpose: if a server stops just when one watch is due to end, it
-/// cuts off the other watches, which shows that changes may be missing.
+/// cuts off the other watches early, which shows that changes may be missing.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
-/// A report of a watch.
+/// A report from a watch.
 pub(crate) enum Message {
     Change(&'static KnownKind, watch::Change),
     /// All changes of the kind up to this version were reported.
@@ -67,7 +67,7 @@ impl Watches {
         std::iter::from_fn(|| self.messages.try_recv().ok())
     }
 
-    /// Requests a [`Message::Current`] of each kind; returns the number of the request.
+    /// Requests a [`Message::Current`] for each kind, and returns the number of the request.
     pub(crate) fn ask(&self) -> u64 {
         self.asked.send_modify(|asked| *asked += 1);
         *self.asked.borrow()
@@ -110,7 +110,7 @@ pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> R
     permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
 }
 
-/// Converts a change to the form in an export. An object that a check does not need counts as deleted.
+/// Converts a change to the form that exports use. An object that a check does not need counts as deleted.
 pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
     let exported = if change.is_deleted { None } else { known.export(&change.object, Encoding::Json) };
     let (key, value) = match exported {

@@ -35,7 +35,7 @@ pub(super) struct OneKind {
 }
 
 impl OneKind {
-    /// Follows the changes of a kind until a fatal error, or until the receiver is gone.
+    /// Follows the changes of a kind until a fatal error, or until the receiver is dropped.
     pub(super) fn follow(
         client: &Arc<KubeClient>,
         kind: &Kind,
@@ -71,7 +71,8 @@ impl OneKind {
         }
     }
 
-    /// Asks for the newest version. Returns an error if it is lower than the known one: the history is different.
+    /// Asks for the newest version. Returns an error if it is lower than the known one, since the server's history is
+    /// then different.
     async fn newest(&self) -> Result<i64, Broken> {
         let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
         if newest.cast_signed() < self.known {
@@ -80,7 +81,7 @@ impl OneKind {
         Ok(newest.cast_signed())
     }
 
-    /// Requires that a watch first repeats the last known change, as proof of the history.
+    /// Requires that a watch first reports the last known change again, as proof that the server's history is the same.
     async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned(), SHORT).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
@@ -102,14 +103,15 @@ impl OneKind {
         }
     }
 
-    /// Reports the changes of one watch until the server ends it on time. Any other end is an error: the server may
-    /// have restarted with an earlier state, which lacks some changes.
+    /// Reports the changes of one watch until the server ends it on time. Any other end is an error, since the server
+    /// may have restarted with an earlier state, which lacks some changes.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         let length = Duration::from_secs(self.seconds.into());
         let interrupted = Err(Broken::Lost(WholeReadReason::Interrupted));
-        // A pending request, to be confirmed unless this watch has broken off meanwhile.
+        // The number of a confirmed request. It is sent to the receiver once the watch has nothing more to report,
+        // unless the watch has broken off.
         let mut confirmed = None;
         loop {
             let reported = tokio::select! {
@@ -167,7 +169,7 @@ impl OneKind {
         let message = match event {
             WatchEvent::Change(change) => {
                 let version = change.version.cast_signed();
-                // Two watches may overlap.
+                // Two watches may report the same change.
                 if version <= self.known {
                     return Ok(());
                 }
@@ -190,7 +192,7 @@ impl OneKind {
     fn failed(&self, failure: Failure) -> Broken {
         match failure {
             Failure::Compacted => Broken::Lost(WholeReadReason::Compacted),
-            // The kind or the permission to watch it may be gone.
+            // The kind, or the permission to watch it, may have been removed.
             Failure::NotFound | Failure::PermissionDenied(_) => {
                 let error = self.client.error(self.kind.known.plural, failure);
                 Broken::Lost(WholeReadReason::CannotWatch(error.to_string()))

@@ -1,5 +1,5 @@
-//! Requests that a busy or starting API server defers: the header `Retry-After` has the seconds until the next attempt.
-//! Calico's client retries such requests, too.
+//! Requests that a busy or starting API server defers. The response's `Retry-After` header has the seconds to wait
+//! before the next attempt. Calico's client also retries such requests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 /// Maximum total delay of a request.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
-/// The shortest pause.
+/// The shortest pause before a retry.
 const LEAST: Duration = Duration::from_millis(200);
 
 /// The delay that the server demands before a retry. `None` if it demands none, or if a request other than GET may have

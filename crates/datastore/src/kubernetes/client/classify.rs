@@ -11,7 +11,7 @@ use crate::error::{Attempt, Failure, innermost, sources};
 /// Maximum length of a server's message in output.
 const MAX_MESSAGE: usize = 300;
 
-/// The reason that there was no complete response.
+/// The reason why there was no complete response.
 pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
     if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
         return Failure::Login(login_failure(login));
@@ -19,7 +19,7 @@ pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attem
     attempt.cause(error).map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
 }
 
-/// The reason that there are no credentials. Omits the output of a plugin, which may contain secrets.
+/// The reason why there are no credentials. Omits the output of a plugin, which may contain secrets.
 pub(crate) fn login_failure(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {
@@ -39,8 +39,8 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
     }
 }
 
-/// Returns the program of a command. Rust's debug format of a command has variables, which may contain secrets, then
-/// the program in quotation marks, then its arguments.
+/// Extracts the program from a command in Rust's debug format. That format has environment variables, which may contain
+/// secrets, then the program in quotation marks, then its arguments.
 fn program_of(command: &str) -> String {
     let (mut quoted, mut escaped, mut at_start) = (false, false, true);
     for (at, c) in command.char_indices() {
@@ -58,7 +58,7 @@ fn program_of(command: &str) -> String {
     String::new()
 }
 
-/// The meaning of an error response.
+/// Converts an error response to a failure.
 pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
     #[derive(Deserialize)]
     struct Status {

@@ -30,7 +30,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     if config.proxy_url.is_none() {
         config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
-    // kube's error would demand a feature of kube, which operators do not know.
+    // kube's own error asks for a Cargo feature of kube, which means nothing to operators.
     if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
         let reason = "it logs in with the auth-provider gcp, which Google has removed: \
             `gcloud container clusters get-credentials` writes a new one";
@@ -58,7 +58,8 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     Ok(config)
 }
 
-/// The kubeconfig of the settings, with its name; `None` if there is none, or the settings use an API endpoint alone.
+/// The kubeconfig that the settings name, and its name in errors. `None` if there is no kubeconfig, or if the settings
+/// have only an API endpoint.
 fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
@@ -101,8 +102,9 @@ impl KubeconfigNames {
     }
 }
 
-/// The first context of the kubeconfig that leads to `server`, a result of
-/// [`Datastore::location`](crate::Datastore::location). `None` if the chosen context already leads there, or none does.
+/// The kubeconfig's first context that leads to `server`, a result of
+/// [`Datastore::location`](crate::Datastore::location). `None` if the chosen context already leads to that server, or
+/// if no context does.
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
     let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
     let server_of = |cluster: &str| {
@@ -139,7 +141,8 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     Config::incluster_env().map_err(|error| Error::NoCluster(innermost(&error)))
 }
 
-/// Merges several kubeconfigs: the first one with a value wins. Files in a list may be missing, but not all.
+/// Merges several kubeconfigs. The first file that has a value determines it. Some of several files may be missing, but
+/// not all of them.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {

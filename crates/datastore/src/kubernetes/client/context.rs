@@ -1,5 +1,5 @@
-//! The cluster and user of a context in a kubeconfig. kube's own function for this also reads the proxy variables, but
-//! differently from client-go (see `proxy`).
+//! The cluster and user of a context in a kubeconfig. kube's own function for this purpose also reads the proxy
+//! environment variables, but not in the same way as client-go (see `proxy`).
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(super) fn configuration(
     let found = clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
     let cluster = found.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster)))?;
 
-    // As in client-go, a context may name a missing user; an option may not.
+    // As in client-go, a context may name a user that does not exist, but an option may not.
     let user = settings.kubectl.user.clone().or(context.user);
     let found = auth_infos.into_iter().find(|named| Some(&named.name) == user.as_ref());
     if let (Some(user), None) = (&settings.kubectl.user, &found) {

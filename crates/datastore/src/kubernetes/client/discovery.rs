@@ -10,17 +10,17 @@ use serde::de::DeserializeOwned;
 use super::KubeClient;
 use crate::error::Result;
 
-/// The API groups of a cluster that matter here.
+/// The API groups and kinds that a cluster has, as far as calipam reads them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Api {
     pub flavour: Flavour,
     /// Plurals of the kinds in Calico's group.
     calico: BTreeSet<String>,
-    /// True if the server was not asked: Calico's group is assumed to have all kinds.
+    /// True if the server was not asked. Calico's group is then assumed to have all kinds.
     assumed: bool,
-    /// True if lists should be requested without pages: the server has a consistent cache, from which it streams them
-    /// (Kubernetes 1.33 and later). It would read pages after the first from its etcd, at ten times the cost for
-    /// pods.
+    /// True if lists should be requested without pages, because the server streams whole lists from a consistent cache
+    /// (Kubernetes 1.33 and later). It would read each page after the first from its etcd, which costs ten times as
+    /// much for pods.
     pub whole_lists: bool,
     /// Version and plurals of KubeVirt's group, if the cluster has it.
     kubevirt: Option<(String, BTreeSet<String>)>,

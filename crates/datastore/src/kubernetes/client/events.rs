@@ -17,13 +17,13 @@ const CONTROLLER: &str = "calipam.io/serve";
 /// Maximum characters of a note, and of the name of a process.
 const MAX_NOTE: usize = 1_000;
 const MAX_INSTANCE: usize = 128;
-/// Digits of the hash that identifies an event.
+/// Number of hexadecimal digits in the hash that identifies an event.
 const DIGITS: usize = 16;
 
 /// The subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regarding {
-    /// A node by its name, which kubelets also use as the UID of a node in events.
+    /// A node by its name, which kubelets also use as the node's UID in events.
     Node(String),
     Pod {
         namespace: String,
@@ -37,7 +37,7 @@ pub enum Regarding {
 pub struct Event {
     pub regarding: Regarding,
     pub is_warning: bool,
-    /// The kind in one word, such as `LeakedAddress`.
+    /// The kind of event in one word, such as `LeakedAddress`.
     pub reason: String,
     pub note: String,
     /// Distinguishes this event from others about the same object.

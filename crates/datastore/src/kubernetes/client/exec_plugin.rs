@@ -12,23 +12,23 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// Time limits for a plugin: if no person can answer it, and if a person can, who may have to log in with a browser.
+/// Time limits for a plugin, without and with a person who can answer it. A person may have to log in with a browser.
 const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
-/// The variable that marks the processes of a plugin.
+/// The environment variable that marks a plugin's processes.
 const MARK: &str = "CALIPAM_PLUGIN";
 
 /// A function that creates a client from a configuration, and thereby runs the plugin.
 type Make = fn(Config) -> kube::Result<Client>;
 
-/// The plugin of a client, which runs when the client is created and when its token expires. Dropping it kills the
-/// running processes, but only on Linux: elsewhere, they are unknown and continue.
+/// A client's credential plugin, which runs when the client is created and when its token expires. On Linux, dropping
+/// this value kills the plugin's running processes. On other systems, they are unknown and keep running.
 #[derive(Default)]
 pub(super) struct Plugin {
-    /// Empty if there is no plugin.
+    /// The plugin's program; empty if there is no plugin.
     command: String,
-    /// The value of the variable [`MARK`], different for each client of this process.
+    /// The value of the variable [`MARK`], which is different for each client in this process.
     mark: String,
 }
 
@@ -44,7 +44,8 @@ impl Plugin {
         Self { command: plugin.command.clone().unwrap_or_default(), mark }
     }
 
-    /// Creates a client on a separate thread, where a plugin blocks nothing, and kills a plugin that takes too long.
+    /// Creates a client on a separate thread, where a plugin does not block other work, and kills a plugin that takes
+    /// too long.
     pub(super) async fn within_limit(
         &self,
         config: Config,
@@ -98,7 +99,8 @@ mod system {
     use rustix::process::{Pid, Signal, kill_process};
 
     /// Kills the children of this process that have `variable` (`NAME=value`) in their environment, and their
-    /// descendants: a plugin can be a script, whose commands would outlive it. Returns true if there were any.
+    /// descendants, since a plugin can be a script, whose commands would outlive it. Returns true if there were such
+    /// processes.
     pub(super) fn kill_children(variable: &str) -> bool {
         let mut found = children("self");
         found.retain(|process| {

@@ -33,7 +33,7 @@ pub(crate) struct Kind {
     pub path: String,
 }
 
-/// A kind; or the source that cannot be read, and the reason.
+/// A kind, or else the source that cannot be read and the reason why.
 pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// Escapes a name as one segment of a path, also `.` and `..`.
+/// Escapes a name as one segment of a path, even if it is `.` or `..`.
 pub(crate) fn segment(name: &str) -> String {
     let encoded = utf8_percent_encode(name, UNRESERVED).to_string();
     if name == "." || name == ".." { encoded.replace('.', "%2E") } else { encoded }
@@ -95,13 +95,13 @@ fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
     KINDS.iter().filter(move |kind| kind.source == source).filter(has).map(|kind| resolve(api, kind))
 }
 
-/// The kind of a source. Machines have two; returns the first.
+/// The kind of a source's objects. Machines have two kinds, of which this returns the first.
 pub(crate) fn find(api: &Api, source: Source) -> Resolved {
     let unknown = || Err((source, WhySkipped::Other("Kubernetes has none".to_owned())));
     kinds_of(api, source).next().unwrap_or_else(unknown)
 }
 
-/// Nodes, services and pods, and machines where KubeVirt is installed.
+/// The kinds of objects that use addresses: nodes, services and pods, and machines if KubeVirt is installed.
 pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     let sources = [Source::Nodes, Source::Services, Source::Pods, Source::Machines];
     sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()

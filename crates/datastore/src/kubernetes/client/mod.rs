@@ -80,10 +80,10 @@ impl fmt::Debug for KubeClient {
 /// The kind of process that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
-    /// Reads a lot, and does other work meanwhile. Gets credentials on a separate thread, since that can block.
+    /// Reads a lot, and does other work meanwhile. Obtains credentials on a separate thread, since a plugin can block.
     Long,
-    /// Sends a few requests, over one HTTP/2 connection if possible, and ends. Gets credentials on the current thread,
-    /// unless a plugin provides them.
+    /// Sends a few requests, over one HTTP/2 connection if possible, and ends. Obtains credentials on the current
+    /// thread, unless a plugin provides them.
     Short,
 }
 
@@ -97,7 +97,7 @@ impl KubeClient {
         })
     }
 
-    /// Connects to an API server without asking it, for a process with few requests. Assumes the API group of the
+    /// Connects to an API server without discovery, for a process with few requests. Assumes the API group in the
     /// settings, or the classic one.
     pub(crate) async fn connect_without_discovery(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let mut client = Self::without_discovery(settings, Process::Short).await?;
@@ -193,7 +193,7 @@ impl KubeClient {
         self.send(transport::json_request(method, path, json)).await
     }
 
-    /// Posts JSON to a path once. If the server defers the request (429), the caller decides about a retry.
+    /// Posts JSON to a path once. If the server defers the request (429), the caller decides whether to retry.
     pub(crate) async fn post_once(&self, path: &str, json: &Value) -> Result<Answer, Failure> {
         let request = transport::json_request(Method::POST, path, json);
         let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;

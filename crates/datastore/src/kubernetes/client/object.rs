@@ -1,4 +1,4 @@
-//! Objects and lists in JSON, with the fields that queries need. Missing fields are empty, and so are maps and lists of
+//! Objects and lists in JSON, with the fields that queries need. Missing fields are empty, and so are maps and lists in
 //! `metadata` that are `null`.
 
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ pub(crate) struct Address {
 pub(crate) struct List<I> {
     #[serde(default)]
     pub metadata: ListMeta,
-    /// Servers write `null` if there are none.
+    /// The objects. Servers write `null` if there are none.
     #[serde(deserialize_with = "or_empty")]
     pub items: Vec<I>,
 }

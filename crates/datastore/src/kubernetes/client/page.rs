@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::object::{Metadata, Object};
 
-/// The token of a list page that starts at a name. Servers send tokens only after a page, but since Kubernetes 1.11
-/// they understand this one, too.
+/// The token of a list page that starts at a name. Servers create tokens only for pages that follow another page, but
+/// since Kubernetes 1.11, they also accept this one.
 pub(crate) fn token_from(name: &str) -> String {
     // -1 stands for the newest state, as in the tokens that servers send after a list's revision was compacted.
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": name}).to_string())
@@ -20,7 +20,7 @@ pub(crate) struct Page {
     #[serde(default)]
     metadata: ListMeta,
     rows: Option<Vec<Row>>,
-    /// Servers write `null` if there are none.
+    /// The objects, unless they are in `rows`. Servers write `null` if there are none.
     items: Option<Vec<Object>>,
 }
 
@@ -35,7 +35,7 @@ impl Page {
         self.metadata.next.clone()
     }
 
-    /// The objects; in a table, they have no versions.
+    /// The objects' metadata. Objects in a table have no versions.
     pub(crate) fn all(self) -> impl Iterator<Item = Metadata> {
         let of_row = |row: Row| {
             let name = row.cells.into_iter().next()?.as_str()?.to_owned();

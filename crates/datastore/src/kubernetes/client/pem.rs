@@ -1,4 +1,4 @@
-//! Certificates, keys and the URL of a server, as files and flags name them.
+//! Reads certificates, keys and a server's URL, as named by settings and options.
 
 use std::path::Path;
 

@@ -21,7 +21,7 @@ const MAX_REVIEW: usize = 1 << 20;
 ///
 /// # Errors
 /// If a permission is missing, or the server cannot be asked. It is not an error if the server does not support or
-/// allow reviews: later requests then reveal missing permissions.
+/// allow reviews, since later requests reveal missing permissions.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
     let reviews = permissions.into_iter().map(|permission| {
         let client = Arc::clone(client);

@@ -1,5 +1,5 @@
 //! The proxy for an API server, as in client-go: `proxy-url` of the kubeconfig, or the variables of Go's
-//! `http.ProxyFromEnvironment`. kube's own code is not used: it compares `NO_PROXY` with the proxy instead of the
+//! `http.ProxyFromEnvironment`. kube's own code is not used, since it compares `NO_PROXY` with the proxy instead of the
 //! server, and rejects values that Go accepts.
 
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub(super) fn of_environment(
     parse(name, &variable(name).unwrap_or_default()).map(Some)
 }
 
-/// Reads a proxy's URL; the default scheme is HTTP. `name` is the source of the text, for errors.
+/// Parses a proxy's URL; the default scheme is HTTP. `name` names the source of the URL in errors.
 pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     // The value may contain a password.
     let wrong = |reason: &str| Error::Kubeconfig { what: name.to_owned(), reason: reason.to_owned() };

@@ -1,4 +1,4 @@
-//! The fields in the installed schemas: the API server drops all others (facts 2.10).
+//! Checks which fields the installed schemas have. The API server drops all other fields (facts 2.10).
 
 use calipam_files::objects::Accept;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::KubeClient;
 /// The path in an IPAMBlock to the field that marks an address in cooldown. `""` stands for any item in a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
 
-/// True if blocks keep the time at which an address was released; false if that cannot be found out. If the server
+/// True if blocks keep the time at which an address was released; false if the schema cannot be read. If the server
 /// dropped the field, an anonymous allocation that never ends could remain (facts 2.10).
 ///
 /// Reads the OpenAPI document of Calico's group, which every authenticated user may read, unlike the definitions of
@@ -21,7 +21,7 @@ pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
     serde_json::from_slice(&body).is_ok_and(|document| block_keeps(&document, &RELEASED_AT))
 }
 
-/// True if the schema of IPAMBlock in an OpenAPI document keeps the field.
+/// True if the schema of IPAMBlock in an OpenAPI document keeps the field at `path`.
 fn block_keeps(document: &Value, path: &[&str]) -> bool {
     let schemas = document["components"]["schemas"].as_object();
     let is_block = |schema: &&Value| {

@@ -1,4 +1,4 @@
-//! A file with a bearer token, which is read again after a minute, as in client-go: tokens of service accounts are
+//! A file with a bearer token. It is read again after a minute, as in client-go, because service account tokens are
 //! replaced while a pod runs.
 
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Sends all requests of a short-lived process on one connection.
 //!
 //! kube's own client speaks HTTP/1: each parallel request opens a connection, whose TLS handshake costs both sides
-//! about as much as the rest of an ADD. Here, all requests share one HTTP/2 connection. kube's client is better for a
-//! process that lists whole clusters, since its lists arrive over several connections.
+//! about as much as the rest of a CNI ADD. Here, all requests share one HTTP/2 connection. kube's client is better for
+//! a process that lists whole clusters, since its lists arrive over several connections.
 
 use std::future::Future;
 use std::io;
@@ -151,7 +151,7 @@ impl Transport {
             return Ok(Open::Http1(Box::new(client)));
         }
         let (requests, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-        // The requests in progress get the errors of the connection.
+        // Errors of the connection are returned by the requests in progress.
         tokio::spawn(connection);
         Ok(Open::Http2(requests))
     }
@@ -183,8 +183,8 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// True if the server certainly has not started a request: the connection no longer accepted the request, or the server
-/// said so. API servers sometimes close connections to spread their clients (`--goaway-chance`).
+/// True if the server certainly has not started a request, because the connection no longer accepted the request, or
+/// because the server said so. API servers sometimes close connections to spread their clients (`--goaway-chance`).
 fn was_not_started(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {
         let refused = source.downcast_ref::<h2::Error>().is_some_and(|error| {

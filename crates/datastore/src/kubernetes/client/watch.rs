@@ -1,4 +1,4 @@
-//! The changes to a kind's objects since some version.
+//! Watches the changes to a kind's objects after a given version.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -23,9 +23,9 @@ const MAX_CHANGE: usize = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// The version of the kind after the change.
+    /// The resource version of the change, which is comparable within the kind.
     pub version: u64,
-    /// `namespace/name`, or the name alone if the kind has no namespaces.
+    /// `namespace/name`, or just the name if the kind has no namespaces.
     pub name: String,
     pub uid: String,
     pub is_deleted: bool,
@@ -40,8 +40,8 @@ pub(crate) enum WatchEvent {
     Reached(u64),
 }
 
-/// Asks for the newest version of a kind; the answer never comes from an outdated cache of the server. The list has
-/// hardly any objects, so it costs the server almost nothing.
+/// Finds out the newest version of a kind from a list, which never comes from an outdated cache of the server. The list
+/// has hardly any objects, so it costs the server almost nothing.
 pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
     let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
     let mut list = ItemReader::new(answer.encoding());
@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-/// Waits until a block is written after a version: every assignment and release writes one.
+/// Waits until a block is written after a version. Every assignment and release writes a block.
 pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), Failure> {
     let kind = kinds::find(client.api(), Source::Blocks);
     let kind = kind.map_err(|(_, why)| Failure::Other(format!("blocks are not watched: {why}")))?;

@@ -16,7 +16,7 @@ use crate::error::{Cause, Failure, Result};
 use crate::kubernetes::client::kinds::{Kind, UNRESERVED};
 use crate::kubernetes::client::{Answer, KubeClient};
 
-/// Items on one page. Pages of 500, which are common, take eight times as long for custom resources.
+/// Number of items on one page. Pages of 500, which are common, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
 
 /// Maximum attempts at a list if its revision is compacted between two pages.
@@ -61,7 +61,7 @@ impl Counter {
         Self::after(0, progress)
     }
 
-    /// Creates a counter for a read that comes after `before` other objects.
+    /// Creates a counter for a read that begins after `before` other objects have been read.
     pub(crate) fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
             read: AtomicU64::new(before),
@@ -156,7 +156,7 @@ impl<T: Take> Run<'_, T> {
         let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
         self.listed.date = answer.date;
         loop {
-            // The next page is requested as soon as its token arrives: the server prepares it in the meantime.
+            // The next page is requested as soon as its token arrives, so that the server prepares it in the meantime.
             let mut ahead = JoinSet::new();
             let meta = self.page(answer, &mut ahead).await?;
             self.listed.resource_version.clone_from(&meta.resource_version);
@@ -183,7 +183,7 @@ impl<T: Take> Run<'_, T> {
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
             if let Some(begun) = self.begun.take() {
-                // The receiver is gone if another list has failed.
+                // The receiver has been dropped if another list has failed.
                 let _ = begun.send(());
             }
             let (taken, kind) = (&mut self.listed.taken, self.kind);

@@ -16,7 +16,7 @@ use crate::error::{Error, Permission, Result};
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::client::{KubeClient, permission};
 
-/// The reason that machines are not read: KubeVirt is not installed.
+/// The reason why machines are not read: KubeVirt is not installed.
 pub(crate) fn no_kubevirt() -> WhySkipped {
     WhySkipped::NotInstalled("KubeVirt".to_owned())
 }
@@ -26,9 +26,9 @@ pub(crate) struct Plan {
     /// Address records and configuration, then the users of addresses. The users are read later, so that an address
     /// assigned in between does not look like a leak.
     pub kinds: Vec<Kind>,
-    /// The index in `kinds` of the first users of addresses.
+    /// The index in `kinds` of the first kind that uses addresses.
     pub users: usize,
-    /// A snapshot without objects. It names the sources that are read, and the reasons that others are not.
+    /// A snapshot without objects. It names the sources that are read, and the reasons why other sources are not.
     pub coverage: Snapshot,
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<
     let permissions: Vec<Permission> = kinds
         .iter()
         .flat_map(|kind| {
-            // Objects are read again one by one; machines are only listed.
+            // Objects may be read again one by one, except machines, which are only listed.
             let get = (kind.known.source != Source::Machines).then(|| kind.permission("get"));
             get.into_iter().chain([kind.permission("list")])
         })

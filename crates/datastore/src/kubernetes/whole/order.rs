@@ -28,10 +28,10 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec
     tasks::all(usize::MAX, kinds.iter().map(list)).await
 }
 
-/// Reads the kinds of a plan; returns their lists in order. The second lists, of users of addresses, must be newer than
-/// the first lists, of records and configuration. A server prepares a list, at one revision for all pages, before it
-/// sends the first byte. The second lists are therefore requested once all first lists have begun to arrive, so the
-/// server can send first and second lists in parallel.
+/// Reads the kinds of a plan; returns their lists in order. The first lists contain records and configuration. The
+/// second lists contain the users of addresses, and must be newer than the first lists. A server prepares a list, at
+/// one revision for all pages, before it sends the first byte. The second lists are therefore requested once all first
+/// lists have begun to arrive, so the server can send first and second lists in parallel.
 ///
 /// The second lists do not wait for the list of handles. In a large cluster, the server takes as long to prepare that
 /// list as to send the list of pods. No finding compares handles with users of addresses, and handles may be older or

@@ -18,11 +18,11 @@ use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::segment;
 use crate::kubernetes::client::object::{List, Object, Pod};
 
-/// Objects on one page of a list.
+/// Number of objects on one page of a list.
 const PAGE: usize = 500;
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 
-/// The controller that replaces a pod once it is gone.
+/// The controller that replaces a pod after the pod is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Controller {
     /// `Deployment`, `StatefulSet` and so on; `Node` for static pods.
@@ -36,13 +36,13 @@ pub struct WorkloadPod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Empty until the pod is scheduled.
+    /// The name of the pod's node; empty until the pod is scheduled.
     pub node: String,
     /// `None` if nothing replaces the pod.
     pub controller: Option<Controller>,
     pub labels: BTreeMap<String, String>,
     pub requests: Vec<AddressRequest>,
-    /// The addresses that Calico's plugin has recorded, or else those in the status.
+    /// The addresses that Calico's plugin has recorded in annotations, or else those in the pod's status.
     pub addresses: Vec<IpAddr>,
     /// True if the condition `Ready` is true, and the pod is not being deleted.
     pub ready: bool,
@@ -87,11 +87,11 @@ impl Budget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
     Yes,
-    /// The pod is gone, or another pod has its name now.
+    /// The pod no longer exists, or another pod now has its name.
     Gone,
-    /// Not now (429): a disruption budget does not allow it, or the API server is overloaded.
+    /// Rejected for now (429), because a disruption budget does not allow it, or because the API server is overloaded.
     NotNow,
-    /// KubeVirt does not migrate the machine, for this reason.
+    /// KubeVirt refuses to migrate the virtual machine, for this reason.
     Refused(String),
 }
 
@@ -137,7 +137,7 @@ impl Workloads {
         Ok(budgets.into_iter().map(budget).collect())
     }
 
-    /// Evicts exactly this pod, if the budgets allow it.
+    /// Evicts this pod, but not a newer pod with the same name, if the disruption budgets allow it.
     pub async fn evict(&self, pod: &WorkloadPod) -> Result<Evicted> {
         let path =
             format!("/api/v1/namespaces/{}/pods/{}/eviction", segment(&pod.namespace), segment(&pod.name));
@@ -167,7 +167,7 @@ impl Workloads {
         match self.client.post_once(&path, &migration).await {
             Ok(_) => Ok(Evicted::Yes),
             Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
-            // KubeVirt's webhook: the machine cannot be migrated, or is being migrated already.
+            // KubeVirt's webhook rejects a machine that cannot be migrated, or is already being migrated.
             Err(Failure::Refused { message, .. } | Failure::Conflict(message)) => {
                 Ok(Evicted::Refused(message))
             }

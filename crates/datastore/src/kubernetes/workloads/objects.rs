@@ -101,7 +101,7 @@ pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressReq
 /// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's
 /// name, followed by the hash in the pod's labels.
 fn controller(metadata: &Metadata) -> Option<Controller> {
-    // A static pod. Old versions of Kubernetes set no owner.
+    // A static pod. Old versions of Kubernetes set no owner reference for it.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
         return Some(Controller { kind: "Node".into(), name: metadata.name.clone() });
     }

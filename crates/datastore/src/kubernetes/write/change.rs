@@ -29,7 +29,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
     permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
 }
 
-/// Reads the current state of one object, never from a cache; `None` if there is none.
+/// Reads the current state of one object, never from a cache; `None` if the object does not exist.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
     let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
@@ -43,8 +43,8 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     Ok(Some(custom(key, snapshot, &value, body)))
 }
 
-/// A built-in object, as evidence. A service without load balancer and cluster IPs uses no address and counts as
-/// missing.
+/// Converts a built-in object to evidence. A service that is not a load balancer and has no cluster IP uses no address,
+/// and counts as missing.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
     let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
@@ -58,9 +58,10 @@ fn built_in(snapshot: Snapshot) -> Option<Stored> {
     Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
 }
 
-/// A custom resource. If it can be edited, its raw value is in etcd's form, for comparison with what is written.
+/// Converts a custom resource to its stored state. If a repair can edit it, the raw value is in etcd's form, to be
+/// compared with the value that is written.
 fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
-    // The value of an object, not its name, identifies its handle or affinity.
+    // A handle or affinity is identified by the object's value, not by its name.
     let object = match key {
         Key::Block(_) => {
             let block = snapshot.blocks.into_iter().next();
@@ -85,7 +86,7 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     Stored { revision: version(value), raw, whole: Some(body), object, user: None }
 }
 
-/// A block without the `strictAffinity: false` that the schema requires, so that a new block reads back as it was
+/// Removes `strictAffinity: false`, which the schema requires, from a block, so that a new block reads back as it was
 /// written.
 pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
     match content {
@@ -109,9 +110,9 @@ pub(crate) fn version(value: &Value) -> Revision {
     }))
 }
 
-/// Makes one change. A deletion has two steps: the object is marked as deleted if it has the expected version, and then
-/// deleted by UID and version. Pools and the configuration are deleted in one step. Affinities get labels if `labels`
-/// is true.
+/// Applies one change. A deletion has two steps: the object is marked as deleted if it has the expected version, and
+/// then deleted by UID and version. Pools and the configuration are deleted in one step. Affinities are written with
+/// labels if `labels` is true.
 ///
 /// # Errors
 /// If the server fails, rejects the request, or does not answer in time. In that case, the change may have taken place
@@ -130,7 +131,7 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     };
     match changed {
         Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
-        // The object already exists, was changed, or is gone.
+        // The object already exists, was changed, or no longer exists.
         Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
         Err(failure) => Err(failed(failure)),
     }
@@ -142,7 +143,7 @@ pub(crate) struct Target<'c> {
     kind: Kind,
     path: String,
     key: &'c Key,
-    /// True if affinities get labels.
+    /// True if affinities are written with labels.
     labels: bool,
 }
 
@@ -171,7 +172,7 @@ impl<'c> Target<'c> {
         spec.ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
     }
 
-    /// Sends an object, with labels if affinities get them.
+    /// Sends an object. Affinities are sent with labels if `labels` is true.
     async fn send(&self, method: Method, path: &str, mut object: Value) -> Result<Value, Failure> {
         if self.labels {
             label(&mut object, self.key);
@@ -197,10 +198,10 @@ impl<'c> Target<'c> {
         self.send(Method::POST, &self.kind.path, object).await
     }
 
-    /// Reads the whole object, in order to keep everything that does not change.
+    /// Reads the whole object, so that a write keeps everything that does not change.
     ///
     /// # Errors
-    /// A conflict if it is not the expected version.
+    /// A conflict if the object does not have the expected version.
     pub(crate) async fn expected(&self, expected: &Revision) -> Result<Value, Failure> {
         let object = of_version(self.client.value(&self.path).await?, expected);
         object.ok_or_else(|| Failure::Conflict("its version is different".into()))
@@ -219,7 +220,8 @@ impl<'c> Target<'c> {
     async fn replace(&self, mut object: Value, value: &[u8]) -> Result<Value, Failure> {
         let spec = self.new_spec(value)?;
         if is_marked(&object["spec"]) && !is_marked(&spec) {
-            // The client that marked it will delete it by its UID, so it must not be revived with that UID.
+            // The client that marked the object will delete it by its UID, so the object must not be revived with the
+            // same UID.
             finish_deletion(self.client, &self.path, &object).await?;
             return self.create(value).await;
         }
@@ -230,11 +232,12 @@ impl<'c> Target<'c> {
         self.send(Method::PUT, &self.path, object).await
     }
 
-    /// Deletes an object that was read, in Calico's two steps; a pool or the configuration in one.
+    /// Deletes an object that was read, in the same two steps as Calico, or in one step if it is a pool or the
+    /// configuration.
     async fn delete(&self, mut object: Value) -> Result<(), Failure> {
         let (client, path) = (self.client, self.path.as_str());
         if matches!(self.key, Key::Pool(_) | Key::IpamConfig) {
-            // Deleted in one step, since nothing in Calico completes a deletion of this kind.
+            // Deleted in one step, since nothing in Calico would complete a two-step deletion of these kinds.
             return finish_deletion(client, path, &object).await;
         }
         let marked = is_marked(&object["spec"]);
@@ -242,7 +245,7 @@ impl<'c> Target<'c> {
             let as_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
             object["spec"]["deleted"] = flag(true, as_text);
             if let Key::Block(_) = self.key {
-                // If the second step never happens, the block must not still record the released addresses.
+                // If the second step never happens, the block must not keep its records of the released addresses.
                 empty(&mut object["spec"]);
             }
             object = match client.write(Method::PUT, path, &object).await {
@@ -263,8 +266,8 @@ impl<'c> Target<'c> {
                 Err(failure) => return Err(failure),
             }
 
-            // Another client has written to the object or reused its name. The deletion is over if the name is reused
-            // or the mark is gone.
+            // Another client has written to the object or reused its name. The deletion is over if the name is reused,
+            // or if the object is no longer marked as deleted.
             let now = match client.value(path).await {
                 Err(Failure::NotFound) => return Ok(()),
                 now => now?,
@@ -278,7 +281,7 @@ impl<'c> Target<'c> {
     }
 }
 
-/// The object that was read; `None` if it is not the expected version.
+/// Returns the object; `None` if it does not have the expected version.
 fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -286,10 +289,11 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     is_version(&version(&object), expected).then_some(object)
 }
 
-/// Maximum attempts at the second step of a deletion while others write to the object.
+/// Maximum attempts at the second step of a deletion while other clients write to the object.
 const SECOND_STEPS: usize = 5;
 
-/// Makes the second step of a deletion, if the object still has this version.
+/// Performs the second step of a deletion, on condition that the stored object still has the same UID and version as
+/// `object`.
 pub(crate) async fn finish_deletion(
     client: &Arc<KubeClient>,
     path: &str,
@@ -304,7 +308,8 @@ pub(crate) async fn finish_deletion(
     client.write(Method::DELETE, path, &options).await.map(drop)
 }
 
-/// Completes the deletion of this object if it was started, perhaps by a request of this client that got no answer.
+/// Completes the deletion of `object` if it has been started, perhaps by an earlier request of this client that was not
+/// answered.
 async fn finish_started_deletion(client: &Arc<KubeClient>, path: &str, object: &Value) {
     let Ok(now) = client.value(path).await else { return };
     if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
@@ -330,8 +335,8 @@ fn empty(block: &mut Value) {
     block["attributes"] = json!([]);
 }
 
-/// True if affinities need labels: Calico 3.31 and later finds them by labels, and once one of them has labels, all
-/// need them.
+/// True if affinities need labels: Calico 3.31 and later finds them by labels, and once one affinity has labels, all
+/// others need them.
 pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
     if let Some(information) = stored(client, &Key::ClusterInformation(DEFAULT.to_owned())).await?
         && let Ok(information) = ClusterInformation::parse(&information.raw)
@@ -345,7 +350,7 @@ pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> 
     Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
 }
 
-/// A label of every labeled affinity.
+/// A label that every labeled affinity has.
 const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
 /// Sets the labels with which Calico finds an affinity.

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 /// The parts of a pool's metadata that a repair keeps or needs. The server sets or changes the other parts.
 const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "deletionTimestamp"];
 
-/// Fields of the configuration with different names in etcd and in `spec`. In etcd they are omitted if they are false;
-/// the Kubernetes schema requires both (facts 2.7).
+/// Fields of the configuration with different names in etcd and in `spec`. In etcd, a field that is false is omitted,
+/// but the Kubernetes schema requires both fields (facts 2.7).
 const RENAMED: [(&str, &str); 2] =
     [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")];
 
-/// A pool without the additions of the server, for comparison with what was written.
+/// A pool without the fields that the server adds, for comparison with the value that was written.
 pub(crate) fn pool(object: &Value) -> Document {
     let of = |part: &str| object[part].as_object().cloned().unwrap_or_default();
     let mut metadata = of("metadata");
@@ -72,7 +72,7 @@ pub(crate) fn flag(value: bool, as_text: bool) -> Value {
 }
 
 /// The `spec` of the object with `key`, for a value in etcd's form. `classic` is true for the group
-/// `crd.projectcalico.org`. `None` if there is no such form.
+/// `crd.projectcalico.org`. `None` if the value has no form in Kubernetes.
 pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(value).ok()?;
     match key {

@@ -1,4 +1,5 @@
-//! Writes to Kubernetes: one object at a time, since there are no transactions. Evidence is read again just before.
+//! Writes to Kubernetes, one object at a time, since Kubernetes has no transactions. Evidence is read again just before
+//! each write.
 
 pub(super) mod change;
 mod form;
@@ -21,7 +22,7 @@ use crate::write::{BATCH, Batch, IN_FLIGHT, Limits, Objects, Precondition, Store
 #[derive(Debug)]
 pub(super) struct KubeObjects {
     client: Arc<KubeClient>,
-    /// True if affinities get labels; unset until an affinity is written.
+    /// True if affinities are written with labels; unset until an affinity is written.
     labels: OnceCell<bool>,
 }
 
@@ -37,7 +38,8 @@ impl Objects for KubeObjects {
         DatastoreKind::Kubernetes
     }
 
-    /// One object. The bytes are a little below the default limit of the API server's etcd.
+    /// Allows one changed object per batch. The limit in bytes is a little below the default limit of the API server's
+    /// etcd.
     fn limits(&self) -> Limits {
         Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: false }
     }
@@ -50,7 +52,7 @@ impl Objects for KubeObjects {
         retried(|| read(&self.client, keys)).await
     }
 
-    /// Before the first affinity, finds out if affinities get labels.
+    /// Before it writes the first affinity, finds out if affinities need labels.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let client = &self.client;
         let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
@@ -65,7 +67,7 @@ impl Objects for KubeObjects {
     }
 }
 
-/// Reads objects, each by its own request.
+/// Reads objects, each with its own request.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let one = |key: &Key| {
         let (client, key) = (Arc::clone(client), key.clone());

@@ -12,16 +12,16 @@ use calipam_model::snapshot::Snapshot;
 use super::page::few;
 use crate::error::Result;
 
-/// Maximum blocks to read for their addresses.
+/// Maximum number of blocks to read in order to suggest their addresses.
 const FEW_BLOCKS: usize = 16;
 
 /// A live cluster's blocks.
 pub(crate) trait Blocks {
-    /// CIDRs of a family's blocks whose text begins with `begin`; only some if there are many.
+    /// The CIDRs of a family's blocks that begin with `begin`, compared as strings; only some if there are many.
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
-    /// The beginnings of blocks' IPv4 addresses, up to the next dot after `begin`.
+    /// The distinct prefixes of the blocks' IPv4 addresses, up to the next dot after `begin`.
     async fn networks(&self, begin: &str) -> Result<Vec<String>>;
-    /// The allocated addresses in some blocks.
+    /// The allocated addresses in the given blocks.
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>>;
 }
 

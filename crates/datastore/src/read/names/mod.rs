@@ -1,5 +1,5 @@
-//! Names with a given prefix, as suggestions while a user types. This takes only a few small reads, regardless of the
-//! size of the cluster. Only files and etcd v2 are read as a whole. The result need not be complete.
+//! Names with a given prefix, as suggestions while a user types. Finding them takes only a few small reads, regardless
+//! of the size of the cluster, except that files and etcd v2 are read as a whole. The result need not be complete.
 
 pub(crate) mod addresses;
 pub(crate) mod page;

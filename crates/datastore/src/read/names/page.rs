@@ -16,8 +16,8 @@ pub(crate) trait Names {
 /// The names that begin with `begin`, or some of them. See [`Datastore::names`](crate::Datastore::names).
 ///
 /// All names in a sorted list share the common prefix of the first and last name. To find the last name, a server would
-/// have to read everything. Instead, this repeatedly asks for the first name after all names with the common prefix
-/// found so far, until there is none.
+/// have to read everything. Instead, this function repeatedly requests the first name after all names with the common
+/// prefix found so far, until there is none.
 pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
     let end = prefix_end(begin.as_bytes());
     let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);

@@ -12,7 +12,7 @@ const MAX_ITEM: usize = 64 << 20;
 /// Reads a JSON list.
 #[derive(Debug, Default)]
 pub struct JsonList {
-    /// Everything outside the items, as an empty list: `{"items":[],"metadata":{…}}`.
+    /// The bytes outside the items, which form an empty list: `{"items":[],"metadata":{…}}`.
     envelope: Vec<u8>,
     /// The beginning of an incomplete item.
     item: Vec<u8>,
@@ -72,7 +72,7 @@ impl JsonList {
         }
     }
 
-    /// Everything that was read outside the items.
+    /// The bytes outside the items that have been read so far.
     pub fn envelope_so_far(&self) -> &[u8] {
         &self.envelope
     }

@@ -1,5 +1,5 @@
-//! Splits a list into its items while the response body arrives: no complete list is ever in memory. `json.rs` and
-//! `protobuf.rs` find the ends of items.
+//! Splits a list into its items while the response body arrives, so that a complete list is never in memory. `json.rs`
+//! and `protobuf.rs` find the ends of items.
 
 pub(crate) mod json;
 pub mod protobuf;
@@ -12,9 +12,10 @@ use self::protobuf::ProtobufList;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// JSON, the only encoding of custom resources, except for `metadata` alone.
+    /// JSON. API servers send custom resources only in this encoding, unless nothing but `metadata` is requested.
     Json,
-    /// Kubernetes' protobuf, for built-in kinds and for `metadata` alone.
+    /// Kubernetes' protobuf. API servers send built-in kinds in this encoding, and any kind if only `metadata` is
+    /// requested.
     Protobuf,
 }
 

@@ -5,7 +5,7 @@ use crate::protobuf::{Fields, Value, varint};
 
 /// The first bytes of every response in this encoding.
 const MAGIC: &[u8] = b"k8s\0";
-/// Tag of the envelope's field with the object: number 2, with a length.
+/// Tag of the envelope's field with the object: number 2, length-delimited.
 const RAW: u64 = 2 << 3 | 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;

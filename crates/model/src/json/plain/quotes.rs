@@ -1,12 +1,12 @@
-//! Finds the quotes in a text, 64 bytes at a time.
+//! Finds the quotes in a document, 64 bytes at a time.
 
 use super::{Result, Unusual};
 
 /// The number of bytes that are compared together, one for each bit of a `u64`.
 const BLOCK: usize = 64;
 
-/// Iterates over the quotes in a text. Each one starts or ends a string, since the iteration stops at anything
-/// [`Unusual`]: a backslash or a control character.
+/// Iterates over the quotes in a document. Each one starts or ends a string, since the iteration stops at a backslash
+/// or a control character, which are [`Unusual`].
 pub(super) struct Quotes<'t> {
     bytes: &'t [u8],
     /// The end of the current block.
@@ -66,7 +66,7 @@ fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// Pads the last block of a text with blanks.
+/// Pads the last block of a document with blanks.
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);

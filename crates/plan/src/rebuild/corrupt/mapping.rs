@@ -15,7 +15,7 @@ use super::{beyond, is_users};
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason};
 
-/// The state of an ordinal in the repaired block.
+/// The state of an ordinal after the repair of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Free,
@@ -28,14 +28,14 @@ pub(super) enum Slot {
 /// The states of all ordinals.
 pub(super) struct SlotMapping {
     pub slots: Vec<Slot>,
-    /// Ordinals that are still used, but whose records are lost. They are free in `slots`.
+    /// Ordinals that are still in use, but whose records are lost. They are free in `slots`.
     pub unrecorded: Vec<u32>,
 }
 
 impl SlotMapping {
-    /// Keeps readable records of the block, and finds records for the other held ordinals. It matches records by the
-    /// users of the addresses, the ordinals that Windows reserves, and cooldowns, or takes the only record that is
-    /// left.
+    /// Keeps the block's readable records, and finds records for the other held ordinals. It matches records by the
+    /// users of the addresses, the ordinals that Windows reserves, and cooldowns. If one ordinal and one record are
+    /// left, they belong together.
     pub(super) fn new(
         basis: &Basis<'_>,
         key: IpNet,
@@ -139,7 +139,7 @@ impl Sorter<'_, '_, '_> {
         unrecorded
     }
 
-    /// Returns true if the record names the very tunnel or sandbox that uses the address.
+    /// Returns true if the record names exactly the tunnel or sandbox that uses the address.
     fn is_exact(&self, record: usize, address: IpAddr) -> bool {
         let index = &self.basis.context.index;
         let record = &self.records[record];

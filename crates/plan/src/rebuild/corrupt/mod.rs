@@ -30,7 +30,7 @@ pub(super) struct Repaired {
     pub revision: Revision,
     /// A description of the damage.
     pub broken: String,
-    /// Ordinals that are still used, but whose records are lost. They are free in `block`, and must not stay free.
+    /// Ordinals that are still in use, but whose records are lost. They are free in `block`, and must not stay free.
     pub unrecorded: Vec<u32>,
 }
 
@@ -142,8 +142,9 @@ fn repair(
     }
 }
 
-/// Returns true if the content of a block belongs to its key rather than to its field `cidr` of the same size: more of
-/// its records match users of the key's addresses, or it allocates nothing.
+/// Returns true if the content of a block belongs to the CIDR in its key rather than to the CIDR in its field `cidr`,
+/// which has the same size. This is the case if more of its records match users of the key's addresses, or if it
+/// allocates nothing.
 fn belongs_to_key(
     basis: &Basis<'_>,
     key: IpNet,
@@ -167,7 +168,7 @@ fn belongs_to_key(
     raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
 }
 
-/// Returns true if the record certainly names a user of the address.
+/// Returns true if the record is known to name a user of the address.
 fn is_users(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
     let index = &basis.context.index;
     let vague = matches!(Claim::of(record), Claim::Anonymous | Claim::Unknown);

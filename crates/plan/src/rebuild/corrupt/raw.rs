@@ -11,16 +11,16 @@ use super::beyond;
 use super::mapping::{Slot, SlotMapping};
 use crate::skipped::Refusal;
 
-/// The number of addresses of the largest block that Calico allows.
+/// The number of addresses in the largest block that Calico allows.
 const MOST: usize = 4096;
 
 /// The fields of a block as they are stored.
 pub(super) struct RawBlock {
     key: IpNet,
     fields: Map<String, Value>,
-    /// The number of addresses.
+    /// The number of addresses in the block.
     pub size: u32,
-    /// The list as it is stored, of any length.
+    /// The array as it is stored, of any length.
     pub allocations: Vec<Option<i64>>,
     /// Ordinals that are listed as free, each once, in their order.
     pub free: Vec<u32>,
@@ -59,8 +59,8 @@ impl RawBlock {
         Ok(Self { key, fields, size, allocations, free, attributes })
     }
 
-    /// Makes a block from the owner records alone, to decode them. Refuses more records than the largest block has
-    /// addresses: they cannot all be in use.
+    /// Creates a block that contains only the owner records, in order to decode them. Refuses more records than the
+    /// largest block has addresses: they cannot all be in use.
     pub(super) fn records(&self) -> Result<Block, Refusal> {
         if self.attributes.len() > MOST {
             return Err(beyond(format!(
@@ -125,13 +125,14 @@ impl RawBlock {
     }
 }
 
-/// Removes the fields with this name in upper or lower case: Go's decoder accepts both. Returns the last of them.
+/// Removes the fields whose names equal `name` apart from case, since Go's decoder accepts all of them. Returns the
+/// last one.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
     names.iter().filter_map(|key| fields.remove(key)).last()
 }
 
-/// Makes a record with a future release time cool down from now on.
+/// Changes a record with a future release time so that its cooldown starts now.
 fn not_in_future(mut record: Value, now: Timestamp) -> Value {
     let limit = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     for (name, value) in record.as_object_mut().into_iter().flatten() {

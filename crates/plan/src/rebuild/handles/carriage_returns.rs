@@ -14,8 +14,8 @@ use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::{Change, Verb};
 use crate::skipped::SkipReason;
 
-/// Plans to rewrite records under IDs with a carriage return. Returns the clean IDs whose objects may be corrected,
-/// too.
+/// Plans to rewrite records under IDs with a carriage return. Returns the clean IDs of the handles whose objects may be
+/// corrected as well.
 pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -> BTreeSet<String> {
     let mut approved = BTreeSet::new();
     let findings = planner.findings(Code::HandleCarriageReturn);

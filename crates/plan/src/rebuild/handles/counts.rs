@@ -34,7 +34,7 @@ pub(in crate::rebuild) struct Counting {
 
 pub(in crate::rebuild) type Countings = BTreeMap<IpNet, Counting>;
 
-/// Codes of findings that this part of the plan repairs.
+/// Codes of the findings that this part of the plan repairs.
 const CODES: [Code; 5] = [
     Code::MissingHandle,
     Code::HandleCount,

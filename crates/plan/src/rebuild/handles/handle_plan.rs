@@ -38,18 +38,18 @@ pub(super) struct HandlePlan<'p, 's> {
     pub(super) observed: Observed<'s>,
     /// Objects to delete, whose IDs have a carriage return.
     pub(super) strays: Vec<&'s Versioned<Handle>>,
-    /// The findings that are repaired. Without any, the object keeps its difference from the blocks.
+    /// The findings that are repaired. If there are none, the object's counts keep their difference from the blocks.
     pub(super) repairs: Vec<(Code, Subject)>,
 }
 
-/// A decision about the object of a handle, apart from its counts for blocks that are written.
+/// A decision about a handle's object, apart from the counts that are written together with blocks.
 enum Decision {
-    /// The counts for untouched blocks are right, or keep their difference.
+    /// The counts for untouched blocks are right, or are left wrong because no finding is repaired.
     Keep,
     /// No block records an address under the handle.
     Delete(Revision),
-    /// The plan releases the last addresses, which the object does not count. The object is deleted after the write of
-    /// their block.
+    /// The plan releases the handle's last addresses, but the object does not count them. The object is deleted after
+    /// the write of the addresses' block.
     DeleteAfter(IpNet, Revision),
     /// Some counts are wrong or needless.
     Correct(Revision, Vec<(IpNet, i64)>),
@@ -195,8 +195,9 @@ impl HandlePlan<'_, '_> {
         blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
-    /// Returns the edits to write before the blocks, with their preconditions. Blocks must record no addresses under a
-    /// deleted handle, some under a created one, and numbers that the new counts of a corrected one allow.
+    /// Returns the edits to write before the blocks, with their preconditions. Under a deleted handle, blocks must
+    /// record no addresses; under a created handle, at least one; under a corrected handle, numbers that its new counts
+    /// allow.
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),

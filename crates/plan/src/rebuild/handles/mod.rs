@@ -1,4 +1,4 @@
-//! Plans the handles: their counts after the rebuild, and handles that must not be written.
+//! Plans the handles' counts after the rebuild, and finds the handles that must not be written.
 
 mod carriage_returns;
 mod counts;

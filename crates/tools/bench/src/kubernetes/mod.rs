@@ -20,12 +20,12 @@ const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurat
 /// Kinds of Kubernetes that a check reads.
 const CORE: [&str; 3] = ["pods", "nodes", "services"];
 
-/// Time limit for the API server to have a million keys in its caches.
+/// Time limit for the API server to load a million keys into its caches.
 const CACHES: Duration = Duration::from_secs(900);
-/// Pause while the API server is behind.
+/// Pause between two attempts while the API server has not caught up with its etcd.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Starts an API server with a healthy cluster of a number of pods, and waits until all of it is in the caches.
+/// Starts an API server with a healthy cluster of `pods` pods, and waits until its caches contain all objects.
 pub(crate) fn seeded(pods: u64) -> Result<KubeApiserver, Failed> {
     let server = KubeApiserver::start()?;
     install(&server, Flavour::Classic)?;
@@ -46,9 +46,9 @@ pub(crate) fn connection(server: &KubeApiserver) -> [String; 4] {
     ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned)
 }
 
-/// Waits until the API server has something in its caches: it watches its etcd, and refuses lists while it is behind.
-/// Callers wait for one kind at a time, since lists of kinds that are ready would keep the server from catching up with
-/// the others.
+/// Waits until `is_there` finds the expected objects in the API server's caches. The server watches its etcd, and
+/// refuses list requests until it has caught up. Callers wait for one kind at a time, since listing kinds that are
+/// ready would keep the server from catching up with the others.
 pub(crate) fn wait_for(is_there: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
     let start = Instant::now();
     while let Err(error) = is_there() {
@@ -66,9 +66,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
     CORE.into_iter().chain(OF_ALLOCATION).chain(OF_CLUSTER)
 }
 
-/// Reads all objects of some kinds once, as the floor: the time in which the API server sends the lists. All lists are
-/// requested at the same time, each in one piece on its own connection. Built-in kinds come as protobuf; nothing is
-/// decoded.
+/// Reads all objects of some kinds once. This is the floor: the time in which the API server sends the lists. All lists
+/// are requested at the same time, each as a single page on its own connection. Built-in kinds are requested as
+/// protobuf. Nothing is decoded.
 pub(crate) fn pull<'k>(
     server: &KubeApiserver,
     kinds: impl IntoIterator<Item = &'k str>,
@@ -90,8 +90,8 @@ pub(crate) fn pull<'k>(
     Ok(Measured { seconds: start.elapsed().as_secs_f64(), bytes, ..Measured::default() })
 }
 
-/// Makes the API server collect its garbage. A collection costs as much as all lists together, and with a heap of this
-/// size one is due about every second run. Left to chance, it could always hit the checks, or always the floor.
+/// Makes the API server collect its garbage. A collection costs as much as sending all lists, and with a heap of this
+/// size, one is due about every second run. Left to chance, it could always slow down the checks, or always the floor.
 pub(crate) fn collect_garbage(server: &KubeApiserver) -> Result<(), Failed> {
     Ok(server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop)?)
 }

@@ -68,7 +68,8 @@ fn image(i: usize) -> Value {
     json!({"names": [format!("{name}@sha256:{i:064x}"), format!("{name}:v1.0.{i}")], "sizeBytes": 48_000_000 + i})
 }
 
-/// The fields of a value in the form of `managedFields`. Items of lists are named by their `name` or `type`.
+/// Returns the fields of a value in the format of `managedFields`. Items of lists are identified by their `name` or
+/// `type`.
 fn fields(value: &Value) -> Value {
     let named = |item: &Value| {
         let name = [&item["name"], &item["type"]].into_iter().find(|name| name.is_string())?;

@@ -8,12 +8,12 @@ use crate::cluster::seeded_etcd;
 use crate::measured::{Measured, in_turns, middle_and_slowest};
 use crate::{Failed, table};
 
-/// Runs of each measurement. The table shows the median and the slowest, since each run stands for a keystroke.
+/// Runs of each measurement. The table shows the median and the slowest run, since each run stands for a keystroke.
 const RUNS: usize = 21;
 /// Number of names per range read.
 const AT_ONCE: i64 = 100;
 
-/// The lines to complete, and the prefixes of the keys with the values.
+/// The lines to complete, each with the prefix of the keys from which the values come.
 const LINES: [(&str, &str); 4] = [
     ("show --handle k8s-pod-network.1", "/calico/ipam/v2/handle/k8s-pod-network.1"),
     ("show --ip 10.", "/calico/ipam/v2/assignment/ipv4/block/10."),

@@ -1,4 +1,4 @@
-//! One check of many clusters compared with single checks, and the time that a browser needs for the page.
+//! One check of many clusters compared with single checks, and the time that a browser needs to open the page.
 
 use std::fs;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn measure_fleet(program: &str, clusters: u64, cores: f64) -> Result<String, Fai
         let place = u8::try_from(number % GROUP)?;
         let spec = ClusterSpec { seed: number, ..ClusterSpec::new(1).v4_only().in_place(place) };
         let mut cluster = Cluster::plain(spec, NODES, PODS);
-        // The place is unique only within a group.
+        // The place, which determines the default GUID, is unique only within a group.
         cluster.name_cluster(&format!("{number:032x}"));
         cluster.write_export(&export)?;
 

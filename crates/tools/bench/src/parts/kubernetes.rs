@@ -73,7 +73,8 @@ fn measure(program: &str, pods: u64, [checks, views]: &mut [Table; 2]) -> Result
     Ok(())
 }
 
-/// Measures work without garbage in the API server, with the server's processor time.
+/// Measures work that starts after a garbage collection in the API server. The result includes the server's processor
+/// time.
 fn of_server(
     server: &KubeApiserver,
     work: impl FnOnce() -> Result<Measured, Failed>,

@@ -14,28 +14,28 @@ use crate::measured::sorted;
 use crate::table::{self, Table};
 use crate::{Failed, kubernetes, requests};
 
-/// Pods that go or come per second. A replacement counts as two.
+/// Number of pods that stop or start per second. A replacement counts as two.
 const CHANGES: u32 = 50;
-/// Pause between two looks for a finding, and the number of pods to replace meanwhile.
+/// Pause between two requests for the report, and the number of pods to replace in that time.
 const LOOK: Duration = Duration::from_millis(200);
 const AT_A_TIME: u32 = CHANGES / 2 / 5;
-/// Durations of watching at rest, and while the cluster changes.
+/// Durations of the measurements while the cluster is at rest, and while it changes.
 const REST: Duration = Duration::from_secs(20);
 const BUSY: Duration = Duration::from_secs(30);
-/// Number of findings.
+/// Minimum number of findings to measure.
 const FINDINGS: usize = 5;
 /// Seconds until a missing handle becomes a finding.
 const SETTLE: f64 = 1.0;
 /// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Number of revisions that stay after a compaction; without any, etcd would be full.
+/// Number of revisions that a compaction keeps. Without compactions, etcd's storage would run full.
 const KEPT: u64 = 5_000;
 
 /// The size of a measurement.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Allocations or pods.
+    /// Number of allocations or pods.
     objects: u64,
     /// Number of further changes, as fast as the server accepts them.
     rush: u64,
@@ -131,7 +131,7 @@ impl Changing {
     }
 }
 
-/// A running `calipam serve` that checks by itself only once an hour.
+/// A running `calipam serve`. Its regular checks are an hour apart.
 struct Server {
     running: Running,
     address: String,
@@ -173,7 +173,7 @@ impl Server {
         Ok((self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64())
     }
 
-    /// The time until a finding appears, without [`SETTLE`], while pods come and go.
+    /// The time until a finding appears while pods are replaced, minus [`SETTLE`].
     fn find(&self, cluster: &mut Changing) -> Result<f64, Failed> {
         let finding = cluster.runtime.block_on(cluster.handles.begin_finding())?;
         let written = Instant::now();
@@ -193,7 +193,7 @@ impl Server {
         Ok(latency)
     }
 
-    /// Makes a number of changes as fast as the server accepts them, and prints a row for each tenth.
+    /// Performs a number of changes as fast as the server accepts them, and prints a row after each tenth of them.
     fn rush(&self, cluster: &mut Changing, changes: u64) -> Result<(), Failed> {
         if changes == 0 {
             return Ok(());

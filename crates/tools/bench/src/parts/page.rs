@@ -1,4 +1,4 @@
-//! Opens the page in a browser.
+//! Opens one of calipam's HTML pages in a browser.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::Failed;
 use crate::measured::Measured;
 
 pub(super) struct Opened {
-    /// From the request to the end of loading, including the page's script.
+    /// The time from the request to the end of loading, including the page's script.
     pub loading: Measured,
     /// Number of errors and warnings.
     pub complaints: usize,
 }
 
-/// Opens the page; returns `None` without a browser. With a folder for pictures, it also operates the page and saves
-/// screenshots for people to look at.
+/// Opens the page. Returns `None` if there is no browser. If `pictures` is given, also operates the page and saves
+/// screenshots in this folder for people to look at.
 pub(super) fn open(file: &Path, pictures: Option<&Path>) -> Result<Option<Opened>, Failed> {
     if browser::program().is_err() {
         return Ok(None);

@@ -11,7 +11,7 @@ use crate::parts::page;
 use crate::table::{self, Table};
 use crate::{Failed, child, form, leak};
 
-/// The formats in the order in which they are written. The metrics are last: they contain the time of the verdict.
+/// The formats in the order in which they are written. The metrics, which contain the time of the verdict, are last.
 const FORMATS: [&str; 9] = ["json", "yaml", "table", "wide", "name", "ignore", "junit", "html", "prometheus"];
 
 const TITLES: [&str; 2] = [
@@ -27,7 +27,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
 fn measure(program: &str, allocations: u64, [totals, formats]: &mut [Table; 2]) -> Result<(), Failed> {
     let etcd = seeded_etcd(allocations)?;
     let findings = leak::every_tenth(&etcd, form::ETCD.pods)?;
-    // Not in a memory-backed file system, whose files would count as used memory.
+    // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     let run = |reports: &[String]| {
         let mut command = Command::new(program);
@@ -66,7 +66,7 @@ fn measure(program: &str, allocations: u64, [totals, formats]: &mut [Table; 2]) 
     Ok(())
 }
 
-/// The time of the check until its verdict, from its metrics.
+/// Reads the time that the check took until its verdict from its metrics.
 fn verdict(folder: &Path) -> Result<f64, Failed> {
     let metrics = fs::read_to_string(folder.join("prometheus"))?;
     let value = metrics.lines().find_map(|line| line.strip_prefix("calipam_last_run_duration_seconds "));

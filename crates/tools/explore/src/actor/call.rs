@@ -18,7 +18,7 @@ pub(super) const NETWORK: &str = "k8s-pod-network";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Calipam,
-    /// calipam's plugin with an API server, where its own client reads and writes the objects.
+    /// calipam's plugin with an API server. calipam's own client reads and writes the objects.
     OnKubernetes,
     Calico,
 }
@@ -29,21 +29,22 @@ pub struct Call {
     pub node: String,
     /// The name of the pod and of its container.
     pub pod: String,
-    /// The CNI network of its addresses.
+    /// The CNI network of the pod's addresses.
     pub network: &'static str,
     pub wanted: Wanted,
     pub program: Program,
     /// True if the datastore answers each query of a read separately.
     pub one_by_one: bool,
-    /// True if the call takes its time: the endpoint is written some time after the address is recorded, and the pod is
-    /// deleted some time after its start. People then see the clock of the machine.
+    /// True if the call is slow: the endpoint is written some time after the address is recorded, and the pod is
+    /// deleted some time after its start. The address is then recorded with a time of the machine's clock, which
+    /// commands read.
     pub is_watched: bool,
     /// True if the node keeps notes about full blocks.
     pub keeps_notes: bool,
 }
 
 impl Call {
-    /// Creates a call for a pod on a node that wants any IPv4 address.
+    /// Creates a call for a pod that wants any IPv4 address.
     pub fn new(node: &str, pod: &str) -> Self {
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
         let (node, pod) = (node.to_owned(), pod.to_owned());
@@ -52,7 +53,7 @@ impl Call {
         Self { node, pod, network, wanted, program, one_by_one, is_watched, keeps_notes }
     }
 
-    /// Creates a call for a pod on a node that wants an address of each family.
+    /// Creates a call for a pod that wants an address of each family.
     pub fn of_both(node: &str, pod: &str) -> Self {
         let wanted = Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 };
         Self { wanted, ..Self::new(node, pod) }
@@ -108,7 +109,7 @@ impl Call {
         entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
     }
 
-    /// The footprint outside of IPAM of a pod that gets or loses its addresses.
+    /// The footprint of assigning or releasing a pod's addresses, without the IPAM objects.
     pub(super) fn touched(&self) -> Footprint {
         Footprint::default()
             .write(self.endpoint())
@@ -121,7 +122,8 @@ impl Call {
         format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
     }
 
-    /// Shows readers of the cluster that the pod has these addresses. Without addresses, the pod still waits for one.
+    /// Publishes the pod's addresses in the cluster: in the pod's object on Kubernetes, otherwise in its endpoint. If
+    /// there are no addresses, the pod still waits for one.
     pub(super) fn show(&self, world: &World, addresses: &[IpAddr]) {
         if world.is_kubernetes() {
             world
@@ -133,7 +135,7 @@ impl Call {
         world.touch(&self.touched());
     }
 
-    /// The endpoint of the pod with these addresses.
+    /// The pod's endpoint with these addresses.
     pub(crate) fn endpoint_object(&self, addresses: &[IpAddr]) -> Value {
         json!({"kind": "WorkloadEndpoint", "metadata": {"namespace": "default"},
             "spec": {"orchestrator": "k8s", "node": self.node, "containerID": self.pod, "pod": self.pod,
@@ -150,7 +152,7 @@ pub(super) fn object_path(pod: &str) -> String {
     format!("/api/v1/namespaces/default/pods/{pod}")
 }
 
-/// A pod in the form of an API server.
+/// A pod's object as an API server returns it.
 pub(crate) fn pod_object(name: &str, node: &str, addresses: &[IpAddr]) -> Value {
     let mut metadata = json!({"name": name, "namespace": "default", "uid": name});
     let mut status = json!({"phase": "Pending"});

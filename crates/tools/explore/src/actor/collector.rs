@@ -12,7 +12,7 @@ use crate::calico::Collector;
 use crate::invariants;
 use crate::world::{Client, World};
 
-/// Runs the collector of kube-controllers, from the first sight of a leak to the end of the grace period.
+/// Runs the collector of kube-controllers, from the first read that shows a leak to the end of the grace period.
 pub fn collect() -> Actor {
     Actor::new("Calico's collector", |world, actor| async move {
         Collector::new(Client::new(&world, actor)).collect().await;
@@ -49,7 +49,7 @@ pub fn release_empty(block: IpNet, node: &'static str) -> Actor {
     })
 }
 
-/// Takes a block from a node, even if it is in use.
+/// Removes a node's affinity for a block, even if the block is in use.
 pub fn disown(block: IpNet, node: &'static str) -> Actor {
     operate(format!("gives up {block} of {node}"), move |_, allocator| async move {
         allocator.release_affinity(block, node, InUse::Release).await

@@ -1,4 +1,4 @@
-//! The commands of calipam that write, as a person runs them: the code of `workflow` and `repair`, with a datastore and
+//! calipam's writing commands, as a person runs them. They run the code of `workflow` and `repair` on a datastore and
 //! files that the explorer controls.
 
 use std::net::IpAddr;
@@ -31,11 +31,12 @@ pub enum Command {
     /// `release --ip`.
     ReleaseAddress(IpAddr),
     Rebuild,
-    /// `assign --ip` for a node, with a handle.
+    /// `assign --ip` with an address, a node and a handle.
     Assign(IpAddr, &'static str, &'static str),
     Split(&'static str),
     Configure(IpamSetting),
-    /// The next phase of a migration away from the pool `pool`: to this CIDR, or through it to blocks of this size.
+    /// The next phase of a migration away from the pool `pool`. With a block size, the migration ends in the same pool
+    /// with blocks of this size, and the CIDR is that of a temporary pool. Otherwise it ends in a pool with this CIDR.
     Migrate(&'static str, Option<u8>),
     /// A step of someone else, who creates a key and may delete another one.
     Others {
@@ -88,7 +89,7 @@ impl Session {
         self.world.audit.set_journal(self.actor, &journal);
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
-        // The next command has to complete an incomplete run.
+        // If the run is incomplete, the next command has to complete it.
         let why = match carry_out(datastore, command, intent, &self.person()).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
             // A migration can proceed only after the users of the pool have moved.
@@ -147,7 +148,7 @@ impl Session {
     }
 }
 
-/// The criteria of a person who looks twice in quick succession.
+/// Criteria with which a command reads the cluster twice in quick succession.
 fn criteria() -> Criteria {
     let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
     Criteria { options, recheck_after: SignedDuration::ZERO }
@@ -266,7 +267,7 @@ pub(crate) fn rebuild_all(
     })
 }
 
-/// A person who agrees to everything, and waits out the grace period before a second look.
+/// A person who agrees to everything, and waits for the end of the grace period before the second read.
 struct AtTerminal(Option<(Arc<World>, usize)>);
 
 impl Operator for AtTerminal {

@@ -30,7 +30,7 @@ pub struct Actor {
     /// A name for reports.
     pub name: String,
     pub begin: Begin,
-    /// Starts the work after a kill, such as DEL after an ADD. This work may be killed, and then starts again.
+    /// Starts the work that follows a kill, such as DEL after an ADD. If this work is killed too, it starts again.
     pub after_kill: Option<Begin>,
 }
 
@@ -57,13 +57,13 @@ impl Actor {
         }
     }
 
-    /// Removes the work after a kill.
+    /// Removes the work that follows a kill.
     #[must_use]
     pub fn abandoned(self) -> Self {
         Self { after_kill: None, ..self }
     }
 
-    /// Sets the work after a kill.
+    /// Sets the work that follows a kill.
     #[must_use]
     pub fn after_kill<F: Future<Output = ()> + 'static>(
         self,

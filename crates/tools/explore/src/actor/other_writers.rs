@@ -7,11 +7,11 @@ use calipam_testkit::memory::MemoryStore;
 use super::Actor;
 use crate::world::{Footprint, Verdict, World, Write};
 
-/// Changes a value; `None` means that there is no value.
+/// A change of a value. `None` means that there is no value.
 pub type Edit = fn(Option<&str>) -> Option<String>;
 
-/// Creates an actor that reads a key and writes it at the version that it has read, like `calicoctl apply` and
-/// `delete`.
+/// Creates an actor that reads a key and then writes it only if its version is still the same, like `calicoctl apply`
+/// and `calicoctl delete`.
 pub fn edit(name: &'static str, path: &'static str, edit: Edit) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
         let read = Footprint::default().read(path);

@@ -22,12 +22,12 @@ use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
 use crate::world::{Client, LockGuard, NodeLock, Phase, World, kubernetes};
 
-/// The lead of a node's clock, so that a new record is too young for a check to judge.
+/// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
-/// Number of times that the kubelet calls DEL. No scenario has room for another one.
+/// Number of times that the kubelet calls DEL. No scenario is long enough for another call.
 const ATTEMPTS: usize = 4;
 
-/// The host of a call, without time limits.
+/// The host on which a plugin call runs. It sets no time limits.
 struct OnNode(NodeLock);
 
 impl Host for OnNode {
@@ -150,7 +150,7 @@ async fn calico_add(
     }
 }
 
-/// The addresses that an ADD gets on a datastore that nobody else uses.
+/// Returns the addresses that an ADD is assigned on a datastore that nobody else uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
     let allocator = Allocator::new(store);
     let attributes = call.attributes(store.now());
@@ -168,7 +168,8 @@ pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     call.show(world, &world.truth.addresses(&handle));
 }
 
-/// Creates an actor that writes the endpoint of a pod late: the pod does use its recorded address.
+/// Creates an actor that writes a pod's endpoint late. The pod was believed to be deleted, but still uses its recorded
+/// address.
 pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
     Actor::new(format!("the endpoint of {} is written", call.pod), move |world: Arc<World>, actor| {
         let call = call.clone();
@@ -306,7 +307,8 @@ impl Store for OnApiServer {
     }
 }
 
-/// Creates an actor for a container runtime that calls GC: it releases the addresses of containers that are not valid.
+/// Creates an actor for a container runtime that calls GC, which releases the addresses of all containers on the node
+/// that are not in `valid`.
 pub fn gc(node: &str, valid: &[&str]) -> Actor {
     let gc = Gc {
         node: node.to_owned(),
@@ -327,8 +329,7 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
 
 /// Runs DEL for a handle on a datastore that nobody else uses.
 ///
-/// # Errors
-/// Returns an error if DEL fails or waits.
+/// # Errors Returns an error if DEL fails or does not end at once.
 pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), String> {
     let allocator = Allocator::new(store);
     let container = Container { node: node.to_owned(), handle: handle.to_owned(), machine: None };

@@ -11,7 +11,7 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 /// The work of an actor. Dropping it kills the actor, and cancels everything that it has begun.
 pub enum Task {
     Plain(Work),
-    /// Work with tasks and timers, like a process.
+    /// Work with its own tasks and timers.
     Process(Process),
 }
 

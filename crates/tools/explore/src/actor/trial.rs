@@ -14,10 +14,10 @@ use super::Call;
 use super::plugin::Alone;
 use crate::world::{World, at_once};
 
-/// A duration longer than a node remembers a fruitless search.
+/// A duration longer than the time for which a node remembers a search without a result.
 const LATER: SignedDuration = SignedDuration::from_secs(6);
 
-/// The datastore a few seconds later. It records an attempt to write, and refuses it.
+/// The datastore as it would be a few seconds later. It records whether a write is attempted, and refuses every write.
 struct Trial<'w> {
     world: &'w World,
     is_written: Arc<AtomicBool>,
@@ -39,8 +39,8 @@ impl Store for Trial<'_> {
     }
 }
 
-/// Returns true if an ADD a few seconds from now, with these notes of its node, would write. Then it has found a free
-/// address, or room for a block.
+/// Returns true if an ADD a few seconds from now would write, given these notes of its node. An ADD writes once it has
+/// found a free address, or room for a block.
 pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
     let is_written = Arc::new(AtomicBool::new(false));
     let store = Trial { world, is_written: Arc::clone(&is_written) };

@@ -12,7 +12,7 @@ use calipam_model::snapshot::Versioned;
 use super::{Calico, RETRIES, Result, Stop, found, key_of};
 
 impl Calico {
-    /// Returns a host's affinity for a block, which is now pending or already confirmed.
+    /// Returns a host's affinity for a block. The affinity is now pending, or was already confirmed.
     pub(super) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store.create(&Record::Affinity(pending.clone())).await {
@@ -43,7 +43,7 @@ impl Calico {
         Ok(self.store.delete(&Entry { record, revision: affinity.revision }).await?)
     }
 
-    /// Returns the block of an affinity. Creates it if it is missing, and confirms the affinity if necessary.
+    /// Returns the block of an affinity. Creates the block if it is missing, and confirms the affinity if necessary.
     pub(super) async fn block_of(&self, affinity: Versioned<Affinity>) -> Result<Versioned<Block>> {
         let key = affinity.value.key.clone();
         let Some(mut block) = found(self.block(key.cidr).await)? else {
@@ -120,7 +120,7 @@ impl Calico {
         found(self.delete_affinity(marked).await).map(drop)
     }
 
-    /// Releases the empty blocks of a host that is gone.
+    /// Releases the empty blocks of a deleted host.
     pub(super) async fn release_all(&self, host: &str) -> Result<()> {
         let config = self.config().await?;
         let mut result = Ok(());

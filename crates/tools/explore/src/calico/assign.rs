@@ -57,7 +57,7 @@ impl Calico {
         if config.strict_affinity { Ok(None) } else { self.borrow(wanted, &config, &pools).await }
     }
 
-    /// Returns a block of the host with a free address, and whether it was claimed just now.
+    /// Returns a block of the host with a free address, and true if the block was claimed just now.
     async fn find_or_claim(
         &self,
         wanted: &Wanted,
@@ -103,8 +103,8 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// Returns the CIDR of a block to use. Prefers the first one without a block, or a block of the host with a free
-    /// address. Otherwise takes an empty block from another host.
+    /// Returns the CIDR of a block to use: the first one that has no block yet, or whose block belongs to the host and
+    /// has a free address. If there is none, takes an empty block from another host.
     async fn usable_block(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<IpNet> {
         let blocks = self.blocks().await?;
         let now = self.store.now();
@@ -133,8 +133,8 @@ impl Calico {
         Err(Stop::NoFreeBlock)
     }
 
-    /// Takes an address from a block of the host. Retries lost races. Calico logs any other error, and tries another
-    /// block.
+    /// Assigns an address from a block of the host. Retries after lost races. On any other error, returns `None`:
+    /// Calico logs the error and tries another block.
     async fn take_own(
         &self,
         mut block: Versioned<Block>,
@@ -165,8 +165,8 @@ impl Calico {
         Ok(None)
     }
 
-    /// Takes an address from a block; `None` if no address is free. If the write of the block fails or has no answer,
-    /// the count in the handle is decremented again.
+    /// Assigns an address from a block; `None` if no address is free. If writing the block fails or gets no answer, the
+    /// count in the handle is decremented again.
     async fn take(
         &self,
         block: Versioned<Block>,
@@ -210,7 +210,7 @@ impl Calico {
             let block = match block {
                 Ok(block) => block,
                 Err(Stop::Conflict) => continue,
-                // Calico treats a block that another host has claimed meanwhile like any other error.
+                // Calico treats a block that another host has claimed in the meantime like any other error.
                 Err(stop) => return Err(stop),
             };
             if config.strict_affinity && !wanted.owns(&block.value) {

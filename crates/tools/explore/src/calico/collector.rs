@@ -11,13 +11,13 @@ use super::{Calico, Result};
 use crate::truth::Pod;
 use crate::world::Client;
 
-/// One round of the collector, from the first look that finds a leak to the end of the grace period.
+/// One round of the collector, from the first read that finds a leak to the end of the grace period.
 pub(crate) struct Collector {
     calico: Calico,
     client: Client,
 }
 
-/// The contents of the collector's caches. Pods and nodes are older than blocks.
+/// The contents of the collector's caches. Pods and nodes were read before blocks.
 struct Look {
     pods: BTreeMap<String, Pod>,
     nodes: BTreeSet<String>,
@@ -33,7 +33,7 @@ struct Assignment {
     address: IpAddr,
     sequence: u64,
     node: String,
-    /// True if the address belongs to a pod or a tunnel. The collector ignores all others.
+    /// True if the address belongs to a pod or a tunnel. The collector ignores all other addresses.
     is_known: bool,
 }
 
@@ -51,7 +51,7 @@ impl Assignment {
         })
     }
 
-    /// True if the pod has the address, or shows no addresses yet.
+    /// True if the pod has the address, or if its object contains no addresses yet.
     fn is_used_by(&self, pod: Option<&Pod>) -> bool {
         let has = |pod: &Pod| pod.addresses.is_empty() || pod.addresses.contains(&self.address);
         !self.is_known || pod.is_some_and(|pod| pod.exists && has(pod))
@@ -77,7 +77,7 @@ impl Look {
         owned.collect()
     }
 
-    /// Nodes that have addresses or blocks but are gone.
+    /// Deleted nodes that still have addresses or blocks.
     fn gone_nodes(&self) -> BTreeSet<String> {
         let owners = self.blocks.iter().filter_map(|block| block.owner().and_then(BlockOwner::host));
         let nodes = owners.map(str::to_owned).chain(self.held().map(|held| held.node));
@@ -121,7 +121,7 @@ impl Collector {
         }
 
         let before = first.empty();
-        // Only one block at a time, so that the node keeps one.
+        // Releases only one block at a time, so that the node keeps one.
         if let Some((block, node)) = second.empty().into_iter().find(|(block, _)| before.contains_key(block))
         {
             let _ = self.calico.release_empty(block, &node).await;
@@ -135,7 +135,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The leaks that both looks found, and those of nodes that are gone. If the node exists, the pod is read once
+    /// The leaks that both reads found, and the leaks of deleted nodes. If a leak's node exists, its pod is read once
     /// more.
     async fn confirmed(&self, first: &Look, second: &Look) -> Result<BTreeSet<Assignment>> {
         let candidates = first.leaks();

@@ -24,7 +24,7 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// Counts `by` fewer addresses, and deletes the handle with the last one.
+    /// Counts `by` fewer addresses, and deletes the handle when its last count is removed.
     pub(super) async fn decrement(&self, id: &str, block: IpNet, by: i64) -> Result<()> {
         for _ in 0..RETRIES {
             let stored = self.handle(id).await?;

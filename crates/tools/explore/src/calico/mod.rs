@@ -1,9 +1,10 @@
 //! Models of Calico's own allocator and collector, written after the facts (3.3 to 3.17).
 //!
 //! They send Calico's requests in Calico's order, each read separately, except for the differences that `docs/cni.md`
-//! lists. They share only the arithmetic of blocks with calipam's allocator, so a guard that is missing there is not
-//! missing here. They leave out everything that these worlds do not need: IPv6, Windows, machines and reservations.
-//! They also do not look at node and pool after a release, since the pool selects every node.
+//! lists. The only code that they share with calipam's allocator is the arithmetic of blocks, so a guard that is
+//! missing in the allocator is not missing here. They leave out everything that the explored worlds do not need: IPv6,
+//! Windows, machines and reservations. They also do not read the node and the pool after a release, since the pool
+//! selects every node.
 
 mod affinity;
 mod assign;
@@ -28,7 +29,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::world::Client;
 
-/// Number of attempts that may lose a race.
+/// Number of attempts before an operation that keeps losing races fails.
 const RETRIES: usize = 100;
 
 /// Calico's allocator in one process.
@@ -36,7 +37,7 @@ pub(crate) struct Calico {
     store: Client,
 }
 
-/// The reason why an operation ends.
+/// The reason why an operation ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Another client was faster.
@@ -122,7 +123,7 @@ impl Calico {
         Ok(found.filter_map(cidr).collect())
     }
 
-    /// Replaces a block as it was read. Its sequence number has already been incremented.
+    /// Replaces a block if it has not changed since it was read. The sequence number must already be incremented.
     async fn update_block(&self, block: Versioned<Block>) -> Result<Versioned<Block>> {
         let record = Record::Block(Arc::new(block.value.clone()));
         let revision = self.store.update(&record, &block.revision).await?;
@@ -135,7 +136,7 @@ impl Calico {
     }
 }
 
-/// The result of an operation; `None` if its object is gone.
+/// The result of an operation; `None` if its object no longer exists.
 fn found<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use super::{Calico, RETRIES, Result, Stop, found};
 
 impl Calico {
-    /// Releases all addresses of a handle; [`Stop::Gone`] if it does not exist. A surplus count stays.
+    /// Releases all addresses of a handle; [`Stop::Gone`] if it does not exist. If the handle counts too many
+    /// addresses, the surplus count stays.
     pub(crate) async fn release_by_handle(&self, id: &str) -> Result<()> {
         let handle = self.handle(id).await?;
         let config = self.config().await?;
@@ -65,7 +66,8 @@ impl Calico {
         self.update_block(block).await.map(drop)
     }
 
-    /// Releases addresses that match their requests. A mismatch prevents releases in its block, not in other blocks.
+    /// Releases addresses that match their requests. A mismatch prevents all releases in the same block, but not those
+    /// in other blocks.
     pub(super) async fn release_ips(&self, requests: &[Release]) -> Result<()> {
         let pools = self.pools().await?;
         let config = self.config().await?;
@@ -108,7 +110,7 @@ impl Calico {
     }
 }
 
-/// The ordinals to release, with their handles.
+/// Returns the ordinals to release, each with its handle.
 fn losses(block: &Block, requests: &[&Release]) -> Result<BTreeMap<u32, String>> {
     let mut losses = BTreeMap::new();
     for request in requests {

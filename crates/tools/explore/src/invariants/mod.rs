@@ -20,11 +20,11 @@ use crate::scenario::NODES;
 use crate::truth::Pod;
 use crate::world::{ALL, RequestId, World, kubernetes};
 
-/// Findings that a crash may leave (facts 3.15). All others would be damage.
+/// Findings that a crash may leave (facts 3.15). Any other finding would be damage.
 const OF_CRASHES: &[Code] = &[
-    // Allocated, without an endpoint yet or any more.
+    // The address is allocated, but its endpoint is not written yet or already deleted.
     Code::LeakedAddress,
-    // Counted before it is allocated, or still counted after it was released.
+    // The address is counted before it is allocated, or still counted after its release.
     Code::HandleCount,
     Code::OrphanHandle,
     Code::UnsettledAffinity,
@@ -37,8 +37,8 @@ const OF_CRASHES: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// Findings that may remain after DEL was repeated: affinities that the next claim or release settles, and surplus
-/// counts in handles of pods, which last until the pod stops.
+/// Findings that may remain after DEL was repeated. They concern affinities that the next claim or release settles, and
+/// surplus counts in a pod's handle, which remain until the pod stops.
 const OF_QUIET: &[Code] = &[
     Code::HandleCount,
     Code::UnsettledAffinity,
@@ -84,13 +84,13 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])
 }
 
-/// Checks the end in worlds where nodes lose blocks that they use or claim. Another node may own the block by now, and
-/// the next claim settles an affinity.
+/// Checks the end in worlds where nodes lose blocks that they use or claim. Another node may own such a block by now,
+/// and an affinity may be unsettled until the next claim.
 pub(crate) fn at_the_end_of_claims(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[Code::BorrowedUnderStrictAffinity])
 }
 
-/// Checks the end, and also that the next pod of a node gets an address of each family.
+/// Checks the end, and also that the next pod on a node is assigned an address of each family.
 pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])?;
     let copy = world.copy_of_data();
@@ -159,7 +159,7 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the notes of a node hide no address from its next ADD, whatever happened to their file.
+/// Checks that a node's notes hide no address from its next ADD, whatever happened to the notes file.
 pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     at_the_end(world)?;
     for node in NODES {
@@ -173,8 +173,8 @@ pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// True if Calico's plugin may leave addresses recorded although its DEL succeeds, since it relies on the counts of the
-/// handle. The collector finds them.
+/// True if Calico's plugin may leave addresses recorded although its DEL succeeds, since it relies on the counts in the
+/// handle. The collector finds such addresses.
 pub(crate) fn may_be_left(world: &World, handle: &str) -> bool {
     let is_miscounted = world.audit.has_faults() || world.truth.is_damaged(handle);
     world.truth.is_of_calico(handle) && is_miscounted
@@ -202,7 +202,8 @@ pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool 
     recorded.is_ok_and(|recorded| recorded.get(&address).is_some_and(|found| found == handle))
 }
 
-/// Checks that `check` reports only these findings. It may also report a clock that went back.
+/// Checks that `check` reports only the findings in `allowed`. If the clock jumped, `check` may also report a clock
+/// that went back.
 fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code]) -> Result<(), String> {
     let mut snapshot = snapshot(values);
     (snapshot.taken_at, snapshot.rechecked) = (world.now(), true);
@@ -226,7 +227,7 @@ fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code])
     }
 }
 
-/// The snapshot that a check takes of these values.
+/// Creates the snapshot that a check would take of these values.
 fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (path, value, revision) in values {
@@ -302,9 +303,9 @@ impl Objects {
 
     /// Checks that no handle counts too many addresses, unless an answer was lost or a process was killed.
     ///
-    /// Handles of Calico's plugin are exempt: it does not take back the count of an assignment that lost a race. So are
-    /// handles that an undo has restored, since the release may have found them like that: the collector had released
-    /// the address, but not yet the handle.
+    /// Handles of Calico's plugin are exempt, since the plugin does not undo the count of an assignment that lost a
+    /// race. Handles that an undo has restored are exempt as well. They may have had a surplus count before the undone
+    /// release, since the collector had released the address, but not yet updated the handle.
     fn handles_count_exactly(&self, world: &World) -> Result<(), String> {
         let counts = self.counts();
         let is_restored = |id: &String| {
@@ -324,7 +325,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Checks that no claim is half done: affinities are confirmed exactly if the block exists.
+    /// Checks that no claim is half done: an affinity is confirmed if and only if its block exists.
     fn claims_are_whole(&self) -> Result<(), String> {
         let is_half = |affinity: &&Affinity| {
             let owner = affinity.key.owner();
@@ -352,7 +353,7 @@ impl Objects {
         }
     }
 
-    /// Checks that a block has a confirmed affinity of at most one node.
+    /// Checks that at most one node has a confirmed affinity for each block.
     fn blocks_have_one_affinity(&self) -> Result<(), String> {
         let mut sure: BTreeMap<IpNet, String> = BTreeMap::new();
         let confirmed = self.affinities.iter().filter(|affinity| affinity.state == AffinityState::Confirmed);

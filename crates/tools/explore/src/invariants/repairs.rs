@@ -16,7 +16,7 @@ use super::{OF_CRASHES, Objects, explained};
 use crate::actor::rebuild_all;
 use crate::world::{NotedWrite, Phase, RequestId, World, is_same};
 
-/// The handle of addresses that a person assigns.
+/// The handle of addresses that a person assigns manually.
 pub(crate) const BY_HAND: &str = "by-hand";
 
 /// The key of the allocator's configuration.
@@ -25,7 +25,7 @@ pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
 /// The name of the cluster in all scenarios.
 pub(crate) const CLUSTER: &str = "explored";
 
-/// Findings that may remain after a rebuild: those that a node's next claim settles, and those about capacity.
+/// Findings that may remain after a rebuild: findings that a node's next claim settles, and findings about capacity.
 const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddresses, Code::PoolNearlyFull];
 
 /// Checks each write: strict affinity is kept, DEL and GC create nothing, a command releases only leaks, and an undo
@@ -83,7 +83,7 @@ pub(super) fn written(
     Ok(())
 }
 
-/// True for an object of Kubernetes whose deletion has begun.
+/// True for an object in Kubernetes whose deletion has begun.
 fn is_marked(value: Option<&[u8]>) -> bool {
     let object: Option<serde_json::Value> = value.and_then(|value| serde_json::from_slice(value).ok());
     object.is_some_and(|object| object["spec"]["deleted"] == true || object["spec"]["deleted"] == "true")
@@ -104,7 +104,7 @@ fn overlaps_no_pool(world: &World, write: &NotedWrite) -> Result<(), String> {
     }
 }
 
-/// Checks that a node takes addresses only from its own blocks if affinity is strict.
+/// Checks that a node assigns addresses only from its own blocks if affinity is strict.
 fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String> {
     let config: serde_json::Value =
         serde_json::from_slice(&world.data().value(CONFIG).unwrap_or_default()).unwrap_or_default();
@@ -124,7 +124,7 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
 }
 
 /// Checks that an ADD does not take a block from another node if the block is in use or was claimed less than a minute
-/// ago. Otherwise, two nodes could take it from each other again and again.
+/// ago. Otherwise, two nodes could take the block from each other again and again.
 fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), String> {
     let Some(before) = block(&write.path, write.before()) else { return Ok(()) };
     let is_taken = block(&write.path, write.after()).is_none_or(|after| after.owner() != before.owner());
@@ -137,12 +137,12 @@ fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), S
     }
 }
 
-/// Decodes the block in a value, if it is one.
+/// Decodes a value as a block; `None` if it is not a block.
 fn block(path: &str, value: Option<&[u8]>) -> Option<Block> {
     objects(path, value)?.blocks.pop()
 }
 
-/// Checks that a command takes no address from an existing pod, not even from one that is just starting.
+/// Checks that a command releases no address of an existing pod, not even of one that is just starting.
 fn released_was_leaked(world: &World, write: &NotedWrite) -> Result<(), String> {
     let pods = world.truth.pods();
     let kept = recorded(&write.path, write.after());
@@ -170,7 +170,7 @@ fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
     Ok(())
 }
 
-/// Decodes the handle in a value, if it is one.
+/// Decodes a value as a handle; `None` if it is not a handle.
 fn handle(path: &str, value: Option<&[u8]>) -> Option<Handle> {
     objects(path, value)?.handles.into_values().next()
 }
@@ -218,24 +218,24 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     if !world.audit.has_faults() {
         Objects::of(&world.values())?.handles_count_exactly(world)?;
     }
-    // Only an undo removes the leftovers of a split, not a rebuild. Objects that others have created stay.
+    // The leftovers of a split are removed by an undo, not by a rebuild. Objects that others have created stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
     explained(world, &copy.values(""), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
 
     if !world.is_kubernetes() {
-        // The kubelet repeats DEL for pods that are gone, and the collector releases unused addresses.
+        // The kubelet repeats DEL for deleted pods, and the collector releases unused addresses.
         super::stop(world, &copy, |pod| !pod.exists)?;
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
-    // Calico's plugin looks for another address if the first request gets no answer. The first address stays until the
-    // pod stops.
+    // If a request gets no answer, Calico's plugin looks for another address. The address of the first request stays
+    // recorded until the pod stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
     let has_two =
         |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
-    // An address that was assigned by hand stays if there was no room for the journal of its undo. In etcd, the
-    // collector has released it.
+    // An address that was assigned by hand stays recorded if there was no room for the journal of the undo. With etcd,
+    // the collector has released the address.
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
@@ -256,9 +256,10 @@ fn is_locked(world: &World) -> bool {
     cluster.is_some_and(|information| information.datastore_ready == Some(false))
 }
 
-/// Findings about damage at the start of a scenario or by others. It stays if the commands are killed.
+/// Findings about damage that exists at the start of a scenario or that others cause. The damage stays if the commands
+/// that repair it are killed.
 const DAMAGED: &[Code] =
     &[Code::MissingHandle, Code::OverlappingPools, Code::BlockOfMissingNode, Code::AffinityOfMissingNode];
 
-/// Findings that may remain where objects are written one by one.
+/// Findings that may remain with the Kubernetes datastore, where objects are written one by one.
 const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];

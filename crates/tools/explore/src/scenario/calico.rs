@@ -13,7 +13,7 @@ fn calico(call: Call) -> Call {
 }
 
 impl Before<'_> {
-    /// Removes a node and its pod, whose address leaks.
+    /// Removes a node and its pod. The pod's address is leaked.
     fn gone(&self, node: &str, pod: &str) {
         self.leak(node, pod);
         self.0.data().remove(&format!("{}nodes/{node}", calipam_model::key::RESOURCE_PREFIX));

@@ -1,4 +1,4 @@
-//! Worlds on Kubernetes, where each object takes its own request.
+//! Worlds with the Kubernetes datastore, where each object is written by its own request.
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
 use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large};
@@ -6,7 +6,7 @@ use crate::actor::{Call, Command, Program, add, calipam, del};
 use crate::invariants::repairs::BY_HAND;
 
 const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
-/// A cluster whose lists come in pages of one object.
+/// A cluster whose API server returns lists in pages of one object.
 const PAGES: Cluster = Cluster { page: 1, ..KUBERNETES };
 
 /// Makes calipam's plugin serve a call with an API server.
@@ -44,7 +44,8 @@ pub(super) fn all() -> Vec<Scenario> {
             |before| before.pod("a", "p"),
             || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
         )
-        // No faults: a split that was killed may be deleted between the comparison and the write of its undo.
+        // There are no faults, since the objects of a killed split may be deleted after the undo compares them and
+        // before it writes.
         .up_to(0),
         large(
             "kubernetes-rebuild",

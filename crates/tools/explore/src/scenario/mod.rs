@@ -28,13 +28,13 @@ use crate::world::{World, at_once, kubernetes as api_server};
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// True if requests can stay without an answer.
+    /// True if requests can remain unanswered.
     pub answers: bool,
     /// True if actors can be killed.
     pub kills: bool,
     /// Jumps of the clock, in seconds.
     pub jumps: &'static [i64],
-    /// True if notes of nodes can be torn or out of date.
+    /// True if a node's notes file can become unreadable or outdated.
     pub notes: bool,
 }
 
@@ -45,15 +45,16 @@ pub struct Scenario {
     /// A description of what the scenario shows.
     pub about: &'static str,
     /// True if all schedules without faults can be explored in a few seconds. This is not possible if two actors can
-    /// undo each other's work until one has tried a hundred times.
+    /// undo each other's work until one of them gives up after a hundred attempts.
     pub is_small: bool,
-    /// Number of faults of a run.
+    /// Number of faults in a run.
     pub faults: usize,
     /// The maximum number of faults. More faults may break something that is not promised (`docs/safety.md`).
     most_faults: usize,
     pub kinds: Faults,
-    /// The maximum length of a schedule, since two actors may undo each other's work until one has tried a hundred
-    /// times. Runs on Kubernetes, which write object by object, and the phases of a migration need more steps.
+    /// The maximum length of a schedule, since two actors may undo each other's work until one of them gives up after a
+    /// hundred attempts. Runs on Kubernetes, which write one object at a time, and the phases of a migration need
+    /// longer schedules.
     pub(crate) longest: usize,
     /// Checks the invariants at the end, with all actors stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
@@ -74,7 +75,7 @@ struct Cluster {
     cooldown: i64,
     /// True if the datastore is Kubernetes, where pods show the addresses in use.
     is_kubernetes: bool,
-    /// Number of objects on a page of a list of Kubernetes; 0 means all.
+    /// Number of objects on each page of a list from Kubernetes; 0 means all.
     page: usize,
 }
 
@@ -95,7 +96,7 @@ const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: fals
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
 
-/// The state in which the actors start, while it is prepared.
+/// Prepares the state in which the actors start.
 struct Before<'w>(&'w World);
 
 impl Before<'_> {
@@ -116,7 +117,7 @@ impl Before<'_> {
         drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
     }
 
-    /// Adds a half-done claim of a block, which the node may already own.
+    /// Adds the pending affinity of an interrupted claim. The node may already own the block.
     fn pending(&self, block: &str, node: &str) {
         let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
         let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
@@ -129,7 +130,7 @@ impl Before<'_> {
         drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
     }
 
-    /// Adds a pod in a block whose affinity is released.
+    /// Adds a pod, and releases the affinity of its block.
     fn pod_in_unowned(&self, node: &str, pod: &str) {
         self.pod(node, pod);
         self.disown(FIRST, node);
@@ -176,19 +177,19 @@ fn cidr(text: &str) -> IpNet {
 }
 
 impl Scenario {
-    /// Adds jumps of the clock. A jump ahead exceeds all waits: the cooldown, and the time for which an empty block
-    /// stays with its owner. A jump back is smaller than the allowed difference between clocks. Commands and nodes have
-    /// different clocks, so a new record may look old.
+    /// Adds jumps of the clock. A jump ahead exceeds every waiting period: the cooldown, and the time for which an
+    /// empty block stays with its owner. A jump back is smaller than the allowed difference between clocks. Commands
+    /// and nodes have different clocks, so a new record may look old.
     fn with_jumps(self) -> Self {
         Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
     }
 
-    /// Adds faults of the notes of nodes.
+    /// Adds faults that damage the notes of nodes.
     fn with_damaged_notes(self) -> Self {
         Self { kinds: Faults { notes: true, ..self.kinds }, ..self }
     }
 
-    /// Removes faults, since a DEL after a fault would release addresses of the other call.
+    /// Removes lost answers and kills, since a DEL after such a fault would release addresses of the other call.
     fn without_faults(self) -> Self {
         Self { kinds: Faults { answers: false, kills: false, ..ANY }, ..self }
     }
@@ -234,8 +235,8 @@ impl Scenario {
             json!({"metadata": {"name": "default"}, "spec": {"clusterGUID": CLUSTER, "datastoreReady": true}}),
         );
         (self.before)(&Before(&world));
-        // By the clock of the machine, all existing addresses are old, and those assigned from now on are too young to
-        // judge.
+        // According to the machine's clock, all existing addresses are old, and a check does not judge addresses that
+        // are assigned from now on.
         world.advance(SignedDuration::from_hours(24 * 36_500));
         if self.cluster.is_kubernetes {
             world.to_kubernetes(&self.objects(&world), self.cluster.page);

@@ -1,4 +1,4 @@
-//! Worlds in which nodes keep notes about full blocks. The notes may get lost or be out of date.
+//! Worlds in which nodes keep notes about full blocks. The notes may be lost or outdated.
 
 use super::{Before, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, large, plain};
 use crate::actor::{Call, add, del, release_empty};

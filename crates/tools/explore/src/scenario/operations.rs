@@ -21,7 +21,7 @@ fn at(node: &str, pod: &str, last: u8) -> Call {
     Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..Call::new(node, pod) }
 }
 
-/// Adds a pod on node `a`. It has an address of each family, the IPv4 one from the first block.
+/// Adds a pod on node `a`. The pod has an address of each family. Its IPv4 address is from the first block.
 fn with_pod(before: &Before<'_>) {
     before.block(FIRST, "a");
     before.served(&Call::of_both("a", "first"));
@@ -33,7 +33,7 @@ fn taken(before: &Before<'_>) {
     before.served(&Call::of_both("a", "first"));
 }
 
-/// Starts another pod on node `a`, which gets an address of each family.
+/// Starts another pod on node `a`. The pod wants an address of each family.
 fn next() -> Vec<Actor> {
     vec![add(Call::of_both("a", "next")).abandoned()]
 }
@@ -42,7 +42,7 @@ fn next() -> Vec<Actor> {
 fn give_up(in_use: InUse) -> Vec<Actor> {
     vec![operate("a gives up its blocks", move |_, allocator| async move {
         let released = allocator.release_host_affinities(AffinityType::Host, "a", in_use).await;
-        // The block of a pod stays. The operation reports that as an error.
+        // A block that a pod uses is not released. The operation reports that as an error.
         if in_use == InUse::Refuse { Ok(()) } else { released }
     })]
 }
@@ -70,7 +70,7 @@ fn set_owner() -> Actor {
     })
 }
 
-/// A world with one operation. Afterwards, the next pod of the node must get its addresses.
+/// A world with one operation. Afterwards, the next pod on the node must be assigned its addresses.
 fn one(
     name: &'static str,
     about: &'static str,
@@ -205,7 +205,7 @@ fn busy(name: &'static str, about: &'static str, cluster: Cluster, actors: fn() 
         before.served(&Call::of_both("a", "p1"));
         before.served(&Call::of_both("b", "p2"));
         before.block("10.0.0.8/30", "c");
-        // Registers the shared handle like a pod that is gone, so that DEL releases its leftovers at the end.
+        // Registers the shared handle like a deleted pod, so that DEL releases its leftovers at the end.
         before.0.truth.begin(SHARED, "a");
         before.0.truth.remove_pod(SHARED);
     };
@@ -214,7 +214,7 @@ fn busy(name: &'static str, about: &'static str, cluster: Cluster, actors: fn() 
 }
 
 pub(super) fn all() -> Vec<Scenario> {
-    // An hour ahead is longer than all waits. After any two of these jumps, an old block is still old.
+    // The jump of an hour ahead exceeds every waiting period. After any two of these jumps, an old block is still old.
     let hours = Faults { jumps: &[3_600, -1_700], ..ANY };
     let of_pods = "pods of three nodes come and go, by both families";
     let of_blocks = "the same while blocks are claimed and given up";

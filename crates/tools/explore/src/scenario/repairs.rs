@@ -1,4 +1,4 @@
-//! Worlds in which calipam's own commands write while others do.
+//! Worlds in which calipam's own commands write at the same time as other programs.
 
 use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
@@ -12,7 +12,7 @@ pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
 const SPLITTABLE: Cluster = TWO_BLOCKS;
 
 impl Before<'_> {
-    /// Adds a pod that is gone although its address is still recorded.
+    /// Adds a deleted pod whose address is still recorded.
     pub(super) fn leak(&self, node: &str, pod: &str) {
         self.pod(node, pod);
         let call = Call::new(node, pod);
@@ -26,7 +26,7 @@ impl Before<'_> {
         self.0.truth.damage(&Call::new("", pod).handle());
     }
 
-    /// Adds a pod that is gone although its address is still recorded, and removes its handle.
+    /// Adds a deleted pod whose address is still recorded, and removes the pod's handle.
     pub(super) fn leak_without_handle(&self, node: &str, pod: &str) {
         self.leak(node, pod);
         self.damage(pod, &handle_path(pod));

@@ -1,9 +1,9 @@
 //! Follows every schedule of a scenario by depth-first search.
 //!
 //! A future cannot be copied, so each schedule is replayed from the start, except the first one of a branch. Two
-//! reductions keep every state reachable. Sleep sets skip a step that was tried before another step with which it
-//! commutes. A state is not explored again if an earlier visit had no steps asleep that are awake now (Godefroid,
-//! *Partial-Order Methods for the Verification of Concurrent Systems*, 1996).
+//! reductions keep every state reachable. Sleep sets skip a step if it commutes with the previous step and was already
+//! tried in its place. A state is not explored again if every step that was asleep at all earlier visits is asleep now
+//! (Godefroid, *Partial-Order Methods for the Verification of Concurrent Systems*, 1996).
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -17,15 +17,15 @@ use crate::world::Footprint;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
     pub states: usize,
-    /// Schedules that were followed to their end or to a known state.
+    /// Number of schedules that were followed to their end or to a known state.
     pub schedules: usize,
-    /// Steps, including replayed ones.
+    /// Number of steps, including replayed ones.
     pub steps: usize,
-    /// States in which all actors had stopped.
+    /// Number of states in which all actors had stopped.
     pub ends: usize,
     /// Length of the longest schedule.
     pub deepest: usize,
-    /// Schedules that were cut off.
+    /// Number of schedules that were cut off.
     pub cut: usize,
     /// False if time ran out.
     pub is_complete: bool,
@@ -60,7 +60,7 @@ struct Search<'s> {
     path: Vec<Choice>,
 }
 
-/// A state on the path, and its steps that are not tried yet.
+/// A state on the current path, and its steps that have not been tried yet.
 struct Branch<'s> {
     /// The run at this state, until it continues.
     run: Option<Run<'s>>,
@@ -68,7 +68,7 @@ struct Branch<'s> {
     asleep: Vec<Asleep>,
 }
 
-/// A step that was tried here or earlier, and its footprint.
+/// A step that was tried at this state or earlier on the path, and its footprint.
 #[derive(Clone)]
 struct Asleep {
     choice: Choice,
@@ -142,7 +142,7 @@ impl<'s> Search<'s> {
         let sleeping: BTreeSet<Choice> = asleep.iter().map(|asleep| asleep.choice).collect();
         let (state, depth) = (run.hash(), self.path.len());
         if let Some(before) = self.seen.get_mut(&state) {
-            // Schedules may have been cut off below this state, and this shorter path leaves room for more steps.
+            // Schedules may have been cut off after this state. This shorter path to it leaves room for more steps.
             let is_nearer = depth < before.depth && self.explored.cut > 0;
             let is_known = before.asleep.is_subset(&sleeping) && !is_nearer;
             before.asleep.retain(|choice| sleeping.contains(choice));

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 
 /// Number of steps from the start within which priorities change.
 const LENGTH: u64 = 120;
-/// While faults are left, one in this many steps is a fault.
+/// While faults are left, one in this many steps is a fault on average.
 const FAULTS: u64 = 12;
 
 /// Follows one schedule that is derived from a seed. Returns its number of steps.
@@ -63,7 +63,8 @@ fn follow(
     }
 }
 
-/// The step of the actor with the highest priority. A new actor gets a random priority, and so do its late writes.
+/// Returns the step of the actor with the highest priority. A new actor is assigned a random priority, and its late
+/// writes another one.
 fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
     let who = |choice: Choice| match choice {
         Choice::Go(id) | Choice::Fail(id) | Choice::PutOff(id) | Choice::Expire(id) => id.actor,

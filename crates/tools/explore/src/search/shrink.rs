@@ -37,8 +37,8 @@ fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) 
     }
 }
 
-/// Finds a shorter schedule with a violation: without unneeded faults, and with as few switches between actors as
-/// possible.
+/// Finds a shorter schedule with a violation: one without unnecessary faults, and with as few switches between actors
+/// as possible.
 pub fn shrink(scenario: &Scenario, found: Violation) -> Violation {
     let mut best = found;
     loop {

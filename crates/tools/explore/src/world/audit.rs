@@ -16,7 +16,7 @@ use super::{RequestId, kubernetes};
 /// The kind of work that an actor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// DEL or GC releases addresses of a pod.
+    /// DEL or GC releases a pod's addresses.
     Releases,
     /// A command executes a plan.
     Repairs,
@@ -40,7 +40,7 @@ struct State {
     phases: BTreeMap<usize, Vec<(usize, Phase)>>,
     /// Current values.
     values: BTreeMap<String, Vec<u8>>,
-    /// The values that an actor's run replaced: the value of each key before the run first wrote it.
+    /// The value that each key had before an actor's run first wrote it.
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// All former values of a key.
     former: BTreeMap<String, Vec<Option<Vec<u8>>>>,
@@ -48,7 +48,7 @@ struct State {
     intended: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
-    /// The node of the pod for which an actor wants addresses.
+    /// The node of the pod for which each actor requests addresses.
     adds: BTreeMap<usize, String>,
     /// Actors that write only while the datastore is locked.
     locking: BTreeSet<usize>,
@@ -60,9 +60,9 @@ struct State {
     has_faults: bool,
     /// True if a request got no answer.
     has_lost_answers: bool,
-    /// Keys that someone else is writing. No invariant applies to that writer.
+    /// Keys that the current step writes on behalf of someone else, to whom no invariant applies.
     of_others: BTreeSet<String>,
-    /// The last writer of a key, and whether it had been killed before the write.
+    /// The last writer of each key, and true if the writer had been killed before the write.
     last: BTreeMap<String, (Option<usize>, bool)>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct NotedWrite {
     pub path: String,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
-    /// The phase of its writer.
+    /// The phase of the writer.
     pub phase: Option<Phase>,
 }
 
@@ -86,7 +86,7 @@ impl NotedWrite {
 }
 
 impl Audit {
-    /// Starts a phase of an actor after a number of requests.
+    /// Starts a phase of an actor that has sent `requests` requests so far.
     pub(super) fn begin(&self, actor: usize, requests: usize, phase: Phase) {
         let mut state = lock(&self.0);
         if phase == Phase::Repairs {
@@ -105,7 +105,7 @@ impl Audit {
         lock(&self.0).adds.insert(actor, node.to_owned());
     }
 
-    /// The node of the pod for which a request wants an address.
+    /// The node of the pod for which a request's actor requests addresses.
     pub(crate) fn adds_for(&self, id: RequestId) -> Option<String> {
         lock(&self.0).adds.get(&id.actor).cloned()
     }
@@ -130,7 +130,7 @@ impl Audit {
         state.is_alone && !state.has_faults
     }
 
-    /// Records a fault. `loses_answer` is true if it loses an answer.
+    /// Records a fault. `loses_answer` is true if the fault is a lost answer.
     pub(crate) fn fault(&self, loses_answer: bool) {
         let mut state = lock(&self.0);
         state.has_faults = true;
@@ -204,22 +204,22 @@ impl Audit {
         lock(&self.0).replaced.get(&(actor, path.to_owned())).cloned()
     }
 
-    /// True if a key has the value from before a run again, so that an undo has restored it.
+    /// True if a key has the value from before some run again, which means that an undo has restored it.
     pub(crate) fn is_restored(&self, path: &str, now: &[u8]) -> bool {
         let state = lock(&self.0);
         let mut before = state.replaced.iter().filter(|((_, replaced), _)| replaced == path);
         before.any(|(_, before)| is_same(path, before.as_deref(), Some(now)))
     }
 
-    /// Records the value that a write is to have.
+    /// Records the value that a request intends to write.
     pub(super) fn intend(&self, by: RequestId, path: &str, after: Option<Vec<u8>>) {
         if self.phase(by) == Some(Phase::Repairs) {
             lock(&self.0).intended.insert((by.actor, path.to_owned()), after);
         }
     }
 
-    /// True if others have written the value that an actor's run intended for a key, and the key reverts to a previous
-    /// value. The undo cannot tell whose write it was.
+    /// True if others have written the value that an actor's run intended for a key, and the key now reverts to an
+    /// earlier value. An undo cannot tell who wrote the value.
     pub(crate) fn reverts_foreign_write(
         &self,
         actor: usize,

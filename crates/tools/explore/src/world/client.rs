@@ -1,5 +1,4 @@
-//! The datastore as the allocator of one actor sees it. It behaves like etcd, or like Kubernetes, which has no
-//! transactions.
+//! The datastore as one actor's allocator sees it. It behaves like etcd, or like Kubernetes, which has no transactions.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +30,7 @@ impl Client {
         Self { world: Arc::clone(world), actor, one_by_one: false }
     }
 
-    /// Turns the connection into one to an API server.
+    /// Turns the connection into a connection to an API server.
     pub fn one_by_one(self) -> Self {
         Self { one_by_one: true, ..self }
     }
@@ -40,7 +39,7 @@ impl Client {
         &self.world
     }
 
-    /// Reads the pods of Kubernetes and the names of its nodes.
+    /// Reads all pods and the names of all nodes from Kubernetes.
     pub(crate) async fn cluster(&self) -> Result<(BTreeMap<String, Pod>, BTreeSet<String>), StoreError> {
         let nodes = format!("{RESOURCE_PREFIX}nodes/");
         let footprint = Footprint::default().read_range(PODS).read_range(nodes.clone());
@@ -51,7 +50,7 @@ impl Client {
         Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
     }
 
-    /// Reads the current state of a pod of Kubernetes.
+    /// Reads the current state of a pod from Kubernetes.
     pub(crate) async fn pod(&self, handle: &str) -> Result<Option<Pod>, StoreError> {
         let footprint = Footprint::default().read(format!("{PODS}{handle}"));
         self.may_read(format!("get the pod of {handle}"), footprint).await?;
@@ -70,7 +69,7 @@ impl Client {
         Ok(value["spec"]["datastoreReady"] != false)
     }
 
-    /// Waits until the read may take place, and records the values.
+    /// Waits until the explorer decides on a read, and records the values that it returns.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
         let verdict = self.world.turn(self.actor, what, footprint.clone()).await;
         if verdict == Verdict::Fail {
@@ -137,7 +136,8 @@ impl Store for Client {
     }
 }
 
-/// Polls a future on an in-memory datastore, which never waits. Returns `None` if the future waits for anything else.
+/// Polls a future on an in-memory datastore, which never waits. Returns `None` if the future waits for something other
+/// than the datastore.
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(given) => Some(given),

@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 use super::{Footprint, Verdict, World};
 
-/// The folders of all journals, and their durable parts.
+/// The folders of all journals, and how much of the journals is durable.
 #[derive(Default)]
 pub(crate) struct Files(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The folder of each actor, which has its own machine. Folders are removed with the world.
+    /// The folder of each actor. Every actor has its own machine. Folders are removed with the world.
     folders: BTreeMap<usize, Folder>,
 }
 
@@ -30,7 +30,7 @@ struct Folder {
     journals: Vec<PathBuf>,
     /// Number of durable bytes of the last journal.
     durable: u64,
-    /// True if a line was admitted. It becomes durable when the step ends.
+    /// True if a line was admitted in the current step. The line becomes durable when the step ends.
     is_admitted: bool,
     /// Number of power failures that tore a journal.
     torn: usize,
@@ -134,7 +134,7 @@ impl Disk for OneDisk {
     }
 }
 
-/// A disk with room for everything.
+/// A disk that never fills up.
 #[derive(Debug)]
 pub(crate) struct FreeDisk;
 

@@ -49,7 +49,7 @@ impl Footprint {
         self.0.iter().any(|a| other.0.iter().any(|b| (a.writes || b.writes) && a.meets(b)))
     }
 
-    /// The paths that are read, each with true if it is a prefix.
+    /// The paths that are read, each with a flag that is true if the path is a prefix.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&str, bool)> {
         self.0.iter().filter(|access| !access.writes).map(|access| (&*access.path, access.is_range))
     }

@@ -1,5 +1,5 @@
-//! An API server as one process sees it. It replaces the connection of calipam's client. Objects are stored by their
-//! paths; the version of an object is the revision of its last write.
+//! An API server as one process sees it. It replaces the connection of calipam's client. Objects are stored under their
+//! paths. An object's version is the revision of its last write.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -72,7 +72,7 @@ impl Place {
     }
 
     async fn read(&self, path: &str, query: &str) -> Result<Answer, BoxError> {
-        // A response from a cache of the server could be older. calipam never allows that.
+        // With a resource version, the server could answer from an older cache. calipam never allows that.
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
@@ -159,7 +159,7 @@ impl Place {
 }
 
 impl World {
-    /// Keeps the result of a list for its next pages. Returns the number of the list.
+    /// Keeps the result of a list request for its next pages. Returns the number of the list.
     fn begin_list(&self, actor: usize, found: Values) -> i64 {
         let mut state = self.state();
         let lists = state.lists.entry(actor).or_default();
@@ -167,7 +167,7 @@ impl World {
         lists.len() as i64 - 1
     }
 
-    /// The kept result of a list.
+    /// Returns the kept result of a list request.
     fn kept_list(&self, actor: usize, number: i64) -> Values {
         let state = self.state();
         let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
@@ -175,13 +175,13 @@ impl World {
     }
 }
 
-/// True for the path of all objects of a kind.
+/// True for a path that lists all objects of a kind.
 fn is_list(path: &str) -> bool {
     let rest = path.strip_prefix(CALICO).or_else(|| path.strip_prefix("/api/v1")).unwrap_or_default();
     !rest.trim_start_matches('/').contains('/')
 }
 
-/// The folder of the objects of a list.
+/// The folder that contains the objects of a list.
 fn folder(path: &str) -> String {
     match path {
         "/api/v1/pods" | "/api/v1/services" => path.replacen("/v1/", "/v1/namespaces/default/", 1) + "/",
@@ -212,7 +212,7 @@ fn get(store: &MemoryStore, path: &str) -> Answer {
     }
 }
 
-/// The number in continue tokens of a list that was read at the newest state.
+/// The list number in the continue token of a list that is continued at the newest state.
 const NEWEST: i64 = -1;
 
 /// The query of a list.
@@ -270,7 +270,7 @@ fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
     json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
 }
 
-/// Creates, replaces or deletes an object if the version and the UID in the request match.
+/// Creates, replaces or deletes an object if it matches the version and the UID in the request.
 fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> Answer {
     let found = store.value_at(path);
     let named = if *method == Method::DELETE { &body["preconditions"] } else { &body["metadata"] };
@@ -316,7 +316,7 @@ pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision
     true
 }
 
-/// Converts a cluster in etcd to objects of Kubernetes, with calipam's own writer.
+/// Converts a cluster from the etcd datastore to objects for Kubernetes, with calipam's own writer.
 pub(crate) fn objects_of(
     values: &[(String, Vec<u8>, i64)],
     pods: &[Value],

@@ -1,4 +1,4 @@
-//! Late writes, whose senders do not wait for them any more, and the grace period, which waits for late writes and for
+//! Late writes, whose senders no longer wait for them, and the grace period, which ends after earlier late writes and
 //! ADDs.
 
 use std::collections::BTreeSet;
@@ -49,12 +49,12 @@ impl World {
             .for_each(|(_, write)| write.is_orphan = true);
     }
 
-    /// Records that a pod waits for its addresses.
+    /// Records that an actor's pod waits for addresses.
     pub(crate) fn begin_add(&self, actor: usize) {
         self.state().adding.insert(actor);
     }
 
-    /// Records that a pod no longer waits for addresses.
+    /// Records that an actor's pod no longer waits for addresses.
     pub(crate) fn end_add(&self, actor: usize) {
         self.state().adding.remove(&actor);
     }
@@ -66,7 +66,7 @@ impl World {
         let adding = state.adding.iter().filter(has_begun).copied().collect();
         let late_writes = state.late_writes.keys().filter(|id| id.actor != actor).copied().collect();
         state.waits.insert(actor, Grace { adding, late_writes });
-        // The result depends on which actors have begun, and on the late writes.
+        // The end of the grace period depends on which actors have begun, and on the late writes.
         let touched = Footprint::default().read_range("actor/").read_range("late/");
         state.touched = std::mem::take(&mut state.touched).and(&touched);
     }

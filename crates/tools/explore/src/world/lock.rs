@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{Footprint, World};
 
-/// The lock of a node, which its calls take one after another.
+/// The lock of a node, which the plugin calls on the node take one after another.
 pub struct NodeLock {
     world: Arc<World>,
     actor: usize,
     name: String,
 }
 
-/// The lock, held until this is dropped.
+/// A guard of the lock. Dropping it releases the lock.
 pub struct LockGuard(NodeLock);
 
 impl NodeLock {

@@ -67,7 +67,7 @@ pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
 /// Executes a late write, without an answer.
 pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
 
-/// The time limit of all clients: requests wait until the explorer decides.
+/// The time limit of all clients. It is never reached, since requests wait until the explorer decides.
 const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 
 /// The storage behind the server that a client sees.
@@ -99,7 +99,7 @@ pub struct World {
     pub(crate) files: Files,
     /// The notes of nodes.
     pub(crate) notes: notes::AllNotes,
-    /// True if the values are objects of Kubernetes, stored by their paths on an API server.
+    /// True if the values are objects in Kubernetes, stored under their paths on an API server.
     is_kubernetes: AtomicBool,
     /// Number of objects on a page of a list; 0 means all.
     page: AtomicUsize,
@@ -112,19 +112,19 @@ struct State {
     pending: BTreeMap<RequestId, Pending>,
     /// Decisions that the actors have not seen yet.
     verdicts: BTreeMap<RequestId, Verdict>,
-    /// Writes whose senders do not wait any more.
+    /// Writes whose senders no longer wait for them.
     late_writes: BTreeMap<RequestId, LateWrite>,
-    /// Number of requests so far, by actor.
+    /// Number of requests that each actor has sent so far.
     numbers: BTreeMap<usize, usize>,
-    /// A hash of all answers to each actor. They determine its next steps.
+    /// A hash of all answers to each actor. The answers determine the actor's next steps.
     answers: BTreeMap<usize, u64>,
-    /// Lists of which an actor has received the first page.
+    /// The results of list requests of which an actor has received the first page.
     lists: BTreeMap<usize, Vec<Values>>,
     /// The holder of each lock.
     locks: BTreeMap<String, usize>,
     /// Actors whose pods wait for addresses.
     adding: BTreeSet<usize>,
-    /// Actors that wait for the grace period before a second look.
+    /// Actors that wait for the end of the grace period before their second read.
     waits: BTreeMap<usize, Grace>,
     /// The paths that the current step has touched in addition to its request.
     touched: Footprint,
@@ -292,7 +292,7 @@ impl World {
     }
 }
 
-/// Removes the fields that contain the time of the machine. The rest is equal in two runs of a schedule.
+/// Removes the fields that depend on the machine's clock. All other fields are equal in two runs of a schedule.
 fn timeless(value: &[u8]) -> Vec<u8> {
     const FIELDS: [&[u8]; 5] = [
         b"\"timestamp\":\"",

@@ -1,4 +1,5 @@
-//! The notes about full blocks that the plugin of a node keeps in files for later calls, and the faults of these files.
+//! The notes about full blocks that a node's plugin keeps in a file for later calls, and the faults that damage this
+//! file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,7 @@ pub(crate) struct AllNotes(Mutex<BTreeMap<String, NodeFile>>);
 #[derive(Clone, Debug, Default)]
 struct NodeFile {
     now: Option<FullBlocks>,
-    /// The notes before the last write.
+    /// The contents before the last write.
     before: Option<FullBlocks>,
 }
 
@@ -28,7 +29,7 @@ impl AllNotes {
         lock(&self.0).get(node).and_then(|kept| kept.now.clone())
     }
 
-    /// Tears the file. The plugin treats a torn file like a missing one (its own tests check that).
+    /// Tears the file. The plugin treats a torn file like a missing one, which its own tests check.
     pub(crate) fn tear(&self, node: &str) {
         lock(&self.0).remove(node);
     }
@@ -64,7 +65,7 @@ pub(crate) fn path(node: &str) -> String {
     format!("notes/{node}")
 }
 
-/// The notes of a node, as one call accesses them.
+/// A node's notes, as one plugin call accesses them.
 pub(crate) struct NodeNotes {
     pub world: Arc<World>,
     pub actor: usize,

@@ -17,12 +17,12 @@ pub(crate) struct PendingRequest {
     pub is_read: bool,
     /// True if an API server may put off the request.
     pub can_be_put_off: bool,
-    /// True if the request continues a list, whose revision may be compacted.
+    /// True if the request continues a list whose revision may have been compacted.
     pub is_continued: bool,
 }
 
 impl PendingRequest {
-    /// False for a lock, which is a file on the node and always works.
+    /// False if the request waits for a lock, which is a file on the node and always works.
     pub(crate) fn can_fail(&self) -> bool {
         self.lock.is_none()
     }
@@ -59,7 +59,7 @@ impl World {
 }
 
 impl Turn<'_> {
-    /// Records the values that the request is to write, by key.
+    /// Records the values that the request intends to write, by key.
     pub(crate) fn intends<'k>(self, writes: impl Iterator<Item = (&'k str, Option<Vec<u8>>)>) -> Self {
         for (path, after) in writes {
             self.world.audit.intend(self.id, path, after);

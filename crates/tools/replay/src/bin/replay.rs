@@ -1,7 +1,8 @@
-//! `replay [--programs FOLDER] [FILE...]`: replays these traces, or all of the project, on a real etcd, with the plugin
-//! and the drop-in for calicoctl. Prints each difference by step and field, and exits with 1 if there is one.
+//! `replay [--programs FOLDER] [FILE...]`: replays the given traces, or all traces of the project, on a real etcd, with
+//! the plugin and the drop-in for calicoctl. Prints each difference by step and field, and exits with 1 if there is
+//! one.
 
-// The future of all operations is deeper than the compiler looks by default.
+// The future of all operations is nested more deeply than the compiler's default recursion limit allows.
 #![recursion_limit = "256"]
 
 #[path = "replay/etcd.rs"]

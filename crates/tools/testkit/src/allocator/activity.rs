@@ -10,17 +10,17 @@ use calipam_model::parallel::lock;
 /// Pause between two checks whether an operation has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The operations in progress. Clones share one churn.
+/// The operations in progress. All clones refer to the same churn.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     /// The start of each worker's operation, by the worker's number.
     begun: Arc<Mutex<BTreeMap<usize, Instant>>>,
     stopped: Arc<AtomicBool>,
-    /// Operations that have ended, successful or not.
+    /// Number of operations that have ended, successful or not.
     done: Arc<AtomicU64>,
 }
 
-/// One operation; it ends when this is dropped, even if it failed.
+/// One operation. It ends when this value is dropped, even if it failed.
 pub(super) struct Operation<'a> {
     activity: &'a Activity,
     worker: usize,

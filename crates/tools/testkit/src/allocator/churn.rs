@@ -1,4 +1,4 @@
-//! Several workers that start and stop pods, claim blocks and give them up, until they have done enough.
+//! Several workers that start and stop pods, and claim and release blocks, until they have done enough.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -11,12 +11,12 @@ use super::store::{Result, Target};
 use super::worker::{Shared, Worker};
 use crate::cluster::{Cluster, ClusterSpec};
 
-/// The amount of work for the workers. All of it is bounded.
+/// The work for the workers, and its limits.
 #[derive(Clone, Debug)]
 pub struct Churn {
     /// Number of concurrent workers, each with its own thread. They share the nodes of the cluster.
     pub workers: usize,
-    /// Operations of each worker; fewer if the churn is [stopped](Activity::stop).
+    /// Number of operations of each worker; fewer if the churn is [stopped](Activity::stop).
     pub operations: usize,
     /// The workers continue until this returns true for their shared log. Since the operations are random, a test
     /// states here the outcome that it relies on.
@@ -25,17 +25,18 @@ pub struct Churn {
     pub limit: Duration,
     /// Longest pause after a write.
     pub pause: Duration,
-    /// Leaks per thousand pods that end: a pod disappears, and its addresses are not released.
+    /// Number of leaks per thousand pods that end. The pod disappears, and its addresses are not released.
     pub leaks: u64,
-    /// The age, in seconds, that a pod records for its addresses when it gets them. An age above the grace period of a
-    /// check leaves half-done operations unprotected.
+    /// The age, in seconds, that a pod records for its addresses when they are assigned. If the age exceeds a check's
+    /// grace period, the grace period does not protect half-done operations.
     pub ages: Range<u64>,
     /// Approximate number of pods that each worker keeps; 0 means no target.
     pub pods: usize,
     /// The seed of all choices and of the pods' names. Two churns on one cluster need different seeds. There are 40
     /// seeds.
     pub seed: u64,
-    /// The operations in progress. With a clone of this, a reader can see them, and stop the workers before the limit.
+    /// The operations in progress. With a clone of this field, a reader can see them, and stop the workers before the
+    /// limit.
     pub activity: Activity,
 }
 
@@ -59,11 +60,11 @@ impl Default for Churn {
 /// The operations that the workers did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChurnLog {
-    /// Pods started: addresses assigned.
+    /// Number of started pods. Each was assigned an address.
     pub started: u64,
-    /// Started pods that only got a new sandbox. They count as stopped, too.
+    /// Number of existing pods that were started again in a new sandbox. They also count as stopped.
     pub restarted: u64,
-    /// Pods stopped in any way. Their addresses were released, except those of `lost` pods.
+    /// Number of pods that stopped in any way. Their addresses were released, except those of `lost` pods.
     pub stopped: u64,
     /// Stopped pods that had finished.
     pub finished: u64,
@@ -71,11 +72,11 @@ pub struct ChurnLog {
     pub evicted: u64,
     /// Stopped pods that leaked their addresses.
     pub lost: u64,
-    /// Blocks claimed.
+    /// Number of claimed blocks.
     pub claimed: u64,
-    /// Blocks given up.
+    /// Number of released blocks.
     pub released: u64,
-    /// Writes of blocks, affinities and handles that took effect.
+    /// Number of writes of blocks, affinities and handles that took effect.
     pub writes: u64,
     /// Duration of the longest operation.
     pub longest: Duration,

@@ -1,4 +1,4 @@
-//! A record of the addresses that the allocator gave to each live pod, and of every violation.
+//! Records the addresses that the allocator assigned to each live pod, and every violation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -23,18 +23,18 @@ pub struct Tenant {
     /// The ID of its handle.
     pub handle: String,
     pub address: IpAddr,
-    /// The block that the address was taken from.
+    /// The block that contains the address.
     pub block: IpNet,
 }
 
 /// A state that must never occur, whatever other programs are running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// An address was given to a pod while another live pod has it.
+    /// An address was assigned to a pod while another live pod has it.
     GivenTwice {
         /// The pod that has the address.
         first: Tenant,
-        /// The pod that was also given the address.
+        /// The pod to which the address was also assigned.
         second: Tenant,
     },
     /// The block no longer records the address of a live pod under the pod's handle.
@@ -61,12 +61,12 @@ impl fmt::Display for Violation {
 
 /// The pods that an allocator started, their addresses, and every violation that was seen.
 ///
-/// It follows the allocator's own results: an address counts as given once the compare-and-swap of its block has
+/// It follows the allocator's own results: an address counts as assigned once the compare-and-swap of its block has
 /// succeeded. Pods gain or lose addresses in no other way.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     live: BTreeMap<String, Tenant>,
-    /// Handles of live pods by address.
+    /// The handle of the live pod that uses each address.
     owners: HashMap<IpAddr, String>,
     leaked: BTreeMap<IpAddr, Tenant>,
     violations: Vec<Violation>,
@@ -111,7 +111,7 @@ impl Ledger {
         })
     }
 
-    /// Records that a pod was given an address.
+    /// Records that a pod was assigned an address.
     pub(super) fn give(&mut self, tenant: Tenant) {
         self.leaked.remove(&tenant.address);
         if let Some(first) = self.owners.get(&tenant.address).and_then(|handle| self.live.get(handle)) {
@@ -128,7 +128,7 @@ impl Ledger {
         if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {
             self.owners.remove(&tenant.address);
         }
-        // Only an address that was given twice has another owner.
+        // Only an address that was assigned twice has another owner.
         if !self.violations.is_empty()
             && let Some(other) = self.live.values().find(|other| other.address == tenant.address)
         {
@@ -155,7 +155,7 @@ impl Ledger {
     }
 }
 
-/// Checks the address of a pod that stays alive during the check.
+/// Checks the address of a pod, which must stay alive during the check.
 pub(super) async fn inspect(store: &impl Store, tenant: &Tenant) -> Result<Vec<Violation>, StoreError> {
     let mut found = Vec::new();
     let block: Option<Block> = find(store, Key::Block(tenant.block)).await?;

@@ -5,9 +5,9 @@
 //! | Operation | Order of the writes |
 //! |---|---|
 //! | CNI ADD | pod created → handle up → block → endpoint, or the pod's annotations and status |
-//! | CNI DEL | endpoint gone, or the pod's annotations blank → block → handle down → pod gone or finished |
+//! | CNI DEL | endpoint deleted, or the pod's annotations blank → block → handle down → pod deleted or finished |
 //! | claim a block | affinity `pending` → block → affinity `confirmed` |
-//! | release one | affinity `pendingDeletion` → block gone → affinity gone |
+//! | release a block | affinity `pendingDeletion` → block deleted → affinity deleted |
 //!
 //! On Kubernetes, every deletion takes two steps: the object is marked with a compare-and-swap, and then deleted by
 //! UID.
@@ -16,7 +16,8 @@
 //! that stops a churn in the middle finds the same half-done states as after a real crash.
 //!
 //! To test repairs at the same time, run a [`Churn`] that leaks some addresses in a separate thread. Its [`Ledger`]
-//! records the addresses that each live pod was given. [`Ledger::verify`] finds those that were freed or given twice.
+//! records the addresses that each live pod was assigned. [`Ledger::verify`] finds addresses that were freed or
+//! assigned twice.
 
 mod activity;
 mod churn;

@@ -25,8 +25,8 @@ fn path_of(holder: &Holder) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
 }
 
-/// True if the kubelet reports that a pod has finished before it removes the sandbox, and false if it does so
-/// afterwards.
+/// True if the kubelet reports the end of a finished pod first, and then removes the sandbox. False for the opposite
+/// order.
 fn reports_early(holder: &Holder) -> bool {
     holder.container.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -1,4 +1,4 @@
-//! A worker's datastore: calipam's own, with a pause after each write.
+//! A worker's datastore: calipam's own datastore client, with a pause after each write.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub(super) type Result<T, E = ServerError> = std::result::Result<T, E>;
 /// The datastore of an allocator.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// An etcd without authentication, by its endpoint.
+    /// The endpoint of an etcd without authentication.
     Etcd(&'a str),
-    /// An API server with Calico's kinds of one API group.
+    /// An API server with Calico's kinds in one API group.
     Kubernetes(&'a KubeApiserver, Flavour),
     /// An etcd without authentication, and the API server with the pods of its cluster.
     EtcdAndKubernetes(&'a str, &'a KubeApiserver),
@@ -62,11 +62,11 @@ impl Target<'_> {
 /// A datastore that pauses after each write, so that readers see the state between two writes.
 pub(super) struct PausingStore {
     store: AllocatorStore,
-    /// Source of the lengths of the pauses.
+    /// Random numbers for the lengths of the pauses.
     rng: RefCell<Rng>,
     /// Longest pause.
     pause: Duration,
-    /// Writes that took effect.
+    /// Number of writes that took effect.
     pub writes: Cell<u64>,
 }
 

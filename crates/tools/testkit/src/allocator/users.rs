@@ -16,11 +16,11 @@ pub(super) enum Ending {
     Deleted,
     /// The containers have ended; the pod object stays for a while.
     Finished,
-    /// The node is short of a resource.
+    /// The pod is evicted, since its node is short of a resource.
     Evicted,
-    /// Only the sandbox ends: the pod gets another one, with another handle.
+    /// Only the sandbox ends. The pod continues in another one, with another handle.
     Restarted,
-    /// The pod object disappears but the sandbox was not removed, as after a node crash: the address leaks.
+    /// The pod object disappears but the sandbox was not removed, as after a node crash, so the address leaks.
     Lost,
 }
 
@@ -51,7 +51,7 @@ impl Users {
         self.pods.as_mut().map_or(Ok(()), |pods| pods.announce(holder))
     }
 
-    /// Gives the pod its address, as CNI ADD does after the allocation.
+    /// Publishes the pod's address, as CNI ADD does after the allocation.
     pub(super) async fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         if let Some(etcd) = &mut self.etcd {
             let endpoint = endpoint_of(&self.spec, holder, &[address]);
@@ -67,7 +67,7 @@ impl Users {
         pods.set_address(holder, address)
     }
 
-    /// Takes the address from the pod before IPAM releases it.
+    /// Withdraws the published address of the pod, before IPAM releases it.
     pub(super) async fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         if let Some(pods) = &mut self.pods {
             pods.begin_end(holder, ending)?;

@@ -26,16 +26,16 @@ use crate::runtime::runtime;
 
 /// The number of the first pod of all workers, so that names never clash with those of a generated cluster.
 const FIRST_POD: u64 = 10_000_000;
-/// Range of pod numbers per worker.
+/// Size of the range of pod numbers that each worker uses.
 const PODS: u64 = 10_000;
-/// Range of pod numbers per seed, and the number of seeds.
+/// Size of the range of pod numbers for each seed, and the number of seeds.
 const PODS_OF_SEED: u64 = 100_000;
 const SEEDS: u64 = 40;
 /// Number of spare blocks that workers claim.
 const SPARE_BLOCKS: u64 = 200;
 /// Maximum number of blocks on a node: Calico's default.
 const BLOCKS_PER_NODE: usize = 20;
-/// Number of blocks that a borrower tries before it takes an address of its own node.
+/// Number of blocks that a borrower tries before it uses a block of its own node.
 const ATTEMPTS: usize = 5;
 
 /// The state that all workers share.
@@ -53,7 +53,7 @@ pub(super) struct Shared {
 struct Node {
     name: String,
     /// A substitute for the lock file that Calico's IPAM plugin holds on its node while it assigns or releases.
-    /// Releasing a block does not take the lock, since other nodes and kube-controllers do that, too.
+    /// Releasing a block does not take the lock, since other nodes and kube-controllers also release blocks.
     plugin: Mutex<()>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Worker<'w> {
 }
 
 impl<'w> Worker<'w> {
-    /// Connects. Must not be called from within an async runtime.
+    /// Creates a worker and connects it to the datastore. Must not be called from within an async runtime.
     pub(super) fn connect(
         target: Target<'_>,
         churn: &'w Churn,
@@ -152,7 +152,7 @@ impl<'w> Worker<'w> {
         Ok(self.finish(find(self.allocator.store(), key))?)
     }
 
-    /// Runs CNI ADD, with an address from a block of the worker's node or, if `borrowed`, of another node.
+    /// Runs CNI ADD, with an address from a block of the worker's node or, if `borrowed` is true, of another node.
     fn start(&mut self, borrowed: bool) -> Result<()> {
         let holder = self.holder();
         self.users.announce(&holder)?;
@@ -195,7 +195,7 @@ impl<'w> Worker<'w> {
         Ok(net.map(|net| (net.addr(), net.trunc())))
     }
 
-    /// Takes an address from a block of another node.
+    /// Assigns an address from a block of another node.
     fn borrow(&mut self, holder: &Holder) -> Result<Option<(IpAddr, IpNet)>> {
         let mut others = self.affinities(None)?;
         others.retain(|key| key.node != self.node.name);
@@ -212,7 +212,7 @@ impl<'w> Worker<'w> {
             };
             match self.finish(self.allocator.assign_ip(&request)) {
                 Ok(()) => return Ok(Some((address, net))),
-                // Another pod got the address first, or the pool was disabled.
+                // Another pod was assigned the address first, or the pool was disabled.
                 Err(Error::AlreadyAssigned(_) | Error::AddressOutsidePools(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -257,7 +257,7 @@ impl<'w> Worker<'w> {
         if self.pods.is_empty() {
             return Ok(());
         }
-        // If a number of pods is kept, the oldest one ends, as in a rollout.
+        // If the worker has a target number of pods, the oldest one ends, as in a rollout.
         let number = if self.churn.pods > 0 { 1 } else { self.pods.len() as u64 };
         let place = self.rng.below(number) as usize;
         let holder = self.pods.remove(place);
@@ -296,13 +296,13 @@ impl<'w> Worker<'w> {
             self.log().ledger.leak(&handle);
             return self.runtime.block_on(self.users.withdraw(holder, ending));
         }
-        // From here on any client may free the address: no pod uses it.
+        // From here on, any client may free the address, since no pod uses it.
         self.log().ledger.end(&handle);
         self.runtime.block_on(self.users.withdraw(holder, ending))?;
         {
             let _plugin = lock(&self.node.plugin);
             match self.finish(self.allocator.release_by_handle(&handle)) {
-                // A repair has freed the address: no pod uses it.
+                // A repair may have freed the address already, since no pod uses it.
                 Ok(()) | Err(Error::NoHandle(_)) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -42,7 +42,7 @@ const ARGUMENTS: [&str; 16] = [
 /// can be passed on.
 const HAND_OVER: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
-/// Time limit for the browser to end by itself. After it, the browser is killed.
+/// Time limit for the browser to end by itself before it is killed.
 const END: Duration = Duration::from_secs(5);
 
 /// A running browser with its own profile. Dropping it ends the browser.

@@ -130,7 +130,7 @@ impl<'b> Page<'b> {
         self.bytes("Page.captureScreenshot", &parameters)
     }
 
-    /// Prints the page, as PDF.
+    /// Prints the page to a PDF document.
     pub fn pdf(&mut self) -> Result<Vec<u8>, ServerError> {
         self.bytes("Page.printToPDF", &json!({"printBackground": true}))
     }
@@ -153,7 +153,7 @@ impl<'b> Page<'b> {
         Ok(self.pipe.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
     }
 
-    /// Waits until all earlier events have arrived. They precede the answer to this request.
+    /// Waits until all earlier events have arrived. They precede the answer to the request that this function sends.
     fn catch_up(&mut self) -> Result<(), ServerError> {
         self.evaluate("1").map(drop)
     }

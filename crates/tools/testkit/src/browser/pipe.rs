@@ -82,7 +82,7 @@ impl Pipe {
         }
     }
 
-    /// Waits for an event of a page that was not waited for before.
+    /// Waits for an event of a page. Each event ends only one wait.
     pub(super) fn wait_for(&mut self, event: &str, session: &str) -> Result<(), ServerError> {
         let is_it = |message: &Value| message["method"] == event && message["sessionId"] == session;
         if let Some(place) = self.events.iter().position(is_it) {

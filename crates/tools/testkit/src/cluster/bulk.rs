@@ -8,8 +8,8 @@ const TUNNELS: u64 = 3;
 /// Number of allocations on a node.
 const PER_NODE: u64 = PODS as u64 + TUNNELS;
 
-/// A cluster with a given number of allocations. One part, which may have faults, is in memory. The rest is healthy and
-/// generated node by node.
+/// A cluster with a given number of allocations. One part, which may have faults, is in memory. The other part is
+/// healthy and generated node by node.
 #[derive(Debug)]
 pub struct SizedCluster {
     /// The part in memory.

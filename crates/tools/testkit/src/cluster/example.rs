@@ -30,7 +30,8 @@ impl Cluster {
         Self::damaged(ClusterSpec::new(2026).v4_only())
     }
 
-    /// Creates another kind of cluster with the faults of the example, such as one with both families.
+    /// Creates a cluster with the faults of the example, but from another specification, such as one with both
+    /// families.
     pub fn damaged(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();

@@ -43,7 +43,7 @@ impl FleetFault {
 }
 
 impl Fleet {
-    /// Creates healthy clusters. Each has its own pools, and disabled pools for the IPv4 pools of all others.
+    /// Creates healthy clusters. Each has its own pools, and disabled pools for the IPv4 pools of all other clusters.
     pub fn healthy(number: u8) -> Self {
         let specs: Vec<ClusterSpec> =
             (1..=number).map(|place| ClusterSpec::new(place.into()).in_place(place)).collect();

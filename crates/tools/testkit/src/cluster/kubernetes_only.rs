@@ -104,14 +104,14 @@ impl Cluster {
         self.kubernetes_only.objects.remove(&path).unwrap_or_else(|| panic!("there is no {path}"));
     }
 
-    /// The ingress addresses of all services.
+    /// Returns the ingress addresses of all services.
     pub(super) fn service_addresses(&self) -> Vec<String> {
         let ingress = |object: &Value| object.pointer("/status/loadBalancer/ingress")?.as_array().cloned();
         let entries = self.kubernetes_only.objects.values().filter_map(ingress).flatten();
         entries.filter_map(|entry| entry["ip"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Stores a virtual machine. With `runs`, it has an instance.
+    /// Stores a virtual machine. If `runs` is true, also stores its running instance.
     pub(super) fn put_machine(&mut self, namespace: &str, name: &str, runs: bool) {
         let strategy = if runs { "Always" } else { "Halted" };
         let object = |kind: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "spec": {"runStrategy": strategy}});
@@ -141,7 +141,7 @@ impl Cluster {
         );
     }
 
-    /// Removes the endpoint of a pod and stores its patched pod object in Kubernetes.
+    /// Removes a pod's endpoint, and stores the patched pod object in Kubernetes.
     pub(super) fn put_pod_without_endpoint(&mut self, pod: &Pod, patch: Value) {
         let endpoint = serde_json::from_slice(&self.remove(&pod.endpoint).value()).expect("JSON");
         let mut object = pod_of(&endpoint).expect("the endpoint of a pod");

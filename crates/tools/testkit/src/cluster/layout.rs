@@ -20,7 +20,8 @@ pub struct ClusterSpec {
     /// Allows tens of thousands of nodes instead of 199.
     pub wide: bool,
     pub cooldown_seconds: u32,
-    /// The number of the cluster's pools, which tells clusters apart. Number 7 has 10.7.0.0/16 and fd00:10:7::/64.
+    /// The number that determines the cluster's pools and distinguishes it from other clusters. For 7, the pools are
+    /// 10.7.0.0/16 and fd00:10:7::/64.
     pub place: u8,
 }
 
@@ -70,7 +71,7 @@ impl ClusterSpec {
     }
 
     fn base_v6(&self) -> u128 {
-        // The decimal digits of the place as hexadecimal ones: 244 becomes 0x244.
+        // The decimal digits of the place are used as hexadecimal digits: 244 becomes 0x244.
         let place = u16::from(self.place);
         let digits = place / 100 * 256 + place / 10 % 10 * 16 + place % 10;
         u128::from(Ipv6Addr::new(0xfd00, 0x10, digits, 0, 0, 0, 0, 0))
@@ -99,7 +100,7 @@ impl ClusterSpec {
         self.block_v4(self.max_nodes() + 1, number)
     }
 
-    /// A CIDR for an extra pool: /24s in 172.16.0.0/12.
+    /// The CIDR of an extra pool, which is a /24 in 172.16.0.0/12.
     pub fn extra_pool(&self, number: u32) -> IpNet {
         assert!(number < 4096, "there is no more room for extra pools");
         Ipv4Net::new_assert((u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(), 24).into()
@@ -132,7 +133,7 @@ pub fn whole_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Formats a time as the attribute `timestamp`: in Go's default format.
+/// Formats a time as in the attribute `timestamp`, which has Go's default format.
 pub fn go_time(time: Timestamp) -> String {
     let text = time.strftime("%Y-%m-%d %H:%M:%S%.f").to_string();
     format!("{text} +0000 UTC")
@@ -143,7 +144,7 @@ pub fn go_time(time: Timestamp) -> String {
 pub struct PodName {
     pub namespace: &'static str,
     pub pod: String,
-    /// The common prefix of its siblings' names; empty for stateful pods.
+    /// The common prefix of the names of the application's pods; empty for stateful pods.
     pub generate: String,
     /// The label `app`.
     pub app: &'static str,

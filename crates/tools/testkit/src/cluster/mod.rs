@@ -1,8 +1,8 @@
 //! Generates clusters: the data that Calico stores in etcd, with a known number of each fault, and the expected
 //! findings. The same specification gives the same bytes on every machine.
 //!
-//! It writes JSON as `docs/calico-ipam.md` describes it, with its own structs and its own block arithmetic, so that
-//! tests do not compare calipam with itself.
+//! The generator writes JSON as `docs/calico-ipam.md` describes it. It has its own structs and its own block
+//! arithmetic, so that tests do not compare calipam with itself.
 
 mod build;
 mod bulk;
@@ -108,9 +108,9 @@ pub struct Cluster {
     nodes: Vec<NodeInfo>,
     /// See [`Self::young`].
     young: Vec<IpAddr>,
-    /// The node for the next pod of a fault, and its number of pods.
+    /// The node on which the next pod of a fault is placed, and the number of pods on the node.
     host: Option<(usize, usize)>,
-    /// Number of spare blocks assigned since the node in `host` was added. Most of them belong to it.
+    /// Number of spare blocks assigned since the node in `host` was added. Most of them belong to this node.
     host_blocks: usize,
     next_node: u32,
     next_pod: u64,
@@ -124,7 +124,8 @@ impl Cluster {
         &self.spec
     }
 
-    /// The findings that a check of etcd alone must report. [`KubeCluster::truth`] returns those for the other forms.
+    /// The findings that a check that reads only etcd must report. [`KubeCluster::truth`] returns those for the other
+    /// forms.
     pub fn truth(&self) -> &GroundTruth {
         self.truth_of(Form::Etcd)
     }
@@ -190,7 +191,7 @@ impl Cluster {
         self.entries.keys().map(Vec::as_slice)
     }
 
-    /// The intact blocks. Their CIDR is that of their key.
+    /// The intact blocks. The CIDR of each is that in its key.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.entries.values().filter_map(|object| match object {
             Object::Block(block) => Some(block),
@@ -235,7 +236,7 @@ impl Cluster {
         self.block_mut(block).record_mut(address)
     }
 
-    /// Changes the count of a handle for a block. The handle exists while it has addresses.
+    /// Changes the count of a handle for a block. A handle without addresses is removed.
     pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
         let key = key::handle(id).into_bytes();
         let object = self.entries.entry(key.clone()).or_insert_with(|| Object::Handle(Handle::default()));

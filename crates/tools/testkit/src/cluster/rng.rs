@@ -12,7 +12,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// Creates an independent stream for one of many things with the same seed.
+    /// Creates an independent stream for one of many objects that share a seed.
     pub fn of(seed: u64, thing: u64) -> Self {
         let mut mixed = Self(seed ^ thing.wrapping_mul(0xd6e8_feb8_6659_fd93));
         mixed.next();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::kube::Flavour;
 
-/// The datastore of a cluster, and the parts of it that are read.
+/// The datastore of a cluster, and the parts of the cluster that a check reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// In etcd, without a kubeconfig.
@@ -51,12 +51,12 @@ pub struct Expected {
     /// The severity, if it is unusual for the code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// Texts that the evidence must contain, such as the reason of a leak or the problems of a block.
+    /// Strings that the evidence must contain, such as the reason for a leak or the problems of a block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
 }
 
-/// A finding of a check, as text. The ground truth uses none of the product's types.
+/// A finding of a check, with all fields as strings, since the ground truth uses none of calipam's types.
 #[derive(Clone, Debug)]
 pub struct Found {
     code: String,
@@ -68,7 +68,7 @@ pub struct Found {
     evidence: String,
 }
 
-/// Severity and details.
+/// The severity and the details of a finding.
 type Rest = (Option<&'static str>, Vec<&'static str>);
 
 /// The exact set of findings that a check of a cluster must report.
@@ -129,7 +129,7 @@ impl GroundTruth {
         self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
     }
 
-    /// The same findings, with renamed subjects.
+    /// Returns the same findings with renamed subjects.
     pub(super) fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
         let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
             ((*code, rename(subject)), rest.clone())

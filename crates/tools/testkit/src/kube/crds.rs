@@ -36,7 +36,7 @@ impl Flavour {
         }
     }
 
-    /// The `apiVersion` of its objects.
+    /// The `apiVersion` of the group's objects.
     pub fn api_version(self) -> String {
         format!("{}/{}", self.group(), self.version())
     }
@@ -138,7 +138,7 @@ fn text_map() -> Value {
     json!({"type": "object", "additionalProperties": {"type": "string"}})
 }
 
-/// The schema of a CIDR. The classic group accepts any text: in blocks and affinities up to now, and in pools and
+/// The schema of a CIDR. The classic group accepts any string in blocks and affinities, and did so in pools and
 /// reservations before 3.32.
 fn cidr(flavour: Flavour) -> Value {
     match flavour {

@@ -15,7 +15,7 @@ pub enum Reply {
     Whole(u16, String),
     /// A status, and the number of seconds after which the client may retry.
     Later(u16, u64),
-    /// A successful response with a length that is greater than its body.
+    /// A successful response whose stated length exceeds that of its body.
     Cut(String),
     /// A successful response that begins and then stalls.
     Stalled(String),

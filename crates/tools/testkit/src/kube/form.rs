@@ -28,7 +28,7 @@ pub(crate) fn block_name(net: IpNet) -> String {
     net.to_string().replace(['.', ':', '/'], "-")
 }
 
-/// The name of an affinity: holder and block, with a hash if that is too long.
+/// The name of an affinity. It consists of the holder and the block, with a hash if it would be too long.
 pub(crate) fn affinity_name(holder: &str, net: IpNet) -> String {
     let block = block_name(net);
     let name = format!("{holder}-{block}");
@@ -49,7 +49,7 @@ pub(crate) struct Parts {
     pub spec: Value,
 }
 
-/// A block. Custom resources have no field `hostAffinity`.
+/// Converts a block. Custom resources have no field `hostAffinity`.
 pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts, String> {
     let is_index = |v: &Value| v.is_null() || v.is_i64();
     let cidr = text(value, "cidr")?;
@@ -88,7 +88,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     Ok(Parts { name: block_name(net), labels: None, spec })
 }
 
-/// An affinity with the three labels by which Calico has selected affinities since 3.31.
+/// Converts an affinity, and adds the three labels by which Calico has selected affinities since 3.31.
 pub(crate) fn affinity(
     flavour: Flavour,
     kind: &str,
@@ -101,7 +101,7 @@ pub(crate) fn affinity(
         return Err(format!("the schema has no state {state:?}"));
     }
     let deleted = value["deleted"].as_bool().unwrap_or_default();
-    // The field is text in the classic group.
+    // The field is a string in the classic group.
     let deleted = match flavour {
         Flavour::Classic => deleted.to_string().into(),
         Flavour::Native => Value::Bool(deleted),
@@ -115,7 +115,7 @@ pub(crate) fn affinity(
     Ok(Parts { name: affinity_name(holder, net), labels: Some(labels), spec })
 }
 
-/// A handle; its name is the ID in lower case.
+/// Converts a handle. The object's name is the ID in lower case.
 pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
     let block = match &value["block"] {
         Value::Null => json!({}),
@@ -127,7 +127,7 @@ pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
     Ok(Parts { name: id.to_lowercase(), labels: None, spec })
 }
 
-/// Fails if a text is not a CIDR, since schemas may require the format.
+/// Fails if a string is not a CIDR, since schemas may require the format.
 pub(crate) fn require_cidr(text: &str) -> Result<(), String> {
     text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema does not accept {text:?} as a CIDR"))
 }

@@ -65,7 +65,7 @@ impl Kinds {
 #[derive(Debug)]
 pub struct Lease(Option<Server>);
 
-/// Leases an API server with some kinds and without objects.
+/// Leases an API server with the given kinds and without objects.
 ///
 /// # Errors
 /// Returns an error if no server is idle and a new one does not start or does not serve the kinds.

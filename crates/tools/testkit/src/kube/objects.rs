@@ -41,7 +41,8 @@ pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -
     })
 }
 
-/// Creates the service account `name` in the namespace `default`, which has no rights yet. Returns a token for it.
+/// Creates the service account `name`, which has no rights yet, in the namespace `default`. Returns a token for the
+/// account.
 ///
 /// # Panics
 /// Panics if the server refuses.

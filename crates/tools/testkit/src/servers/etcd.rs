@@ -27,8 +27,8 @@ const START: Duration = Duration::from_secs(60);
 /// Time limit for one health request.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The name, to etcd, of a Unix socket in its working directory: the file `probe:1`. etcd allows only a host and a port
-/// here, no path. The socket is never encrypted, and only this server can answer on it.
+/// The name of a Unix socket for probes, which is the file `probe:1` in etcd's working directory. etcd allows only a
+/// host and a port as the name, not a path. The socket is never encrypted, and only this server can answer on it.
 const PROBE: &str = "probe:1";
 
 /// A running etcd with its own data directory, listening on 127.0.0.1. Dropping it kills the server and removes its
@@ -127,7 +127,7 @@ impl Etcd {
 
     fn launch_at(&mut self, port: u16) -> Result<(), ServerError> {
         self.port = port;
-        // The data of a failed start contains the address with the port that it did not get.
+        // The data of a failed start contains an address with the port that was taken.
         match fs::remove_dir_all(self.data_dir()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(ServerError::io("cannot remove the data of a failed start")(error))

@@ -125,7 +125,7 @@ impl Etcd {
         if length % SNAPSHOT_UNIT == CHECKSUM { Ok(()) } else { Err(ServerError::Snapshot(length)) }
     }
 
-    /// Creates the users of the options and turns authentication on.
+    /// Creates the users that the options name, and turns authentication on.
     pub(super) fn set_up_login(&self) -> Result<(), ServerError> {
         let Some(user) = self.options().user() else { return Ok(()) };
         let (endpoint, pki, readers) = (self.endpoint(), self.pki(), &self.options().readers);

@@ -30,7 +30,7 @@ const START: Duration = Duration::from_secs(180);
 /// Time limit for a response.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Time limit for a pause while the server sends a list of a whole cluster.
+/// Time limit for a pause of the server while it sends the list of all objects of a kind.
 const PULL: Duration = Duration::from_secs(300);
 
 /// The bearer token of an administrator.
@@ -44,9 +44,9 @@ pub(super) const KUBECONFIG: &str = "kubeconfig.yaml";
 
 /// A running API server with its own empty etcd, listening on 127.0.0.1. Dropping it kills both.
 ///
-/// RBAC is on. Service accounts are not checked, so that pods can be created as they are. The token and the client
-/// certificate of [`pki`](Self::pki) are those of an administrator. There are no controllers, no scheduler and no
-/// kubelet, so objects stay as they were written.
+/// RBAC is on. The server does not check or add service accounts, so that pods can be created unchanged. The token and
+/// the client certificate of [`pki`](Self::pki) are those of an administrator. There are no controllers, no scheduler
+/// and no kubelet, so objects stay as they were written.
 #[derive(Debug)]
 pub struct KubeApiserver {
     // Fields are dropped in this order: the server before its datastore and its folder.
@@ -103,7 +103,7 @@ impl KubeApiserver {
         self.home.path().join(KUBECONFIG)
     }
 
-    /// The datastore behind the server, for seeding many objects: they are stored under `/registry/` and may be JSON.
+    /// The server's etcd, for seeding many objects. They are stored under `/registry/` and may be JSON.
     pub fn etcd(&self) -> &Etcd {
         &self.etcd
     }

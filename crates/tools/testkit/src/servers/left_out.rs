@@ -25,8 +25,9 @@ pub fn left_out(tools: &[Tool]) -> bool {
     true
 }
 
-/// The path of Helm on this machine. No distribution packages it and it takes two minutes to build, so nothing installs
-/// it. Without it, the calling test is skipped, even in CI, and `cargo xtask test` names the test at the end.
+/// The path of Helm on this machine. No distribution has a package of Helm, and building it takes two minutes, so
+/// nothing installs it. Without Helm, the calling test is skipped, even in CI, and `cargo xtask test` names the test at
+/// the end.
 pub fn helm() -> Option<PathBuf> {
     let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path(&["helm"]));
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
@@ -46,7 +47,7 @@ fn name_test(list: &OsStr, why: &str) {
     append(list.as_ref(), &format!("{}: {why}\n", current.name().unwrap_or("a test")));
 }
 
-/// Appends in one write, so that concurrent tests do not mix their lines.
+/// Appends the line in a single write, so that concurrent tests do not mix their lines.
 fn append(list: &Path, line: &str) {
     let file = OpenOptions::new().append(true).create(true).open(list);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));

@@ -1,7 +1,7 @@
 //! Finds the programs of servers.
 //!
-//! It uses only the standard library, because `xtask`, which builds without etcd-client, also includes this file. As a
-//! result, tests look for the servers where `cargo xtask test` installs them.
+//! This module uses only the standard library, because `xtask`, which builds without etcd-client, also includes this
+//! file. As a result, tests look for the servers where `cargo xtask test` installs them.
 
 use std::env;
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// The environment variable with the path of the program. If it is set, no other place is searched.
+    /// The environment variable with the path of the program. If it is set, the program is not searched elsewhere.
     pub fn variable(self) -> &'static str {
         self.texts()[0]
     }
@@ -158,7 +158,8 @@ pub fn is_wanted(program: Program, path: &Path) -> bool {
     version_of(path).is_some_and(|version| program.accepts(&version))
 }
 
-/// The output of a program for `--version`, or of kubectl for its own command; `None` if it does not run.
+/// The output of a program for `--version`, or of kubectl for its own version command; `None` if the program does not
+/// run.
 fn version_of(path: &Path) -> Option<String> {
     let asked = [&["--version"][..], &["version", "--client"]].into_iter();
     let mut outputs = asked.filter_map(|arguments| Command::new(path).args(arguments).output().ok());

@@ -73,8 +73,8 @@ impl EtcdOptions {
         self
     }
 
-    /// Adds an argument to etcd's command line. It follows the launcher's own arguments, and the last argument of a
-    /// name has effect.
+    /// Adds an argument to etcd's command line. It follows the launcher's own arguments, and if an argument is
+    /// repeated, the last one takes effect.
     ///
     /// etcd limits a transaction to 128 operations, as in real clusters. `--max-txn-ops=10000` makes seeding faster.
     pub fn argument(mut self, argument: &str) -> Self {

@@ -18,13 +18,13 @@ const POLL: Duration = Duration::from_millis(20);
 /// Time limit for a server to stop. Stopping takes microseconds.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Number of lines from the start of a long log in an error. Programs print the reason before their usage.
+/// Number of lines that an error shows from the start of a long log. Programs print the reason before their usage.
 const FIRST_LINES: usize = 3;
 
-/// Number of lines from the end of a long log in an error.
+/// Number of lines that an error shows from the end of a long log.
 const LAST_LINES: usize = 20;
 
-/// The script of the watchdog. The pipe to its standard input closes when the test's process is gone.
+/// The script of the watchdog. The pipe to its standard input closes when the test's process has ended.
 const WATCH: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
 
 /// A running server. Dropping it kills it at once.
@@ -159,7 +159,7 @@ fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
         .map_err(|source| ServerError::Spawn { path: "sh".into(), source })
 }
 
-/// The first and the last lines of a text.
+/// The first and the last lines of `text`.
 fn excerpt(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     if lines.len() > FIRST_LINES + LAST_LINES {

@@ -1,6 +1,6 @@
 //! Programs that tests need, from packages of the distribution.
 //!
-//! It uses only the standard library, since `xtask`, which installs the programs, also includes this file.
+//! This module uses only the standard library, since `xtask`, which installs the programs, also includes this file.
 
 use std::env;
 use std::fmt;
@@ -14,7 +14,7 @@ pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 /// The variable with the path of a browser. If it is set, no other browser is used.
 const CHROMIUM: &str = "CALIPAM_TEST_CHROMIUM";
 
-/// The names of the browser, from distributions and from Google.
+/// The program names of the browser, in distributions' packages and in Google's.
 const CHROMIUMS: [&str; 5] =
     ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
@@ -106,7 +106,7 @@ impl fmt::Display for Tool {
     }
 }
 
-/// True in CI, according to the environment. No test is skipped there.
+/// True in CI, according to the environment. In CI, no test may be skipped.
 pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }

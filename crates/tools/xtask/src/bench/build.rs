@@ -1,4 +1,4 @@
-//! `cargo xtask bench build`: measures builds from nothing.
+//! `cargo xtask bench build`: measures builds from scratch.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crate::{protoc, step, workspace};
 const ROWS: [(&str, Measure); 4] =
     [("demo", demo), ("release", release), ("change", change), ("graph", graph)];
 
-/// A measurement that builds below a folder and returns rows of the table.
+/// A measurement. It builds the project below a folder and returns rows of the table.
 type Measure = fn(&Path) -> Result<Vec<Row>, Failure>;
 
 const PROGRAMS: [&str; 2] = ["calipam", "calico-ipam"];
@@ -29,7 +29,7 @@ struct Row {
     cells: [String; 2],
 }
 
-/// Measures the named rows, or all of them, in an empty folder below `target`.
+/// Measures the named rows, or all rows if none is named, in an empty folder below `target`.
 pub(super) fn run(named: &[String]) -> Result<(), Failure> {
     let known = ROWS.map(|(name, _)| name);
     if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
@@ -88,7 +88,7 @@ fn build_release(folder: &Path) -> Result<Cost, Failure> {
     build(&folder.join("release"), &["--release", "--package", "calipam", "--package", "calipam-cni"])
 }
 
-/// Counts the packages of the program on this platform.
+/// Counts the packages that a build of calipam needs on this platform.
 fn graph(_: &Path) -> Result<Vec<Row>, Failure> {
     let mut tree = workspace::cargo();
     tree.args(["tree", "--locked", "--package", "calipam", "--edges", "normal,build", "--prefix", "none"]);
@@ -136,7 +136,8 @@ fn processor_time() -> Option<Duration> {
     children(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// Reads fields 16 and 17 of `stat`. The second field is a name, which may contain spaces and parentheses.
+/// Reads the processor time of child processes: fields 16 and 17 of `stat`. The second field is a name, which may
+/// contain spaces and parentheses.
 fn children(stat: &str) -> Option<Duration> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
@@ -152,7 +153,7 @@ fn remove(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A source file with an added line. Dropping this removes the line, also after a failed build.
+/// A source file with an added line. Dropping it removes the line, even after a failed build.
 struct ChangedFile {
     path: PathBuf,
     text: String,
@@ -173,7 +174,7 @@ impl ChangedFile {
         self.restore().map_err(|error| Failure::io("write", &self.path, &error))
     }
 
-    /// Restores the modification time as well, so that no other build sees a change.
+    /// Restores the text and the modification time, so that no other build sees a change.
     fn restore(&self) -> std::io::Result<()> {
         fs::write(&self.path, &self.text)?;
         File::options().append(true).open(&self.path)?.set_modified(self.modified)

@@ -23,7 +23,7 @@ impl Part {
         self.name.ends_with("kubernetes")
     }
 
-    /// True if it measures the CNI plugin, not calipam.
+    /// True if the part measures the CNI plugin, not calipam.
     fn is_of_plugin(&self) -> bool {
         self.name.starts_with("cni") || self.name.starts_with("simulate")
     }

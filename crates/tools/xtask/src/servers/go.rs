@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::locate::Program;
 use crate::{step, tools};
 
-/// The Go package that holds the version which kube-apiserver and kubectl report. A plain build leaves it at v0.0.0.
+/// The Go package that contains the version that kube-apiserver and kubectl report. A plain build leaves the version at
+/// v0.0.0.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
 /// Returns the command that builds a program into `target/servers`; `None` if the program is newer than the files that
@@ -66,7 +67,8 @@ fn package(program: Program) -> Option<&'static str> {
     }
 }
 
-/// Returns flags that strip symbols, which makes the programs a third smaller, and that set the version they report.
+/// Returns flags that strip symbols, which makes the programs a third smaller, and flags that set the version that the
+/// programs report.
 fn linker_flags(program: Program, go_mod: &str) -> Result<String, Failure> {
     if !matches!(program, Program::KubeApiserver | Program::Kubectl) {
         return Ok("-s -w".to_owned());
@@ -98,7 +100,7 @@ fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// True if a file exists, and none of its inputs changed after it.
+/// True if a file exists, and none of its inputs has changed since it was written.
 fn is_current(output: &Path, inputs: &[Option<SystemTime>]) -> bool {
     changed(output).is_some_and(|made| inputs.iter().all(|input| input.is_some_and(|input| input <= made)))
 }

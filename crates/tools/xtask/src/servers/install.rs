@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::tool::Tool;
 use crate::{step, tools};
 
-/// Installs the packages of these tools with apt-get, as root or with `sudo`. Warns about each that cannot be
-/// installed.
+/// Installs the distribution packages of the given tools with apt-get, as root or with `sudo`. Warns about each tool
+/// that cannot be installed.
 pub(super) fn install(wanted: &[Tool]) {
     if wanted.is_empty() || tools::on_path("apt-get").is_none() {
         return;
@@ -20,7 +20,7 @@ pub(super) fn install(wanted: &[Tool]) {
     // A fresh machine often has no package lists. If they cannot be updated, the existing ones may suffice.
     let update = apt_get(root, &["update", "-q"]);
     update.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
-    // One at a time, since no distribution has all of them.
+    // Packages are installed one at a time, since no distribution has all of them.
     for tool in wanted {
         let done = apt_get(root, &["install", "-qy", "--no-install-recommends", tool.package()]);
         done.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));

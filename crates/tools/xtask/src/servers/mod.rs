@@ -12,11 +12,11 @@ use crate::locate::{self, Program};
 use crate::tool::{self, Tool};
 use crate::{step, workspace};
 
-/// The programs that are built from Go modules. Most tests need only the first.
+/// The programs that are built from Go modules. Most tests need only etcd.
 const BUILT: [Program; 5] =
     [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Jv, Program::CniClient];
 
-/// Environment variables for cargo and the tests, each with a path.
+/// Environment variables for cargo and the tests. Each value is a path.
 pub(crate) type Variables = Vec<(&'static str, PathBuf)>;
 
 /// The programs from Go modules: the paths of those that exist, and the build commands of the others.
@@ -46,7 +46,7 @@ pub(crate) fn prepare() -> Result<Servers, Failure> {
 }
 
 impl Servers {
-    /// Builds the missing programs, and returns the variables that name all of them.
+    /// Builds the missing programs, and returns the variables with the paths of all programs.
     pub(crate) fn build(self) -> Result<Variables, Failure> {
         let mut found = self.found;
         for (program, mut build) in self.builds {
@@ -94,8 +94,8 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// Installs the tools that the distribution packages. Unpacks etcd and promtool instead, since their packages also
-/// install services.
+/// Installs missing tools from packages of the distribution. Unpacks the packages of etcd and promtool instead, since
+/// installing them would also install services.
 fn install_tools(root: &Path) -> Result<(), Failure> {
     let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
     let mut to_install = Vec::new();

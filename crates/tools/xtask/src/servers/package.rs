@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::locate::{self, Program};
 use crate::{step, tools};
 
-/// Downloads and unpacks the package of a program into a folder of `target/servers`, unless it is there.
+/// Downloads a program's package and unpacks it into a folder of `target/servers`, unless the program is already there.
 pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
     let installed = program.installed_path(root);
     if installed.is_file() {
@@ -35,7 +35,7 @@ pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path)
     fs::remove_dir_all(&work).map_err(|error| Failure::io("remove", &work, &error))
 }
 
-/// Downloads the package into a new, empty folder and returns its file.
+/// Downloads the package into a new, empty folder and returns the path of the package file.
 fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     if work.exists() {
         fs::remove_dir_all(work).map_err(|error| Failure::io("remove", work, &error))?;
@@ -56,8 +56,8 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns an apt-get command in the folder. It does not switch to apt's download user, who often cannot enter a home
-/// directory.
+/// Returns an apt-get command that runs in the folder. It does not switch to apt's download user, who often cannot
+/// enter a home directory.
 fn apt(work: &Path) -> Command {
     let mut command = Command::new("apt-get");
     command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]);

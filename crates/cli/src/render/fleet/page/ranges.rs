@@ -43,8 +43,8 @@ pub(super) fn section(report: &FleetReport) -> Markup {
 }
 
 fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
-    // Many clusters have the same disabled pools, which represent the ranges of other clusters. Only one of these pools
-    // is drawn.
+    // Many clusters have the same disabled pools, which represent the ranges of other clusters. Only one of several
+    // such pools is drawn.
     pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
     pools.dedup_by(|(later, _), (first, _)| later.cidr == first.cidr && !later.enabled);
 

@@ -1,5 +1,5 @@
-//! The findings of the page: what to do about each kind of finding, the list of findings with evidence and repair
-//! commands, and explanations of the codes.
+//! The sections of the page about findings: what to do about each kind of finding, the list of findings with evidence
+//! and repair commands, and explanations of the codes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,8 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
     }
 }
 
-/// Creates a row. Its command is for the cluster of the example, since other clusters have other nodes and blocks.
+/// Creates the row of a kind of finding. The commands in it are for the cluster of the example, since other clusters
+/// have other nodes and blocks.
 fn row_of_kind(kind: &[Found<'_>]) -> Markup {
     let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
     let news = kind.iter().filter(|of| of.is_new_or_worse()).count();
@@ -64,7 +65,7 @@ fn code(finding: &Finding) -> Markup {
     html! { a href={ "#code-" (finding.code) } { (finding.code) } }
 }
 
-/// Formats the command of a remedy. In a fleet, it includes the cluster that the command is for.
+/// Formats the command of a remedy. In a fleet, also names the cluster that the command is for.
 fn repair(remedy: &Remedy, cluster: &str) -> Markup {
     html! {
         p.repair {
@@ -85,8 +86,8 @@ fn advice(code: Code) -> Markup {
     }
 }
 
-/// Creates the list of findings: the first ones of each code, some of them with evidence. `command` prints all
-/// findings.
+/// Creates the list of findings: the first ones of each code, some of them with evidence. `command` is the command line
+/// that prints all findings.
 pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Markup {
     let Some(first) = findings.first() else { return html! { p { "No findings." } } };
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();

@@ -25,7 +25,7 @@ const SCRIPT: &str = concat!(include_str!("../../html/common.js"), include_str!(
 /// The additional script of a `serve` page.
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
-/// Limits that keep the page of a million allocations below five megabytes.
+/// Limits that keep the page of a cluster with a million allocations below five megabytes.
 const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -88,8 +88,8 @@ fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     report.findings.iter().filter(is_outage)
 }
 
-/// Formats `34 findings; at worst, traffic is or will be broken`. Without findings, mentions if not everything was
-/// read.
+/// Formats `34 findings; at worst, traffic is or will be broken`. If there are no findings, also mentions if not
+/// everything was read.
 pub(in crate::render) fn sentence(
     verdict: &str,
     counts: &BTreeMap<Severity, usize>,

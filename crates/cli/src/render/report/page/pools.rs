@@ -1,4 +1,4 @@
-//! The pools of the page: their usage, and a map of each.
+//! The sections of the page about pools: their usage, and a map of each pool.
 
 use calipam_check::views::{AddressState, MapCell, MappedBlock, PoolList, PoolMap, PoolView};
 use maud::{Markup, PreEscaped, html};

@@ -29,7 +29,7 @@ fn list(prefix: &str) -> TxnOp {
     TxnOp::get(prefix, Some(GetOptions::new().with_prefix()))
 }
 
-/// Two reads and two writes.
+/// Sends the requests of an ADD: two reads and two writes.
 async fn add(client: &mut Client, call: &Call) -> Result<(), Failed> {
     let container = &call.container;
     let look = [
@@ -47,7 +47,8 @@ async fn add(client: &mut Client, call: &Call) -> Result<(), Failed> {
     Ok(put_new(client, &format!("/floor/block/{container}"), BLOCK).await?)
 }
 
-/// Writes the affinity twice, the block, the affinity again, the handle, and the block again.
+/// Sends the writes of an ADD that claims a block: the affinity twice, the block, the affinity again, the handle, and
+/// the block again.
 async fn claim(client: &mut Client, container: &str) -> Result<(), Error> {
     let (affinity, block) = (format!("/floor/affinity/{container}"), format!("/floor/block/{container}"));
     put_new(client, &affinity, 40).await?;
@@ -58,7 +59,7 @@ async fn claim(client: &mut Client, container: &str) -> Result<(), Error> {
     put_again(client, &block, BLOCK).await
 }
 
-/// Three reads, two of them at a time, and two writes.
+/// Sends the requests of a DEL: three reads, of which two are concurrent, and two writes.
 async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
     let handle = format!("/floor/handle/{container}");
     let look = [get(&handle), get(&format!("{IPAM}/config"))];

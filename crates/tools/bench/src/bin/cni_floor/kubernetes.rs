@@ -1,5 +1,5 @@
-//! Sends Kubernetes the same kinds of requests as the plugin, concurrently where the plugin does. It creates blocks
-//! where the plugin replaces its own, so that many calls at once do not conflict.
+//! Sends Kubernetes the same kinds of requests as the plugin, concurrently where the plugin does. Where the plugin
+//! replaces a block of its node, this program creates a block, so that concurrent calls do not conflict.
 
 use bytes::Bytes;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -27,7 +27,7 @@ pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Faile
     }
 }
 
-/// Seven reads at the same time, the block, and two writes.
+/// Sends the requests of an ADD: seven concurrent reads, a read of the block, and two writes.
 async fn add(client: &Client, call: &Call) -> Result<(), Failed> {
     let container = &call.container;
     let affinities = format!("{KINDS}/blockaffinities?labelSelector={}", labels()?);
@@ -57,7 +57,8 @@ fn block(container: &str) -> Value {
             "pod": "web-0", "timestamp": "2026-01-01 00:00:00.000000000 +0000 UTC"}}]})
 }
 
-/// Writes the affinity twice, the block, the affinity again, the handle, and the block again.
+/// Sends the writes of an ADD that claims a block: the affinity twice, the block, the affinity again, the handle, and
+/// the block again.
 async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
     let at = |plural: &str| format!("{KINDS}/{plural}/{}", name(container));
     let (affinity, stored) = (at("blockaffinities"), at("ipamblocks"));
@@ -71,7 +72,8 @@ async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
     replace(client, &stored, &first, "sequenceNumber", 1.into()).await.map(drop)
 }
 
-/// Three reads at the same time, the block, and three writes: deleting a handle takes two.
+/// Sends the requests of a DEL: three concurrent reads, a read of the block, and three writes, since deleting a handle
+/// takes two.
 async fn del(client: &Client, container: &str) -> Result<(), Failed> {
     let config = format!("{KINDS}/ipamconfigs/default");
     let (handle, old) = (path_of_handle(container), format!("{KINDS}/ipamhandles/default.web-0"));
@@ -91,7 +93,7 @@ fn path_of_handle(container: &str) -> String {
     format!("{KINDS}/ipamhandles/{}", name(container))
 }
 
-/// The selector of the affinities of node `a`.
+/// The label selector for the affinities of node `a`.
 fn labels() -> Result<String, Failed> {
     let key = AffinityKey { kind: AffinityType::Host, node: "a".to_owned(), cidr: "0.0.0.0/0".parse()? };
     Ok(key.labels().map(|(name, value)| format!("{name}%3D{value}")).join("%2C"))
@@ -110,7 +112,7 @@ async fn create(
     request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await
 }
 
-/// Replaces an object as it was read, with another value in one field. Returns the new object.
+/// Replaces an object that was read, with another value in one field. Returns the new object.
 async fn replace(
     client: &Client,
     path: &str,

@@ -14,7 +14,7 @@ use crate::{Failed, child, plugin};
 
 /// The node on which all calls run.
 pub(super) const NODE: &str = "a";
-/// The CNI version of the calls. Calico's plugin supports it, too.
+/// The CNI version of the calls. Calico's plugin also supports this version.
 pub(super) const VERSION: &str = "1.0.0";
 
 /// A program that is called like a plugin.
@@ -25,7 +25,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Prepares calls of a program, with its own lock.
+    /// Prepares calls of a program, with a separate lock file.
     pub(super) fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
         let folder = tempfile::tempdir()?;
         let lock = folder.path().join("ipam.lock").display().to_string();
@@ -41,7 +41,7 @@ impl Calls {
     pub(super) fn run(&self, command: &str, container: &str) -> Result<Measured, Failed> {
         let start = Instant::now();
         let child = self.start(command, container)?;
-        // The process is not reaped yet, since its processor time is read from it.
+        // The process is not reaped yet, so that its processor time can still be read from `/proc`.
         let pid = Pid::from_raw(child.id().try_into()?).ok_or("no process")?;
         waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         let seconds = start.elapsed().as_secs_f64();
@@ -59,8 +59,8 @@ impl Calls {
         Ok(Measured { peak_mib, ..Measured::default() })
     }
 
-    /// Starts many ADDs or claims at once. Returns the seconds until all have ended. The containers are deleted
-    /// afterwards.
+    /// Starts many ADDs or claims at once. Returns the seconds until all have ended. Afterwards, runs DEL for all
+    /// containers.
     pub(super) fn at_once(&self, add: &str, count: usize) -> Result<f64, Failed> {
         // The floor keeps its blocks, so its containers need names that differ by command.
         let container = |number: usize| format!("{}{number}", add.to_lowercase());

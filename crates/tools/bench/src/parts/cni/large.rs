@@ -17,7 +17,7 @@ use crate::measured::{Measured, median};
 use crate::table::{self, Table};
 use crate::{Failed, child, plugin};
 
-/// Number of nodes that claim at once.
+/// Number of nodes that claim a block at the same time.
 const NODES: usize = 64;
 /// Number of claims for each median.
 const CLAIMS: usize = 15;
@@ -25,14 +25,14 @@ const CLAIMS: usize = 15;
 pub(in crate::parts) const LARGE: &str = "10.16.0.0/12";
 /// Pools with room for 10,240 blocks.
 const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
-/// The error of an ADD without a free address.
+/// The error of an ADD that finds no free address.
 const EXHAUSTED_ERROR: &str = "failed to request IPv4 addresses";
-/// The smallest cluster for which pools are exhausted.
+/// The minimum number of blocks for which exhausted pools are also measured.
 const MANY: usize = 10_000;
-/// Addresses per block, and the number that is taken in most blocks.
+/// Number of addresses per block, and number of assigned addresses in most blocks.
 const SIZE: usize = 64;
 const TAKEN: usize = 50;
-/// Time after which a plugin searches again for free addresses.
+/// Time after which a plugin repeats a search that found no free address.
 const SEARCH_AGAIN_AFTER: Duration = Duration::from_millis(5_200);
 
 const TITLES: [&str; 2] = [
@@ -40,7 +40,8 @@ const TITLES: [&str; 2] = [
     "blocks | claims at once | wall | their writes alone | ratio | etcd's memory before | after",
 ];
 
-/// Measures claims among a number of blocks on a datastore. From 10,000 blocks on, also measures exhausted pools.
+/// Measures claims on a datastore that contains a number of blocks. With 10,000 blocks or more, also measures exhausted
+/// pools.
 pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let programs = Path::new(program).parent().unwrap_or(Path::new("."));
     println!("{datastore}:");
@@ -111,7 +112,7 @@ fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Fai
     let claims = large.claims("c")?;
     calls.row(format!("{blocks} | claim, 10,000 of 10,240 places taken | {claims}"));
     large.cluster.put_blocks(places.iter().copied(), TAKEN)?;
-    // The API server takes some time to see so many writes, and serves no lists meanwhile.
+    // The API server takes some time to see so many writes, and serves no list requests in the meantime.
     thread::sleep(SEARCH_AGAIN_AFTER);
     calls.row(format!("{blocks} | borrow from 10,240 blocks | {}", large.claims("n")?));
 
@@ -163,7 +164,7 @@ impl Large {
     fn configuration(&self, node: &str, is_relayed: bool) -> Result<String, Failed> {
         let lock = self.folder.path().join(node).join("ipam.lock");
         std::fs::create_dir_all(lock.with_file_name("cni"))?;
-        // Marks the affinities of these nodes as upgraded: they have labels.
+        // Marks the affinities of this node as upgraded, since they already have labels.
         std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
         let mut configuration = self.cluster.configuration(VERSION, node, &lock.display().to_string());
         configuration["ipam"]["ipv4_pools"] = json!(self.pools);
@@ -184,15 +185,15 @@ impl Large {
         Ok(configuration.to_string())
     }
 
-    /// Runs ADDs on nodes without a block, one after another. Returns the cells: times from a third of the calls, bytes
-    /// read from another third, and memory from the last.
+    /// Runs ADDs on nodes without a block, one after another. Returns the table cells. They contain the times of a
+    /// third of the calls, the bytes read by another third, and the memory of the last third.
     fn claims(&self, nodes: &str) -> Result<String, Failed> {
         let mut thirds = [Vec::new(), Vec::new(), Vec::new()];
         for number in 0..CLAIMS * 3 {
             if matches!(self.cluster, Cluster::Kubernetes(_)) {
                 thread::sleep(CAUGHT_UP);
             }
-            // The relay and memory readings take time, so those calls are not timed.
+            // The relay and memory readings slow calls down, so calls with either are not timed.
             let third = number % 3;
             thirds[third].push(self.add(&format!("{nodes}{number}"), third == 1, third == 2, true)?);
         }
@@ -205,8 +206,8 @@ impl Large {
         }))
     }
 
-    /// Runs one ADD, which must succeed, or fail because no address is free. Measures its time, with a relay its bytes,
-    /// and its memory if it is watched.
+    /// Runs one ADD. It must succeed if `succeeds` is true, and otherwise fail because no address is free. Measures its
+    /// time, the bytes that it reads if it is relayed, and its memory if it is watched.
     fn add(
         &self,
         node: &str,

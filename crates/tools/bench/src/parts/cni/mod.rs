@@ -18,7 +18,7 @@ use crate::table::{self, Table};
 const AT_ONCE: usize = 64;
 /// Number of calls whose memory is measured.
 const FOR_MEMORY: usize = 20;
-/// The commands that are called in turns.
+/// The commands that are called alternately.
 const COMMANDS: [&str; 2] = ["ADD", "DEL"];
 /// The variable with the path of a third program to measure, such as Calico's own plugin. Its name has to be
 /// `calico-ipam`.
@@ -43,7 +43,7 @@ fn measure(programs: &Path, datastore: &str, runs: usize, table: &mut Table) -> 
     if let Some(program) = std::env::var_os(OTHER) {
         plugins.push(Contender::new("other", Path::new(&program), &cluster)?);
     }
-    // The first ADD of a node claims a block; the steady state is measured.
+    // The first ADD of a node claims a block. It is not measured, since the steady state is of interest.
     plugins[0].calls.run("ADD", "warm")?;
     let pause = match cluster {
         Cluster::Etcd(_) => Duration::ZERO,
@@ -88,7 +88,8 @@ impl Contender {
     }
 }
 
-/// Runs ADD and DEL for one container after another. The programs take turns, so that all see the same machine.
+/// Runs ADD and DEL for one container after another. The programs take turns, so that all run under the same
+/// conditions.
 fn series(plugins: &mut [Contender], runs: usize, pause: Duration) -> Result<(), Failed> {
     // Reading the peak of memory takes processor time, so the last calls are not timed.
     for number in 0..runs + FOR_MEMORY {

@@ -1,4 +1,4 @@
-//! `check` of files compared with reading and unpacking them.
+//! `calipam check` on files, compared with only reading and unpacking them.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::child::{CHECK, run};
 use crate::measured::{Compared, Measured};
 use crate::table::Table;
 
-/// Size of a read.
+/// Maximum number of bytes per read.
 const PIECE: usize = 1 << 20;
 
 /// Reads a file, and decodes or sums it, as fast as possible.
@@ -24,7 +24,7 @@ const FILES: [(&str, Floor); 3] =
     [("export.jsonl", read), ("export.jsonl.zst", unpack), ("snapshot.db", sum)];
 
 pub(super) fn measure(program: &str, etcd: &Etcd, allocations: u64, table: &mut Table) -> Result<(), Failed> {
-    // Not in a memory-backed file system, whose files would count as used memory.
+    // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     for (name, floor) in FILES {
         let path = folder.path().join(name);

@@ -1,4 +1,4 @@
-//! The floor: the time in which etcd sends all keys and values, with the best of several splits into ranges. Only the
+//! The floor: the time in which etcd sends all keys and values, split into ranges in the best of several ways. Only the
 //! messages themselves are decoded.
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Resul
     Measured::best(SPLITS.into_iter().map(pull).collect::<Result<_, Failed>>()?)
 }
 
-/// The ranges of a prefix, if all keys are split into a number of ranges.
+/// Returns the ranges below a prefix. `split` is the number of ranges into which all keys are split.
 fn ranges(prefix: &str, keys: &[Vec<u8>], split: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let from = keys.partition_point(|key| key.as_slice() < prefix.as_bytes());
     let within = keys[from..].iter().take_while(|key| key.starts_with(prefix.as_bytes()));

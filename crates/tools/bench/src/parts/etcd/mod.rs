@@ -1,4 +1,4 @@
-//! `calipam check`, `calipam show` and reading files on etcd compared with the floor.
+//! `calipam check` and `calipam show` on etcd, and `calipam check` on files, compared with the floor.
 
 mod files;
 mod floor;
@@ -46,7 +46,8 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     })
 }
 
-/// Measures a size and returns its check. `before` is the previous size.
+/// Measures a size. Returns the comparison of the check with the floor. `before` is the previous size, with its
+/// comparison.
 fn measure(
     program: &str,
     allocations: u64,
@@ -86,7 +87,8 @@ fn measure(
     Ok(check)
 }
 
-/// The table cells: the growth of the time, and its growth beyond that of the server.
+/// The table cells: the growth of the check's time since the previous size, and this growth if the server's time had
+/// grown in proportion to the size.
 fn growth((size_before, before): &(u64, Compared), size: u64, now: &Compared) -> String {
     let size = size as f64 / *size_before as f64;
     let growth = now.command.seconds / before.command.seconds;

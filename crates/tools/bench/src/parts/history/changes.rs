@@ -9,15 +9,15 @@ use crate::Failed;
 const BLOCKS: &str = "/calico/ipam/v2/assignment/ipv4/block/";
 /// The interval of emptied blocks: every 50th block is emptied.
 const EMPTIED: usize = 50;
-/// Number of writes to the block of the address with a history.
+/// Number of writes to the block of the address whose history is queried.
 pub(super) const CHURN: i64 = 40;
 
 /// The changes that were made.
 pub(super) struct Changed {
     pub released: usize,
-    /// An address with a history.
+    /// The address whose history is queried.
     pub address: String,
-    /// The block of the address, as it was before.
+    /// The block of the address, as it was before the changes.
     block: KeyValue,
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn make(etcd: &Etcd) -> Result<Changed, Failed> {
     Ok(Changed { released, address, block })
 }
 
-/// A block without its allocations, and their number.
+/// Returns a block without its allocations, and the number of removed allocations.
 fn emptied(stored: &[u8]) -> (String, usize) {
     let mut block: Value = serde_json::from_slice(stored).unwrap_or_default();
     let size = block["allocations"].as_array().map_or(0, Vec::len);
@@ -59,7 +59,8 @@ fn emptied(stored: &[u8]) -> (String, usize) {
     (block.to_string(), held)
 }
 
-/// Empties and refills the block of the address, again and again. Returns the current revision.
+/// Alternately empties and refills the block of the address, with [`CHURN`] writes in total. Returns the current
+/// revision.
 pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64, Failed> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client();

@@ -1,4 +1,4 @@
-//! Histories and comparisons on etcd.
+//! Measures histories of addresses and comparisons of states on etcd.
 
 mod changes;
 mod reading;
@@ -14,9 +14,9 @@ use crate::measured::{Compared, Measured, middle_and_slowest};
 use crate::table::{self, Table};
 use crate::{Failed, child, form, leak};
 
-/// Runs of each query. The table shows the median and the slowest.
+/// Runs of each query. The table shows the median and the slowest run.
 const RUNS: usize = 21;
-/// Runs of each comparison and of its floor. The best one counts.
+/// Runs of each comparison and of its floor. The fastest run counts.
 const COMPARISONS: usize = 3;
 
 const TITLES: [&str; 2] = [
@@ -32,7 +32,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
 fn measure(program: &str, allocations: u64, [questions, comparisons]: &mut [Table; 2]) -> Result<(), Failed> {
     let etcd = seeded_etcd(allocations)?;
     let runtime = Runtime::new()?;
-    // Not in a memory-backed file system, whose files would count as used memory.
+    // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     let before = export(program, &etcd, folder.path(), "before")?;
     let past = runtime.block_on(changes::revision(&etcd))?;

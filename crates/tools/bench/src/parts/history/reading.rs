@@ -6,8 +6,8 @@ use calipam_testkit::servers::Etcd;
 
 use crate::{Failed, observe};
 
-/// Reads both states. Files are read concurrently, states of etcd one after another, so that etcd serves only one at a
-/// time.
+/// Reads both states. Files are read concurrently. States of etcd are read one after another, so that etcd serves only
+/// one read at a time.
 pub(super) async fn both(etcd: &Etcd, states: [&str; 2]) -> Result<(Snapshot, Snapshot), Failed> {
     let [old, new] = states.map(|state| read(etcd, state));
     if states.iter().any(|state| state.starts_with("etcd")) {

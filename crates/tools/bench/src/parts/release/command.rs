@@ -17,7 +17,7 @@ pub(super) struct Released {
     pub recorded: Recorded,
 }
 
-/// Releases every leaked address without waiting for a second look.
+/// Releases every leaked address without waiting for a second read.
 pub(super) fn release(program: &str, connection: &[String], journal: &Path) -> Result<Released, Failed> {
     let mut command = Command::new(program);
     command.args(["release", "--leaked", "--yes", "--grace", "0", "--settle", "0", "--journal"]).arg(journal);

@@ -1,4 +1,4 @@
-//! `calipam release --leaked` compared with the same writes alone. Every tenth address is leaked.
+//! `calipam release --leaked` compared with only the same writes. Every tenth address is leaked.
 
 mod command;
 mod on_etcd;
@@ -16,9 +16,9 @@ pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<()
     table::rows(sizes, TITLES, |size| measure(program, datastore, size))
 }
 
-/// Leaks every tenth address of a cluster, and releases them. Returns the row.
+/// Leaks every tenth address of a cluster, and releases the leaked addresses. Returns the row.
 fn measure(program: &str, datastore: &str, size: u64) -> Result<String, Failed> {
-    // Not in a memory-backed file system, where durable writes would be free.
+    // The folder is not in a memory-backed file system, where durable writes would be free.
     let folder = tempfile::tempdir_in(".")?;
     let cluster = match datastore {
         "etcd" => on_etcd::durable(size)?,

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use crate::Failed;
 use crate::cluster::Cluster;
 
-/// Number of transactions at a time, like the executor's requests.
+/// Number of concurrent transactions. calipam's executor sends as many requests at a time.
 const IN_FLIGHT: usize = 256;
 
-/// Starts an etcd with a healthy cluster of a number of allocations.
+/// Starts an etcd that contains a healthy cluster with `allocations` allocations.
 pub(super) fn durable(allocations: u64) -> Result<Cluster, Failed> {
     let etcd = EtcdOptions::new().argument("--unsafe-no-fsync=false").start()?;
     SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;

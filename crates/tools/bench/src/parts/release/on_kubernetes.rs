@@ -42,8 +42,8 @@ fn list(server: &KubeApiserver, plural: &str) -> Result<BTreeMap<String, Value>,
     Ok(items(server, &Flavour::Classic.path(plural))?.into_iter().map(named).collect())
 }
 
-/// The time in seconds that the API server needs for the writes of a release, after `undo` has reverted it. Blocks are
-/// replaced, handles are marked and deleted, without reads.
+/// The time in seconds that the API server needs for the writes of a release, after `undo` has reverted the release.
+/// Blocks are replaced, and handles are marked and then deleted. Nothing is read.
 pub(super) fn floor(
     server: &KubeApiserver,
     undo: impl FnOnce() -> Result<(), Failed>,

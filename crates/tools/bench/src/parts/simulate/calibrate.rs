@@ -1,4 +1,4 @@
-//! Measures the costs of single calls, one after another. A simulation gets no other data about this machine.
+//! Measures the costs of single calls, one after another. A simulation has no other information about this machine.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0
 /// An interval so long that no call waits for another.
 const FAR_APART: Duration = Duration::from_mins(2);
 
-/// Time for watching the idle servers.
+/// Duration for which the idle servers are measured.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The costs of single calls.
@@ -38,11 +38,12 @@ pub(super) struct Costs {
 
 /// Times single calls on nodes that have no block yet.
 ///
-/// An ADD that claims a block and an ADD in an existing block consist of the same parts, in different numbers.
-/// Simulations in which only one part takes time count these parts. The extra time of a claiming ADD is the cost of its
-/// extra writes. The rest, without reads and writes, is the cost of starting (VERSION, which reads nothing) and of
-/// connecting. The spread of ADDs in an existing block is attributed to connecting as well: on this machine processes
-/// vary, single requests hardly do. The processor time per request in a burst comes from a burst on other nodes.
+/// An ADD that claims a block and an ADD in an existing block consist of the same parts, such as reads and writes, but
+/// in different numbers. These numbers are determined with simulations in which only one part takes time. The extra
+/// time of a claiming ADD is the cost of its extra writes. The rest of the time, without reads and writes, is the cost
+/// of starting (measured with VERSION, which reads nothing) and of connecting. The variation between ADDs in an
+/// existing block is attributed to connecting as well, since on this machine, the times of processes vary, and those of
+/// single requests hardly do. The processor time per request in a burst is measured with a burst on other nodes.
 pub(super) fn costs(
     caller: &Caller,
     cluster: &Cluster,
@@ -71,7 +72,8 @@ pub(super) fn costs(
     }
     let throughput = match caller {
         Caller::Process(_) => work.throughput(cluster)?,
-        // Many concurrent calls take less than the same calls one by one. Other nodes show how much.
+        // Many concurrent calls take less processor time than the same calls one by one. A burst on other nodes shows
+        // how much.
         Caller::Thread => in_a_burst(cluster, for_a_burst, &call)?,
     };
     adds.sort();
@@ -101,7 +103,7 @@ pub(super) fn costs(
     Ok(Costs { latency, add })
 }
 
-/// Measures [`Work::throughput`] while the pods of these nodes get their addresses at once.
+/// Measures [`Work::throughput`] while all pods of these nodes are assigned their addresses at the same time.
 fn in_a_burst(
     cluster: &Cluster,
     nodes: &[String],
@@ -117,7 +119,7 @@ fn in_a_burst(
     work.throughput(cluster)
 }
 
-/// The work done by the servers and by this process since the start.
+/// The starting values from which the work of the servers and of this process is computed.
 struct Work {
     seconds: f64,
     /// Seconds of processor time that the idle servers use per second.
@@ -136,7 +138,7 @@ impl Work {
     }
 
     /// The requests per second that the machine can serve, derived from the processor time of the requests since the
-    /// start. The ratio of writes to reads is the assumed one.
+    /// start. The cost of a write relative to a read is the one that simulations assume by default.
     fn throughput(self, cluster: &Cluster) -> Result<String, Failed> {
         let idle = self.idle * self.begin.elapsed().as_secs_f64();
         let used = seconds(cluster) - self.seconds - idle;

@@ -1,6 +1,6 @@
-//! Simulations compared with reality. Pods arrive on a number of nodes: as processes of the plugin with a real server,
-//! and in a simulation whose costs were measured with single calls. In a burst, all pods arrive at once, on threads.
-//! The plugin is in the folder of `calipam`.
+//! Simulations compared with reality. Pods arrive on a number of nodes, once with plugin processes and a real server,
+//! and once in a simulation whose costs were measured with single calls. In a burst, all pods arrive at once, and
+//! threads replace the processes. The plugin is in the folder of `calipam`.
 
 mod calibrate;
 mod reality;
@@ -24,14 +24,15 @@ use crate::{Failed, observe};
 const PODS: u32 = 4;
 /// Minimum time between two arrivals.
 const BETWEEN: Duration = Duration::from_millis(125);
-/// Minimum time between two arrivals, as a multiple of the time of a single ADD. If processes wait for processors,
-/// their time says little about the datastore, and nodes look for blocks at the same time that otherwise would not.
+/// Minimum time between two arrivals, as a multiple of the time of a single ADD. If processes had to wait for
+/// processors, their times would say little about the datastore, and more nodes would search for blocks at the same
+/// time.
 const SINGLE_ADDS: u32 = 3;
 
 /// The quantiles of the times of ADDs, in thousandths.
 const RANKS: [(&str, usize); 4] = [("median", 500), ("90 %", 900), ("99 %", 990), ("worst", 1_000)];
 
-/// Taken addresses in each block of other nodes.
+/// Number of assigned addresses in each block of other nodes.
 const TAKEN: usize = 50;
 
 /// The prefix of a size whose pods arrive at once.
@@ -102,7 +103,7 @@ fn node_name(index: u32) -> String {
 fn start(cluster: &Cluster) -> Result<Start, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let snapshot = runtime.block_on(observe::observe(&cluster.overrides(), None))?;
-    // Addresses in other blocks stay.
+    // Addresses in the blocks of other nodes stay.
     Ok(Start { nodes: Vec::new(), pods: Vec::new(), ..Start::of(&snapshot) })
 }
 
@@ -124,7 +125,7 @@ impl Begin {
             nodes,
             pods_per_node: PODS,
             start: Some(Arc::new(start)),
-            // A rate counts arrivals per whole number of seconds.
+            // A rate is a number of arrivals in a whole number of seconds.
             arrival: Some(Rate::per(
                 1_000_000,
                 Micros::from_secs(u64::try_from(between.as_micros())?.max(1)),

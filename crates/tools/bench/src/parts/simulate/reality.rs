@@ -1,4 +1,4 @@
-//! Runs the same arrivals with processes of the plugin.
+//! Measures real plugin calls for the arrivals that a simulation assumes.
 
 use std::path::PathBuf;
 use std::sync::{Barrier, Mutex, OnceLock};
@@ -18,7 +18,7 @@ pub(super) const VERSION: &str = "1.1.0";
 
 /// The measurements of a real run.
 pub(super) struct Real {
-    /// Ascending.
+    /// The times of the calls, in ascending order.
     times: Vec<Duration>,
     pub requests: Requests,
     /// Number of processors that the servers and this process kept busy.
@@ -37,8 +37,8 @@ impl Real {
     }
 }
 
-/// Arrivals of pods, distributed as in simulations: gaps vary between zero and twice their mean, and a pod goes to the
-/// one of two random nodes that has fewer pods.
+/// Arrivals of pods, distributed as in simulations: gaps vary between zero and twice their mean, and a pod is placed on
+/// the one of two random nodes that has fewer pods.
 fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut below = |end: u64| random.next_u64() % end.max(1);

@@ -17,11 +17,12 @@ pub(super) struct Transaction {
     otherwise: Vec<Operation>,
 }
 
-/// A comparison, of the two kinds that calipam sends.
+/// A comparison. calipam sends these two kinds.
 pub(super) enum Expected {
     /// The key has this revision; 0 for a key that must not exist.
     At(String, i64),
-    /// No key in the range was created after this revision. The values are those that were read at the revision.
+    /// No key in the range was created after this revision. The values are those that an earlier read returned at this
+    /// revision.
     NoneSince(Range, i64, Arc<Values>),
 }
 
@@ -56,7 +57,8 @@ pub(super) struct Answer {
     pub found: Vec<Found>,
 }
 
-/// Passes the fields of a message to `take`; `None` if the message is malformed or `take` does not know a field.
+/// Passes each field of a message to `take`. Returns `None` if the message is malformed, or if `take` does not know a
+/// field.
 fn each(message: &[u8], mut take: impl FnMut(u32, Value<'_>) -> Option<()>) -> Option<()> {
     let mut fields = Fields::new(message);
     while let Some((field, value)) = fields.next_field()? {
@@ -104,7 +106,7 @@ impl Transaction {
         })
     }
 
-    /// Executes the transaction atomically.
+    /// Executes the transaction atomically and returns the answer.
     pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
         let has_succeeded = self.expected.iter().all(|expected| expected.holds(store));
         let operations = if has_succeeded { &self.then } else { &self.otherwise };

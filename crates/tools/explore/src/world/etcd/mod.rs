@@ -1,5 +1,5 @@
-//! etcd as one process sees it. It replaces the connection of calipam's client, and the requests are those on the wire,
-//! so all code above them is the same as with a real server.
+//! etcd as one process sees it. It replaces the connection of calipam's client and receives the requests in the wire
+//! format, so that all other code runs as it does with a real server.
 
 mod message;
 
@@ -22,7 +22,7 @@ use tower::BoxError;
 use self::message::{Answer, Expected, Operation, Range, Transaction};
 use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
 
-/// The first revision number of a read, different from the revisions of all keys.
+/// The revision of the first read. Such revisions number the reads, and differ from those of all keys.
 const READINGS: i64 = 1_000_000;
 struct Etcd {
     place: Place,

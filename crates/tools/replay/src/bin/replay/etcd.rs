@@ -1,4 +1,4 @@
-//! A real etcd for replays, and calipam's programs on it.
+//! A real etcd for replays, and calipam's programs that use it.
 
 use std::collections::BTreeMap;
 use std::io::{Seek, Write as _};
@@ -26,7 +26,8 @@ pub(crate) struct EtcdEnvironment {
     store: AllocatorStore,
     /// The revision of the last write that was returned.
     revision: Mutex<i64>,
-    /// The folder that `DIR` in traces means. It contains links to the programs, with the names of Calico's programs.
+    /// The folder that `DIR` stands for in traces. It contains links to the programs, with the names of Calico's
+    /// programs.
     folder: TempDir,
 }
 
@@ -47,13 +48,13 @@ impl EtcdEnvironment {
         Ok(Self { etcd, client, store, revision: Mutex::new(0), folder })
     }
 
-    /// The text of an input, with the endpoint for `ETCD` and the folder for `DIR`.
+    /// Returns the text of an input, with `ETCD` replaced by the endpoint and `DIR` by the folder.
     fn filled(&self, value: &Value) -> String {
         let folder = self.folder.path().display().to_string();
         value.to_string().replace("ETCD", &self.etcd.endpoint()).replace("DIR", &folder)
     }
 
-    /// The text of an output, with `ETCD` for the endpoint and `DIR` for the folder.
+    /// Returns the text of an output, with the endpoint replaced by `ETCD` and the folder by `DIR`.
     fn generic(&self, text: &str) -> String {
         let folder = self.folder.path().display().to_string();
         text.replace(&self.etcd.endpoint(), "ETCD").replace(&folder, "DIR")
@@ -156,7 +157,7 @@ impl Environment for EtcdEnvironment {
     }
 }
 
-/// Runs a program. With `both`, standard error is part of the output.
+/// Runs a program. If `both` is true, the output includes standard error.
 fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<Output, String> {
     let mut file = tempfile::tempfile_in(folder).map_err(text)?;
     command.stdin(Stdio::piped()).stdout(file.try_clone().map_err(text)?);
@@ -174,8 +175,8 @@ fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<
     Ok(Output { exit_code: status.code().unwrap_or(-1), stdout })
 }
 
-/// Removes lines that only the drop-in prints: on standard error it also names the journal of a change, warns, and
-/// gives hints.
+/// Removes the lines that the drop-in prints on standard error and calicoctl does not: the journal of a change,
+/// warnings and hints.
 fn without_own_lines(text: &str) -> String {
     let is_own =
         |line: &&str| ["journal: ", "hint: ", "warning: "].iter().any(|start| line.starts_with(start));

@@ -1,4 +1,4 @@
-//! Features of healthy current clusters that must not be reported.
+//! Features of healthy current clusters, which a check must not report.
 
 use std::net::IpAddr;
 
@@ -122,7 +122,7 @@ impl Cluster {
         self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// Adds a Windows node: it has reserved ordinals without a handle object, and no tunnels.
+    /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels.
     pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
         let number = self.next_node;
         self.next_node += 1;
@@ -222,7 +222,7 @@ impl Cluster {
         let spec = serde_json::json!({"selector": "app == 'web' && tier < 'x'", "types": ["Ingress"]});
         let value = crate::cluster::wire::go_json(&Resource::new("NetworkPolicy", policy, spec));
         self.put_raw("/calico/resources/v3/projectcalico.org/networkpolicies/default/knp.default.web", value);
-        // Releases by handle up to 3.32 leave a sequence number for a free ordinal.
+        // Up to Calico 3.32, a release by handle leaves a sequence number for a free ordinal.
         let block = self.nodes[2].blocks[0];
         let stored = self.block_mut(block);
         let free = stored.unallocated[0].to_string();
@@ -243,7 +243,7 @@ pub(super) fn foreign(orchestrator: &str, node: &str, container: &str) -> Endpoi
     }
 }
 
-/// A /28 of a pool.
+/// Returns a /28 of a /24 pool.
 pub(in crate::cluster) fn sub_block(pool: IpNet, number: usize) -> IpNet {
     pool.subnets(28).expect("a pool of /24").nth(number).expect("a /24 has 16 of them")
 }

@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, ClusterSpec};
 impl Cluster {
     /// Number of [features](Self::add_feature).
     pub const FEATURES: usize = 19;
-    /// The feature that turns off the controller for services, so that a service without an address is no finding.
+    /// The feature that turns off the controller for services, so that a service without an address causes no finding.
     pub const LOAD_BALANCER_OFF: usize = 16;
 
     /// Creates a small healthy cluster with every feature.
@@ -56,7 +56,7 @@ impl Cluster {
         self.put_machine("vms", "vm-dotted", false);
     }
 
-    /// Adds a machine that runs on another node than the owner of its block.
+    /// Adds a machine that runs on a node other than the owner of its block.
     fn add_migrated_machine(&mut self) {
         let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-migrated", &target);
@@ -121,7 +121,8 @@ impl Cluster {
         self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 
-    /// Adds a pod on a Calico node with a flannel address. Such a migration needs Kubernetes as the datastore.
+    /// Adds a pod with a flannel address on a Calico node, as during a migration from flannel. Such a migration needs
+    /// Kubernetes as the datastore.
     fn add_pods_during_migration(&mut self) {
         let node = self.nodes[0].name.clone();
         self.put_running_pod("flannel", "flannel-1", &node, [192, 168, 253, 2].into());
@@ -149,7 +150,7 @@ impl Cluster {
         self.put_foreign(&name, foreign(orchestrator, node, container), self.next_pod, addresses);
     }
 
-    /// Adds a pod that requested an address without IPAM. Only its pod object shows that.
+    /// Adds a pod that requested an address without IPAM. Only its pod object shows the request.
     pub(in crate::cluster) fn add_bypassing_pod(&mut self) -> IpAddr {
         let pod = self.victim();
         let address = self.spare_block().addr();

@@ -37,7 +37,7 @@ impl Cluster {
         self.put_machine("vms", "vm-3", false);
     }
 
-    /// Takes an address for a machine that no longer exists.
+    /// Assigns an address to a machine that no longer exists.
     pub(in crate::cluster) fn take_for_lost_machine(&mut self, block: IpNet) -> IpAddr {
         let machine = format!("vm-lost-{}", self.next_pod);
         self.next_pod += 1;

@@ -83,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// Sets the GUID.
+    /// Sets the cluster's GUID.
     pub fn name_cluster(&mut self, guid: &str) {
         let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
         let information = wire::cluster_information(metadata, guid, true);

@@ -63,7 +63,7 @@ impl Cluster {
         self.put(key::node(name), Object::Node(Box::new(node)));
     }
 
-    /// Takes an address for a tunnel and writes it to the node.
+    /// Assigns an address to a tunnel and writes it to the node.
     pub(in crate::cluster) fn add_tunnel(
         &mut self,
         node: &str,

@@ -44,7 +44,7 @@ impl Cluster {
         self.put_endpoint(&holder, [address]);
     }
 
-    /// Adds a pod whose record has only the sandbox, as the CNI plugin before 3.6 writes it.
+    /// Adds a pod whose record contains only the sandbox, as the CNI plugin before 3.6 writes it.
     pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
         let holder = self.holder(node);
         let address = self.take_as(block, Attribute::bare(&holder.handle()));

@@ -9,12 +9,12 @@ use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
 use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
 use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Object, Pod};
 
-/// Maximum number of faulty pods on a node. Further ones go to a new node.
+/// Maximum number of faulty pods on a node. Further pods are added to a new node.
 const PODS_PER_HOST: usize = 24;
 /// Maximum number of faulty blocks on a node. Calico allows 20 blocks.
 const BLOCKS_PER_HOST: usize = 14;
 
-/// A pod in its sandbox that takes addresses. Nothing is stored for it yet.
+/// A new pod and its sandbox, for which addresses can be assigned. Nothing is stored for the pod yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub name: PodName,
@@ -37,7 +37,7 @@ impl Holder {
         attribute
     }
 
-    /// The owner record as written before 3.18.
+    /// The owner record, as Calico before 3.18 writes it.
     pub(crate) fn attribute_without_time(&self) -> Attribute {
         let (namespace, pod) = (self.name.namespace, self.name.pod.as_str());
         Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
@@ -65,7 +65,7 @@ impl Cluster {
         pod(holder, addresses)
     }
 
-    /// Names a new pod and its sandbox.
+    /// Creates the names of a new pod and its sandbox.
     pub(in crate::cluster) fn holder(&mut self, node: &str) -> Holder {
         let serial = self.next_pod;
         self.next_pod += 1;
@@ -77,12 +77,12 @@ impl Cluster {
         Holder { name: pod_name(serial), node: node.to_owned(), container: rng.hex(64), since }
     }
 
-    /// Takes one address for a pod, and returns it.
+    /// Assigns one address to a pod, and returns the address.
     pub(in crate::cluster) fn take(&mut self, block: IpNet, holder: &Holder) -> IpAddr {
         self.take_as(block, holder.attribute())
     }
 
-    /// Takes one address with an owner record. Increments the handle first, then writes the block.
+    /// Assigns one address with an owner record. Increments the handle's count first, then writes the block.
     pub(in crate::cluster) fn take_as(&mut self, block: IpNet, attribute: Attribute) -> IpAddr {
         if let Some(handle) = &attribute.handle {
             self.count(handle, block, 1);

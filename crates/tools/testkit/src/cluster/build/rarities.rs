@@ -29,8 +29,8 @@ impl Cluster {
         }
     }
 
-    /// Adds a node whose affinities have a hash in their names, since the names of node and block together are too
-    /// long.
+    /// Adds a node whose affinities have a hash in their names, since the names of the node and the block together are
+    /// too long.
     pub(super) fn add_node_with_a_long_name(&mut self) {
         let number = self.next_node;
         self.next_node += 1;
@@ -46,7 +46,8 @@ impl Cluster {
         self.add_pod(&name, &[block]);
     }
 
-    /// Adds a machine whose source pod is gone while the target is not its active owner yet.
+    /// Adds a machine during a live migration. The source pod no longer exists, but the target pod is not the active
+    /// owner of the address yet.
     pub(super) fn add_machine_between_two_owners(&mut self) {
         let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-swapped", &target);
@@ -69,7 +70,7 @@ impl Cluster {
         self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
     }
 
-    /// Adds a machine that does not keep its address. Its pod has the address, like any pod.
+    /// Adds a machine that does not keep its address. The address belongs to its pod, as for any pod.
     pub(super) fn add_machine_without_persistence(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let pod = self.machine_pod("vm-plain", &node);
@@ -78,7 +79,7 @@ impl Cluster {
         self.put_machine("vms", "vm-plain", true);
     }
 
-    /// Adds two blocks to a node that record no addresses. One is free, and one is partly reserved.
+    /// Adds two blocks without assigned addresses to a node. One block is free, and the other is partly reserved.
     pub(super) fn add_empty_blocks(&mut self) {
         let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
         let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
@@ -88,8 +89,8 @@ impl Cluster {
         self.put_raw(key::resource("ipreservations", "quarter"), value);
     }
 
-    /// Adds the address of a pod that has no endpoint yet. The node that recorded it has a clock that is half a minute
-    /// fast.
+    /// Adds the address of a pod that has no endpoint yet. The clock of the node that recorded the address is half a
+    /// minute fast.
     pub(super) fn add_fast_clock(&mut self) {
         let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
         let holder = self.holder(&node);
@@ -121,8 +122,8 @@ impl Cluster {
         }
         self.put_service("default", "both", &addresses);
 
-        // The first service has another controller and a pool's address, the second a hostname, the third a cloud's
-        // address.
+        // The first service has another controller and an address from a pool, the second has a hostname, and the third
+        // has an address of a cloud provider.
         let free = cidr.subnets(28).expect("a /24").nth(3).expect("it has 16 parts").addr();
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         for (name, class, ingress) in [

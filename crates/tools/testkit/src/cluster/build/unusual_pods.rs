@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     /// Adds a pod with an address on a second Calico network, which an early Multus recorded under the annotation's old
-    /// name. Kubernetes has one pod for the two endpoints in etcd.
+    /// name. In Kubernetes, a single pod replaces the two endpoints in etcd.
     pub(super) fn add_second_network_of_early_multus(&mut self) {
         let pod = self.add_pod_on(1);
         let container = pod.handle.rsplit('.').next().unwrap_or_default().to_owned();
@@ -62,7 +62,8 @@ impl Cluster {
         self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
     }
 
-    /// Adds pods without their own network whose status still has addresses: one of another pod, and a free one.
+    /// Adds pods that have lost their network and whose status still contains an address: either that of another pod,
+    /// or a free one.
     pub(super) fn add_pods_without_network(&mut self) {
         let running = self.add_pod_on(0);
         let (node, used) = (running.node.clone(), running.address());

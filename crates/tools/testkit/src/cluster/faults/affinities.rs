@@ -112,7 +112,8 @@ pub(super) fn unexpected(cluster: &mut Cluster) {
     cluster.expect("unexpected-affinity-type", subject(&node, block));
 }
 
-/// Marks an affinity as deleted. Only Kubernetes deletes in two steps, but the field also exists in etcd.
+/// Marks an affinity as deleted. Objects are deleted in two steps only in Kubernetes, but the field also exists in
+/// etcd.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let node = cluster.host().name;
     let block = cluster.spare_block();

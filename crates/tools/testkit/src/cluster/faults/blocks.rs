@@ -1,4 +1,4 @@
-//! Blocks in the wrong place, and blocks without owner.
+//! Blocks in the wrong place, and blocks without an owner.
 
 use ipnet::IpNet;
 
@@ -7,7 +7,8 @@ use crate::cluster::wire::{Pool, key};
 use crate::cluster::{Cluster, Object};
 
 impl Cluster {
-    /// Releases an affinity while addresses of the block are in use. The block stays, without owner and affinity.
+    /// Releases an affinity while addresses of the block are in use. The block stays, but has neither an owner nor an
+    /// affinity.
     pub(super) fn release_affinity(&mut self, node: &str, block: IpNet) {
         let stored = self.block_mut(block);
         (stored.affinity, stored.claim_time) = (None, None);
@@ -79,7 +80,7 @@ pub(super) fn virtual_without_affinity(cluster: &mut Cluster) {
     cluster.expect("block-without-affinity", block);
 }
 
-/// Leaves a block with only the old owner field, which Calico 3 does not read.
+/// Adds a block with only the old owner field, which Calico 3 does not read.
 pub(super) fn host_affinity_only(cluster: &mut Cluster) {
     let (node, block, _) = cluster.victim_block();
     let stored = cluster.block_mut(block);
@@ -109,7 +110,7 @@ pub(super) fn over_limit(cluster: &mut Cluster) {
     cluster.expect("node-over-block-limit", name);
 }
 
-/// Marks a block as deleted. Only Kubernetes deletes in two steps, but the field also exists in etcd.
+/// Marks a block as deleted. Objects are deleted in two steps only in Kubernetes, but the field also exists in etcd.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let block = cluster.spare_block();
     cluster.put_block(block, None);

@@ -1,4 +1,4 @@
-//! Blocks with a broken structure. A check reports only their keys, and finds nothing in their contents.
+//! Blocks with a broken structure. A check reports only the blocks' keys, and no findings about their contents.
 
 use crate::cluster::wire::{Attribute, Block, key};
 use crate::cluster::{Cluster, Object};

@@ -11,10 +11,10 @@ impl Fault {
     /// * The key is broken. The name of an object has no family, type or slash that could be wrong. It is in lower
     ///   case, and has no carriage return.
     /// * Two objects would need the same name, since the name of an affinity does not contain its type.
-    /// * Two keys of etcd differ that are one object in Kubernetes.
+    /// * The fault is a difference between two etcd keys that are a single object in Kubernetes.
     ///
-    /// A text that is not a CIDR is possible only in the classic group. Its schema of pools and reservations had no
-    /// format before 3.32, and its schema of blocks still has none.
+    /// A string that is not a CIDR is possible only in the classic group. Its schema for pools and reservations did not
+    /// require the format of a CIDR before 3.32, and its schema for blocks still does not.
     pub fn exists_in(self, form: Form) -> bool {
         if Form::IN_ETCD.contains(&form) {
             return true;
@@ -52,7 +52,7 @@ impl Fault {
             Self::UndecodableBlockCidr | Self::UndecodablePool | Self::UndecodableReservationField => {
                 form == Form::Classic
             }
-            // The field is text in the classic group, and a boolean in the native one.
+            // The field is a string in the classic group, and a boolean in the native one.
             Self::AffinityDeletedText => form == Form::Classic,
             _ => true,
         }

@@ -122,12 +122,12 @@ pub(super) fn shared_legacy(cluster: &mut Cluster) {
     cluster.expect("shared-legacy-handle", pod.handle);
 }
 
-/// Takes one more address under the handle of an old pod.
+/// Assigns one more address under the handle of an old pod.
 fn more(cluster: &mut Cluster, pod: &Pod) -> std::net::IpAddr {
     cluster.take_as(pod.block(), Attribute::bare(&pod.handle))
 }
 
-/// Adds a successor of a stateful pod. It has the same name, and therefore the same old handle.
+/// Replaces a stateful pod with its successor, which has the same name, and therefore the same old handle.
 pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     let info = cluster.host();
     let pod = cluster.add_legacy_pod(&info.name, &info.blocks[..1]);
@@ -138,7 +138,7 @@ pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// Marks a handle as deleted. Only Kubernetes deletes in two steps, but the field also exists in etcd.
+/// Marks a handle as deleted. Objects are deleted in two steps only in Kubernetes, but the field also exists in etcd.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let id = cluster.holder("nowhere").handle();
     let value = go_json(&Handle { deleted: true, ..Handle::default() });

@@ -77,14 +77,15 @@ pub(super) fn foreign_freed(cluster: &mut Cluster) {
     cluster.expect("unallocated-in-use", address);
 }
 
-/// Adds a pod whose address bypasses IPAM. Only the pod object shows that.
+/// Adds a pod whose address bypasses IPAM. Only the pod object shows the bypass.
 pub(super) fn bypassing(cluster: &mut Cluster) {
     let address = cluster.add_bypassing_pod();
     cluster.expect_in(&[Form::Etcd], "unallocated-in-use", address);
     cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
 }
 
-/// Adds two pods on a node without Calico. Their addresses are in a pool: one is free in a block, one is in no block.
+/// Adds two pods on a node without Calico. Their addresses are in a pool. One is a free address of a block, and the
+/// other belongs to no block.
 pub(super) fn of_other_plugin(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     let free = cluster.block_mut(block).address(40);
@@ -144,7 +145,7 @@ pub(super) fn outside_pools(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// Leaves the blocks of a deleted pool behind. They have no owner, and live pods use their addresses.
+/// Adds a block that a deleted pool has left behind. The block has no owner, and a live pod uses one of its addresses.
 pub(super) fn outside_pools_recorded(cluster: &mut Cluster) {
     let block = cluster.foreign_block();
     let (node, pod) = cluster.victim_in(block);

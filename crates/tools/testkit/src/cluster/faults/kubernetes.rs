@@ -1,4 +1,4 @@
-//! Faults that only a cluster in Kubernetes can have: in labels and names of objects, and in services, machines and pod
+//! Faults that only a cluster in Kubernetes can have: in objects' labels and names, and in services, machines and pod
 //! states.
 
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub(super) fn labels_of_other(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
-/// Sets an invalid text in `deleted`. The undecodable affinity still protects its block from findings.
+/// Sets `deleted` to an invalid string. The undecodable affinity still protects its block from findings.
 pub(super) fn deleted_text(cluster: &mut Cluster) {
     let (node, block) = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
     let path = format!("blockaffinities/{}", affinity_name(&node, block));
@@ -55,8 +55,9 @@ pub(super) fn misnamed(cluster: &mut Cluster) {
     cluster.expect_detail_in(&Form::IN_KUBERNETES, "undecodable-object", path, field);
 }
 
-/// Adds two handles whose IDs differ only in case. Calico finds the object of the first ID under the name of the second
-/// one, too, and counts there without an error. In etcd, where names are full IDs, the second handle is missing.
+/// Adds two handles whose IDs differ only in case. Object names are in lower case, so when Calico looks for the second
+/// handle, it finds the object of the first one, and changes its counts without an error. In etcd, where keys contain
+/// the full IDs, the second handle is missing.
 pub(super) fn case_collision(cluster: &mut Cluster) {
     let (first, second) = (cluster.victim(), cluster.victim());
     let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
@@ -73,7 +74,7 @@ pub(super) fn case_collision(cluster: &mut Cluster) {
     cluster.expect_as_in(&Form::ALL, "handle-count", large, "info");
 }
 
-/// Adds a pod with another status. Its endpoint in etcd does not change.
+/// Adds a pod whose object has the given status. The pod's endpoint in etcd does not change.
 fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
     let pod = cluster.victim();
     cluster.patch_object(&pod.endpoint, json!({ "status": status }));
@@ -104,8 +105,8 @@ pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
 }
 
-/// Adds a pod between two sandboxes: it has no endpoint, and its status has the former address, which another pod now
-/// has.
+/// Adds a pod between two sandboxes: it has no endpoint, and its status contains its former address, which another pod
+/// now has.
 pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     let other = cluster.victim();
     let pod = cluster.victim();
@@ -122,7 +123,7 @@ pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     cluster.expect_in(&[Form::EtcdWithKubernetes], "pod-without-endpoint", subject);
 }
 
-/// Removes the address from a pod object. The pod keeps its allocation, but etcd alone does not show the pod.
+/// Removes the address from a pod object. The pod keeps its allocation, but the data in etcd does not show the pod.
 pub(super) fn without_address(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let none = json!({"metadata": {"annotations": null},
@@ -139,8 +140,8 @@ pub(super) fn pod_gone(cluster: &mut Cluster) {
     cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "no-owner");
 }
 
-/// Moves a pod object to another node. The sandbox in handle and annotation still identifies the pod as the recorded
-/// one.
+/// Moves a pod object to another node. The sandbox ID in the handle and the annotation still identifies the pod as the
+/// recorded one.
 pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
@@ -152,7 +153,7 @@ pub(super) fn on_other_node(cluster: &mut Cluster) {
     }
 }
 
-/// Adds a service with `recorded` addresses in its own pool. Its ingress has the first `named` of them.
+/// Adds a service with `recorded` addresses in its own pool. Its ingress contains only the first `named` of them.
 fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (String, IpNet, Vec<IpAddr>) {
     let (pool, cidr) = cluster.extra_pool();
     let uses = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
@@ -179,7 +180,8 @@ fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (Stri
     (name, block, addresses)
 }
 
-/// A handle in the form of a service's. The hash does not matter, since the record has the service's name.
+/// A handle in the format that Calico uses for services. The hash does not matter, since the record contains the
+/// service's name.
 fn handle_of(service: &str) -> String {
     format!("lb-{}", hostname_hash(service))
 }
@@ -236,8 +238,8 @@ pub(super) fn pool_over_services(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
 }
 
-/// Replaces the cluster. host-local assigns addresses from the nodes' ranges, which etcd does not have. Two pods are
-/// recorded without a time, as by `upgrade-ipam`.
+/// Replaces the cluster with one that uses host-local, which assigns addresses from the nodes' ranges. These ranges are
+/// not in etcd. Two pods are recorded without a time, as `upgrade-ipam` records them.
 pub(super) fn host_local(cluster: &mut Cluster) {
     *cluster = Cluster::with_configuration(cluster.spec);
     for first in [true, false] {

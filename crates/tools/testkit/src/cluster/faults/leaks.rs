@@ -22,7 +22,7 @@ pub(super) fn without_time(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "no-owner");
 }
 
-/// Leaks an address with a time ten years ahead, which is in the future for any test.
+/// Leaks an address whose recorded time is ten years ahead, which is in the future for any test.
 pub(super) fn future(cluster: &mut Cluster) {
     let pod = cluster.victim();
     cluster.remove(&pod.endpoint);

@@ -272,7 +272,7 @@ impl Cluster {
 
     /// Injects `count` of each fault that can be combined.
     pub fn inject_all(&mut self, count: usize) {
-        // Strict affinity is last in the list: it depends on everything else.
+        // Strict affinity is last in the list, since its findings depend on everything else.
         for fault in Fault::ALL.iter().filter(|f| !f.stands_alone()) {
             self.inject(*fault, count);
         }

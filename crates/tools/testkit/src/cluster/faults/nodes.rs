@@ -41,7 +41,7 @@ fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
     (info, pods)
 }
 
-/// Removes a node from Kubernetes, but not Calico's object.
+/// Removes a node from Kubernetes, but keeps Calico's object for the node.
 pub(super) fn left_behind(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
     let name = &info.name;

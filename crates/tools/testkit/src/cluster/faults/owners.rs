@@ -1,4 +1,4 @@
-//! Addresses that another owner uses than the recorded one, and addresses on the wrong node.
+//! Addresses that an owner other than the recorded one uses, and addresses on the wrong node.
 
 use ipnet::IpNet;
 
@@ -6,7 +6,7 @@ use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel};
 use crate::cluster::{Cluster, NodeInfo};
 
-/// Replaces the record of an address, and moves the counts of the handles accordingly.
+/// Replaces the record of an address, and adjusts the counts of both handles.
 fn record(cluster: &mut Cluster, address: std::net::IpAddr, block: IpNet, attribute: Attribute) {
     let new = attribute.handle.clone().expect("the new record has a handle");
     cluster.count(&new, block, 1);

@@ -25,12 +25,13 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
     cluster.expect("pool-overlaps-nodes", cidr);
 }
 
-/// Adds a disabled pool inside another pool. Calico allows that in the native group.
+/// Adds a disabled pool inside another pool. Calico allows this overlap in the native group.
 pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     pool_and_half(cluster, true);
 }
 
-/// Adds two overlapping pools, which the native group has some reason to allow. Returns the name of the second one.
+/// Adds two overlapping pools. The native group allows them for a reason that the caller adds. Returns the name of the
+/// second pool.
 fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
@@ -43,7 +44,7 @@ fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
     second
 }
 
-/// Adds a pool that is being deleted inside another pool. The native group allows that, too.
+/// Adds a pool inside another pool. The inner pool is being deleted, so the native group allows the overlap.
 pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
         "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
@@ -51,7 +52,8 @@ pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     cluster.patch_object(&key::pool(&second), deleted);
 }
 
-/// Adds a pool inside another pool that Calico's pool controller has marked. The native group allows that, too.
+/// Adds a pool inside another pool. Calico's pool controller has marked the inner pool as overlapping, so the native
+/// group allows the overlap.
 pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
         "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
@@ -59,7 +61,7 @@ pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     cluster.patch_object(&key::pool(&second), json!({"status": {"conditions": [refused]}}));
 }
 
-/// Adds two pools with one CIDR, so that their findings have the same subject.
+/// Adds two pools with the same CIDR, so that their findings have the same subject.
 pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 28));
@@ -67,8 +69,8 @@ pub(super) fn twins(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
-/// Adds a pool with an invalid selector. Calico then assigns addresses of that family only to requests that name a
-/// pool.
+/// Adds a pool with an invalid selector. Calico then assigns addresses of the pool's family only to requests that name
+/// a pool.
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { node_selector: "zone ==".to_owned(), ..Pool::new(cidr, 28) });
@@ -93,7 +95,8 @@ pub(super) fn nearly_full(cluster: &mut Cluster) {
     cluster.expect("pool-nearly-full", cidr);
 }
 
-/// Fills a pool. Half of it is reserved. In the other half, one address is cooling and the others are in use.
+/// Fills a pool. Half of the addresses are reserved. In the other half, one address is cooling and all others are in
+/// use.
 pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     let (node, cidr) = tiny(cluster);
     let pods: Vec<_> = (0..8).map(|_| cluster.add_pod(&node, &[cidr])).collect();
@@ -130,8 +133,8 @@ pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     cluster.expect("node-without-addresses", info.name);
 }
 
-/// Fills a node's only block under strict affinity, so that it needs another one. The only one left is empty and
-/// belongs to another node. Only Calico 3.32 and later takes it.
+/// Fills a node's only block under strict affinity, so that the node needs another block. The only block left is empty
+/// and belongs to another node. Only Calico 3.32 and later takes it from that node.
 pub(super) fn stranded_before_332(cluster: &mut Cluster) {
     let names = [(); 2].map(|()| cluster.victim_node(0).0.name);
 

@@ -33,7 +33,7 @@ pub(super) fn mismatch(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
-/// Turns on strict affinity. Expects a finding for every address that is used on another node than the block's owner.
+/// Turns on strict affinity. Expects a finding for every address that is used on a node other than the block's owner.
 pub(super) fn strict(cluster: &mut Cluster) {
     cluster.settings.strict_affinity = true;
     cluster.mirrored.strict_affinity = true;

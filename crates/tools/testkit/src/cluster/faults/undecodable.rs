@@ -11,7 +11,7 @@ pub(super) fn make_undecodable(cluster: &mut Cluster, key: String, value: impl I
     cluster.expect("undecodable-object", key);
 }
 
-/// Changes the text of a block that has a pod.
+/// Changes the JSON of a block that has a pod.
 fn garble_block(cluster: &mut Cluster, harm: impl FnOnce(String, IpNet) -> String) {
     let (_, net, _) = cluster.victim_block();
     let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
@@ -38,7 +38,7 @@ pub(super) fn block_key(cluster: &mut Cluster) {
     make_undecodable(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
 }
 
-/// A key with another address of the block instead of its first one.
+/// Returns a block's key with another address of the block instead of the first one.
 fn unmask(key: &str, block: IpNet) -> String {
     let first = block.addr().to_string();
     let (head, last) = first.rsplit_once('.').expect("an IPv4 address");

@@ -46,7 +46,7 @@ pub(super) fn write(
     })
 }
 
-/// Packs entries into transactions until all are sent or the receiver is gone.
+/// Packs entries into transactions until all are sent or the receiver has been dropped.
 fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sender<Pairs>) {
     let (mut pairs, mut bytes) = (Pairs::new(), 0);
     entries(&mut |key, value| {

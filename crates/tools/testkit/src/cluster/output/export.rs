@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, ClusterSpec, SizedCluster};
 
-/// The sources that etcd has, by their names in the header.
+/// The sources that exist in etcd, by their names in the header.
 const READ: [&str; 11] = [
     "blocks",
     "affinities",

@@ -11,7 +11,7 @@ use super::go_json;
 /// Entries of an owner record.
 pub type Entries = BTreeMap<String, String>;
 
-/// The version that wrote a block, which determines its fields.
+/// The version of Calico that wrote a block, which determines the block's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// 3.33 and later.
@@ -181,7 +181,8 @@ impl Block {
         self.unallocated.retain(|o| *o > 2 && *o < last as i64);
     }
 
-    /// The owner record of an allocated address. Addresses may share a record; use this only if they do not.
+    /// The owner record of an allocated address. Addresses can share a record. Use this only for an address that does
+    /// not.
     pub fn record_mut(&mut self, address: IpAddr) -> &mut Attribute {
         let index = self.allocations[self.ordinal(address)].unwrap_or_else(|| panic!("{address} is free"));
         &mut self.attributes[index as usize]

@@ -7,7 +7,7 @@ use super::{Metadata, Resource, go_json};
 /// The allocator's settings. etcd stores them twice, under different names.
 #[derive(Clone, Copy, Debug)]
 pub struct IpamSettings {
-    /// True if nodes take addresses only from their own blocks.
+    /// True if nodes assign addresses only from their own blocks.
     pub strict_affinity: bool,
     /// True if nodes claim blocks when they need them.
     pub auto_allocate_blocks: bool,

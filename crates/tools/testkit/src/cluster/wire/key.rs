@@ -23,7 +23,7 @@ pub fn block(net: IpNet) -> String {
     format!("/calico/ipam/v2/assignment/{}/block/{}", family(net), dashed(net))
 }
 
-/// The key of an affinity; `kind` is `host`, `virtual` or, for faults, any other text.
+/// The key of an affinity; `kind` is `host`, `virtual` or, for faults, any other string.
 pub fn affinity(kind: &str, holder: &str, net: IpNet) -> String {
     format!("/calico/ipam/v2/{kind}/{holder}/{}/block/{}", family(net), dashed(net))
 }

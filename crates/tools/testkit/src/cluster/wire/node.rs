@@ -9,7 +9,7 @@ use super::Resource;
 /// A Calico node.
 pub type Node = Resource<NodeSpec>;
 
-/// The kinds of tunnels, in the order in which nodes take addresses for them.
+/// The kinds of tunnels, in the order in which nodes assign addresses to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tunnel {
     /// WireGuard, IPv4.

@@ -77,7 +77,8 @@ fn refuse(headers: &Frame, mut client: &TcpStream, code: u16) -> io::Result<()> 
         frame = Frame::read(client)?;
     }
     client.write_all(&refusal(headers.stream(), code).0)?;
-    // The rest from the client must be read. Otherwise, the connection could be reset before the client has the reply.
+    // The rest of the client's data must be read. Otherwise, the connection could be reset before the client has the
+    // reply.
     client.shutdown(Shutdown::Write)?;
     client.set_read_timeout(Some(LINGER))?;
     while Frame::read(client).is_ok() {}

@@ -35,7 +35,8 @@ pub(super) fn relay(mut client: TcpStream, upstream: &Upstream, shared: &Shared)
     end
 }
 
-/// The API server, on one connection while it lasts, since the handshake takes most of the time of a short request.
+/// The API server. Requests share a connection for as long as it lasts, since a handshake takes most of the time of a
+/// short request.
 struct Server<'u> {
     upstream: &'u Upstream,
     stream: Option<BufReader<Stream>>,

@@ -136,7 +136,7 @@ impl Tearing {
         self.shared.count.load(Ordering::SeqCst)
     }
 
-    /// Closes all connections and refuses new ones from now on, as if the server were gone.
+    /// Closes all connections and refuses new ones from now on, as if the server had ended.
     pub fn close(&mut self) {
         self.shared.close();
         // Wakes the thread that is waiting for a connection.
@@ -178,7 +178,7 @@ where
 }
 
 impl Shared {
-    /// Counts a request and returns its treatment.
+    /// Counts a request, and decides how it is treated.
     fn next(&self, method: &str, path: &str) -> Tear {
         let mut plan = lock(&self.plan);
         let number = self.count.fetch_add(1, Ordering::SeqCst);

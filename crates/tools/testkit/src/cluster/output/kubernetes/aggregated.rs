@@ -11,8 +11,8 @@ const SERVED: [&str; 5] =
     ["blockaffinities", "ippools", "ipreservations", "clusterinformations", "kubecontrollersconfigurations"];
 
 impl KubeCluster {
-    /// The same objects through the aggregated API, which uses the native group and omits the type of affinities. Only
-    /// the form of the objects differs.
+    /// Returns the same objects in the form in which the aggregated API serves them. This API uses the native group and
+    /// omits the type of affinities.
     pub fn through_aggregated_api(&self) -> Self {
         assert_eq!(self.flavour, Flavour::Classic, "where the group is native, there is no such API");
         let mut shown = self.clone();
@@ -26,7 +26,7 @@ impl KubeCluster {
             {
                 spec.remove("type");
                 let deleted = spec.get("deleted").and_then(Value::as_str).map(str::to_owned);
-                // Any other text stays, so that this form has every fault of the classic one.
+                // Any other string stays, so that this form has every fault of the classic one.
                 if let Some(deleted) = deleted.and_then(|text| text.parse::<bool>().ok()) {
                     spec.insert("deleted".to_owned(), deleted.into());
                 }

@@ -13,8 +13,8 @@ const WRITTEN_BY_CNI: [&str; 3] =
     ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs", "cni.projectcalico.org/containerID"];
 
 impl Cluster {
-    /// Creates the objects: nodes with their Kubernetes names, pods as the kubelet alone reports them, services and
-    /// machines. The expected findings are those of etcd and Kubernetes together.
+    /// Creates the objects: nodes with their Kubernetes names, pods without the annotations of Calico's CNI plugin,
+    /// services and machines. The expected findings are those of etcd and Kubernetes together.
     pub fn beside_etcd(&self) -> KubeCluster {
         let mut made = self.kubernetes(Flavour::Classic);
         // Containers of other orchestrators are not pods.

@@ -48,8 +48,8 @@ impl KubeCluster {
         })
     }
 
-    /// The list of one kind, as the API server prints it. Items have no kind, and a kind without objects also has a
-    /// list.
+    /// The list of one kind, as the API server prints it. Items have no kind. The list also exists for a kind without
+    /// objects.
     fn list_of(&self, plural: &str, kind: &str, api_version: &str) -> String {
         let own = self.versioned().filter(|(object, _)| object.plural == plural);
         let items: Vec<Value> = own

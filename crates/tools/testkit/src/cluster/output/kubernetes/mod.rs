@@ -45,7 +45,7 @@ pub struct KubeObject {
 pub struct LeftOut {
     /// The key; bytes that are not text are replaced.
     pub key: String,
-    /// The reason that Kubernetes cannot store the key.
+    /// The reason why Kubernetes cannot store the key.
     pub reason: String,
 }
 
@@ -112,7 +112,7 @@ impl KubeCluster {
         &self.objects
     }
 
-    /// The etcd keys without an object. If a fault is among them, this cluster differs from the one in etcd.
+    /// The etcd keys without an object. If one of them contains a fault, this cluster lacks the fault.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
@@ -129,7 +129,7 @@ impl KubeCluster {
     }
 }
 
-/// The plural and the object for a key, or the reason that there is none.
+/// The plural and the object for a key, or the reason why there is no object.
 type Made = Result<(&'static str, Value), String>;
 
 struct Maker<'c> {

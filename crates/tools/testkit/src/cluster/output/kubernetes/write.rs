@@ -46,8 +46,8 @@ impl KubeObject {
 
 impl SizedCluster {
     /// Puts every object into the etcd of a server, as JSON, after applying `change`. The kinds must be
-    /// [installed](crate::kube::install). The server has no namespaces for the pods, and takes a while to see
-    /// everything.
+    /// [installed](crate::kube::install). The pods' namespaces are not created, and the server takes a while to see all
+    /// objects.
     pub fn write_to_etcd_of(
         &self,
         server: &KubeApiserver,
