@@ -13,7 +13,7 @@ fn file(text: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Checks the example cluster with a file of accepted findings. The time of the example is 2026-06-01.
+/// Checks the example cluster with a file of accepted findings. The example cluster dates from 2026-06-01.
 fn check(text: &str, more: &[&str]) -> (Run, String) {
     let (_folder, path) = file(text);
     let path = path.to_str().unwrap();
@@ -39,7 +39,7 @@ fn accepted_findings_are_left_out() {
 #[test]
 fn entries_without_a_match_are_named() {
     let text = "leaked-address 10.244.99.99\npool-nearly-full 172.16.5.0/28\nduplicate-address 10.244.10.3\n";
-    // An entry also matches a finding that another filter removes.
+    // An entry also matches a finding that a filter option removes.
     let (run, path) = check(text, &FULL);
     let told = format!("note: {path}:1: leaked-address 10.244.99.99 matches no finding\n");
     assert_eq!((run.code, &run.stderr), (0, &told), "{run:?}");
@@ -59,9 +59,9 @@ fn an_acceptance_can_end() {
     run.failed(2, &format!("{path}:1: until \"tomorrow\": expected a date"));
 }
 
-/// The lines of `-o ignore` accept every finding, with any subject.
+/// The lines that `-o ignore` prints accept every finding, whatever its subject is.
 #[test]
-fn the_lines_of_a_check_accept_what_it_found() {
+fn ignore_lines_accept_every_finding() {
     for data in [EXAMPLE, HOSTILE] {
         let lines = calipam(&["check", "-o", "ignore", "--datastore", data]);
         let found = calipam(&["check", "-o", "json", "--datastore", data]);

@@ -23,14 +23,14 @@ fn expressions(tree: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Finds the metrics of an expression.
+/// Returns the names of calipam's metrics in an expression.
 fn metrics(expression: &str) -> impl Iterator<Item = &str> {
     expression
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| word.starts_with("calipam_"))
 }
 
-/// Finds the values of a label in an expression.
+/// Returns the values with which an expression compares a label.
 fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
     let after =
         |operator: &str| expression.split(&format!("{label}{operator}\"")).skip(1).collect::<Vec<_>>();
@@ -41,7 +41,7 @@ fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
 #[test]
 fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
     let printed = on_example(&["check", "-o", "prometheus"]).stdout;
-    // A server that follows an etcd has more metrics, one of them without a value in the first hour.
+    // A server that follows an etcd has additional metrics. One of them has no value in the first hour.
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 1, 1)).unwrap();
     let server = Server::start(&["--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
     let served =

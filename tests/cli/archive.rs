@@ -1,4 +1,4 @@
-//! The files of an archive: exports that are added and removed, and the handling of errors.
+//! The files of an archive: how exports are added and removed, and how errors are handled.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +34,7 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     on_example(&["check", "--archive", archive]).says("it is not a regular file");
 }
 
-/// A list that contains only the first page is incomplete, which is an error.
+/// A file that contains only the first page of a list is incomplete, which is an error.
 #[test]
 fn a_list_that_was_cut_off_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn a_list_that_was_cut_off_is_an_error() {
 }
 
 #[test]
-fn an_archive_is_of_one_cluster_and_never_half() {
+fn an_archive_has_complete_exports_of_one_cluster() {
     let (folder, archive) = scratch("archive");
     let text = archive.to_str().unwrap();
     on_example(&["export", "--archive", text]).succeeded();
@@ -57,7 +57,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone()]);
     on_example(&["export", "--archive", text]).succeeded().says("nothing was added");
 
-    // Leftovers of a killed run are removed, and other files are kept.
+    // The leftovers of a killed run are removed. A file of the user is kept.
     fs::create_dir(archive.join(".calipam-writing")).unwrap();
     fs::write(archive.join(".calipam-writing/export.jsonl.zst"), "half").unwrap();
     fs::write(archive.join("notes.txt"), "mine").unwrap();
@@ -83,7 +83,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     fs::remove_file(&lock).unwrap();
     assert_eq!(fs::read_to_string(archive.join("notes.txt")).unwrap(), "mine");
 
-    // Another cluster.
+    // An archive accepts only exports of its own cluster.
     let other = folder.path().join("other.jsonl");
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     let changed = example
@@ -97,14 +97,14 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert!(checked.code == 2 && checked.stderr.ends_with(said), "{checked:?}");
     assert_eq!(names(&archive).len(), 3);
 
-    // Without a GUID, the cluster is unknown.
+    // A cluster without a GUID cannot be identified. The export warns of that.
     let unknown = folder.path().join("unknown.jsonl");
     fs::write(&unknown, example.replace("0f0e1d2c3b4a59687786951423324150", "")).unwrap();
     let elsewhere = folder.path().join("unknown");
     let elsewhere = ["--archive", elsewhere.to_str().unwrap(), "--datastore", unknown.to_str().unwrap()];
     calipam(&[&["export"], &elsewhere[..]].concat()).succeeded().says("the cluster has no GUID");
 
-    // Files with other names are not pruned.
+    // An export that the user has renamed is not pruned.
     let own = archive.join("calipam-before-the-restore.jsonl.zst");
     fs::copy(archive.join(&named), &own).unwrap();
     let later = folder.path().join("later.jsonl");
@@ -125,7 +125,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     ];
     assert_eq!(names(&archive), expected);
 
-    // With a limit for files, like a full disk, no partial files remain, and no data is lost.
+    // A limit on the size of files acts like a full disk. No partial file remains, and no data is lost.
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec {} export --archive {text} --datastore {EXAMPLE}",
         crate::cli::PROGRAM
@@ -134,18 +134,18 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert_eq!(names(&archive)[1], newer, "{:?}", names(&archive));
     assert_eq!(names(&archive).len(), 4);
 
-    // The clock was set back: the new export is older, and every read of the archive warns of it.
+    // The clock was set back, so the new export is older than an existing one. Every read of the archive warns of it.
     on_example(&["export", "--archive", text]).succeeded().says("a clock was set back");
     let history = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
     let warning =
         "the export from 2026-06-03T08:00:00Z has older data than the one from 2026-06-01T08:00:00Z";
     assert!(history.code == 0 && history.stderr.contains(warning), "{history:?}");
 
-    // A damaged export is an error, and never an empty one.
+    // A damaged export is an error. It never counts as an empty export.
     fs::write(archive.join(&named), "half").unwrap();
     calipam(&["history", "--archive", text, "--ip", "10.244.10.6"])
         .refused(3, "hint: move the file out of the archive");
-    // The damaged export is kept, and does not affect others.
+    // The damaged export is kept, and does not affect the other exports.
     let newest = folder.path().join("newest.jsonl");
     fs::write(&newest, example.replace("2026-06-01T08:00:00Z", "2026-06-05T08:00:00Z")).unwrap();
     let newest = ["--datastore", newest.to_str().unwrap()];

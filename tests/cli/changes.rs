@@ -32,7 +32,8 @@ impl Earlier {
     }
 }
 
-/// Changes the earlier report: it lacks a leak, has a finding that is gone, and gives another one a lower severity.
+/// Changes the earlier report: it lacks a leak, has a finding that no longer exists, and gives another one a lower
+/// severity.
 fn some_changes() -> Earlier {
     Earlier::new(|report| {
         let findings = report["findings"].as_array_mut().unwrap();
@@ -47,7 +48,7 @@ fn some_changes() -> Earlier {
 }
 
 #[test]
-fn what_is_new_gone_and_the_same_in_every_format() {
+fn every_format_shows_new_gone_and_unchanged_findings() {
     let earlier = some_changes();
     let all = on_example(&["check", "-o", "json"]).stdout;
     let all: Value = serde_json::from_str(&all).unwrap();
@@ -81,14 +82,14 @@ fn what_is_new_gone_and_the_same_in_every_format() {
 }
 
 #[test]
-fn only_what_is_new_fails() {
+fn fail_on_new_fails_only_for_new_findings() {
     let same = Earlier::new(|_| {});
     assert_eq!(same.check(&[]).code, 1);
     assert_eq!(same.check(&["--fail-on-new"]).code, 0);
     let some = some_changes();
     assert_eq!(some.check(&["--fail-on-new"]).code, 1);
     assert_eq!(some.check(&["--fail-on-new", "--fail-on", "critical"]).code, 0);
-    // Filtered findings are neither new nor gone.
+    // Findings that are filtered out count neither as new nor as gone.
     let narrowed = some.json(&["--rule", "orphan-handle", "--fail-on-new"]);
     let expected = (&0.into(), &Value::Array(vec![]));
     assert_eq!((&narrowed["changes"]["new"], &narrowed["changes"]["gone"]), expected);
@@ -113,7 +114,7 @@ fn findings_that_depend_on_pods_are_not_gone_if_pods_were_not_read() {
 }
 
 #[test]
-fn the_report_may_be_yaml_and_the_file_that_is_written_next() {
+fn the_earlier_report_may_be_yaml_and_the_output_file() {
     let (_folder, path) = scratch("last.yaml");
     fs::write(&path, on_example(&["check", "-o", "yaml"]).stdout).unwrap();
     let file = format!("yaml={}", path.display());
@@ -126,7 +127,7 @@ fn the_report_may_be_yaml_and_the_file_that_is_written_next() {
 }
 
 #[test]
-fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
+fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
     let (_folder, path) = scratch("last.json");
     let (last, file) = (path.to_str().unwrap(), format!("json={}", path.display()));
     let line = ["check", "-q", "--compare-with", last, "--only-new", "--output-file", &file];
@@ -154,7 +155,7 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     let nothing = on_example(&["check", "--compare-with", last, "--only-new"]);
     assert!(nothing.code == 0 && nothing.stdout.contains("No new findings"), "{nothing:?}");
 
-    // The option accepts only a report, and a mistyped path does not count as a first run.
+    // The earlier report must be a report, and a mistyped path does not count as a first run.
     fs::remove_file(&path).unwrap();
     let other = format!("html={last}");
     for file in [&other, &format!("json={last}.new")] {
@@ -163,9 +164,9 @@ fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
     assert_eq!(on_example(&["check", "--only-new"]).code, 2, "there is nothing to compare with");
 }
 
-/// A finding that one run could not check is not new in the next one.
+/// A finding that the earlier run could not check is not new in the next run.
 #[test]
-fn a_source_that_was_not_read_for_once_makes_nothing_new() {
+fn findings_that_were_not_checked_before_are_not_new() {
     let earlier = Earlier::new(|report| {
         let findings = report["findings"].as_array_mut().unwrap();
         let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
@@ -176,7 +177,7 @@ fn a_source_that_was_not_read_for_once_makes_nothing_new() {
     assert_eq!((&again["changes"]["new"], &again["findings"]), (&0.into(), &Value::Array(vec![])), "{again}");
 }
 
-/// A finding that was not printed is new again.
+/// If the output cannot be printed, the stored report is kept, so that the next run reports the same findings as new.
 #[test]
 fn a_closed_pipe_leaves_the_report_unchanged() {
     let (_folder, path) = scratch("last.json");
@@ -204,7 +205,7 @@ fn all_namespaces_are_accepted_after_kubectl() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn files_that_are_not_reports_of_the_cluster_are_not_compared() {
     let other = Earlier::new(|report| report["cluster"]["guid"] = "other".into());
     other.check(&[]).refused(2, "it is about cluster other, but this is cluster 0f0e1d2c");
 
@@ -224,7 +225,7 @@ fn what_cannot_be_compared_is_refused() {
 }
 
 #[test]
-fn a_report_in_calicoctls_form_is_of_the_whole_cluster_and_whole_or_not_there() {
+fn a_calicoctl_report_is_about_the_whole_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let narrowed = ["check", "-q", "--rule", "orphan-handle", "--report", &path("a.json")];

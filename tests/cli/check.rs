@@ -26,7 +26,7 @@ fn yaml_and_json_say_the_same() {
     assert_eq!(counted, json["findings"].as_array().unwrap().len() as u64);
 }
 
-/// Numbers that do not fit into 53 bits are strings, since other readers lose their last digits.
+/// Numbers that do not fit into 53 bits are strings, since many JSON parsers would lose their last digits.
 #[test]
 fn no_number_is_too_large_for_other_readers() {
     fn look(value: &Value) {
@@ -80,7 +80,7 @@ fn formats_of_reports_are_refused_elsewhere() {
     }
 }
 
-/// Returns the codes of the findings, each once.
+/// Returns the codes of the findings, without repetitions.
 fn codes(run: &Run) -> Vec<String> {
     let json = run.json();
     let findings = json["findings"].as_array().unwrap().iter();
@@ -108,13 +108,13 @@ fn nodes_and_pools_are_selected() {
     let run = on_example(&["check", "--pool", "extra-5"]);
     assert!(run.stdout.contains("pool-nearly-full") && !run.stdout.contains("duplicate-address"), "{run:?}");
     let by_cidr = on_example(&["check", "--pool", "172.16.5.0/28"]);
-    // The hints repeat the typed options.
+    // Only stdout is compared, since the hints on stderr repeat the options as typed.
     assert_eq!((by_cidr.code, by_cidr.stdout), (run.code, run.stdout));
     expected!("check-unknown-node", on_example(&["check", "--node", "node-99"]).transcript());
     expected!("check-unknown-pool", on_example(&["check", "--pool", "nowhere"]).transcript());
 }
 
-/// The example has five kinds of remedies: a rebuild for critical findings, and a release for errors.
+/// The example needs five kinds of repairs, such as a rebuild for critical findings and a release for errors.
 #[test]
 fn every_next_step_once_the_most_severe_first() {
     let run = on_example(&["check"]);
@@ -136,7 +136,7 @@ fn quiet_prints_data_only() {
 }
 
 #[test]
-fn a_version_of_calico_that_came_later_is_named() {
+fn a_newer_version_of_calico_is_named() {
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     let (_folder, file) = scratch("later.jsonl");
     fs::write(&file, example.replace("\"calicoVersion\":\"v3.32.1\"", "\"calicoVersion\":\"v3.99.0\""))
@@ -192,7 +192,7 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-/// `/dev/full` is always full: the report is lost, and the exit code is an error.
+/// Writes to `/dev/full` always fail. The report is lost, and the exit code is that of an error.
 #[test]
 fn an_output_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -208,7 +208,7 @@ fn an_output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn calicoctl_s_place_of_the_command_works() {
+fn ipam_before_the_command_is_accepted() {
     let run = on_example(&["ipam", "check"]);
     assert_eq!(run.transcript(), on_example(&["check"]).transcript());
     let before = calipam(&["--datastore", EXAMPLE, "ipam", "check"]);

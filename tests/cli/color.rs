@@ -40,14 +40,14 @@ fn options_and_environment_decide_on_colors() {
         let output = Run::of(run());
         assert_eq!(colored(&output.stdout), piped, "{options:?} {environment:?}: {output:?}");
         assert_eq!(colored(&output.stderr), piped, "{options:?} {environment:?}: {output:?}");
-        // Without progress, which moves the cursor.
+        // `-q` leaves out the progress, which moves the cursor.
         let shown = Terminal::new(200).run(run().arg("-q"));
         assert_eq!(colored(&shown.text), on_terminal, "{options:?} {environment:?}: {shown:?}");
         assert!(shown.text.contains("duplicate-address"), "{shown:?}");
     }
 }
 
-/// Each stream decides by itself: stdout may be a file while stderr is a terminal.
+/// stdout and stderr are decided separately, since stdout may be a file while stderr is a terminal.
 #[test]
 fn a_file_has_no_colors_where_stderr_is_a_terminal() {
     let terminal = Terminal::new(100);

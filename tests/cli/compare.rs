@@ -1,4 +1,4 @@
-//! `calipam show --compare`: the pods of Kubernetes and the records of Calico.
+//! `calipam show --compare`, which compares the pods of Kubernetes with the records of Calico.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn kubernetes_name(node: &str) -> &str {
     if node == "worker-b" { "node-2" } else { node }
 }
 
-/// Creates a block of eight addresses with its records.
+/// Creates a block of eight addresses for a node, with the records of the node's pods.
 fn block(node: &str, first: u8) -> Value {
     let attribute = |w: &Workload| {
         json!({"handle_id": format!("k8s-pod-network.{}", w.name), "secondary": {"namespace": "shop", "node": node,
@@ -57,7 +57,7 @@ fn block(node: &str, first: u8) -> Value {
     values::block(&format!("10.0.0.{first}/29"), format!("host:{node}"), values::sparse(records))
 }
 
-/// Returns the keys of Calico in etcd.
+/// Returns Calico's keys in etcd, with their values.
 fn keys() -> Vec<(String, Value)> {
     let cluster = json!({"spec": {"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true}});
     let mut keys = vec![
@@ -153,7 +153,7 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
     assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Comparison".into()));
 }
 
-/// Without endpoints, the table has no columns for them.
+/// The Kubernetes datastore has no endpoints, so the table has no columns for them.
 #[test]
 fn on_kubernetes_pods_are_compared_with_blocks() {
     let server = kubernetes::server();

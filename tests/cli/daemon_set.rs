@@ -19,7 +19,7 @@ fn the_daemon_set_of_the_plugin_fits_its_installer() {
     let image = kustomization["images"][0]["name"].as_str().unwrap();
     assert_eq!(container["image"], format!("{image}:latest"));
     assert_eq!(kustomization["resources"], json!(PLUGIN.map(|name| name.trim_start_matches("cni/"))));
-    // The paths in the arguments are mounted, and the paths on the node exist.
+    // Each folder in the arguments is mounted, and is the folder of the same path on the node.
     let args: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
     let mounts = container["volumeMounts"].as_array().unwrap();
     let volumes = pod["volumes"].as_array().unwrap();

@@ -82,7 +82,7 @@ fn changes_of_a_live_etcd() {
         );
         assert_eq!(document["sums"]["total"]["released"], 1);
     }
-    // A past revision shows its number and subject.
+    // The output names a past revision by its number, and a pod with its node.
     let text = diff(&[&past, "etcd", "--ip", ADDRESS, "-o", "wide"]);
     assert!(text.stdout.contains(&format!("· revision {revision} ·")), "{text:?}");
     let line = format!("address  released    {ADDRESS}");
@@ -90,7 +90,7 @@ fn changes_of_a_live_etcd() {
         text.stdout.lines().any(|l| l.starts_with(&line) && l.contains("pod default/queue-49 on node-10"))
     );
     diff(&[&past, "etcd", "--block", "10.244.1.0/26"]).succeeded();
-    // Compares the states in reverse, as before a restore: the address was assigned after the backup.
+    // Compares the states in reverse, as before a restore. The address was assigned after the backup.
     diff(&[&past, backup, "--node", "node-10"]).succeeded().prints("No difference");
     diff(&[&past, "etcd", "--node", "node-99"]).failed(1, "node \"node-99\" not found");
 
@@ -101,7 +101,7 @@ fn changes_of_a_live_etcd() {
     assert!(compacted.stderr.contains(&hint), "{compacted:?}");
 }
 
-/// Writes the example with replaced text.
+/// Writes a copy of the example in which `from` is replaced by `to`, and returns its path.
 fn edited(folder: &Path, name: &str, from: &str, to: &str) -> String {
     let text = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     assert!(text.contains(from), "{from}");
@@ -140,7 +140,7 @@ fn calls_that_cannot_be_meant() {
     calipam(&["diff", "etcd@5", EXAMPLE, "--etcd-endpoints", "http://127.0.0.1:1"]).exits(3);
 }
 
-/// Tests generated clusters with one fault each. The difference names the finding.
+/// Compares a healthy cluster with one that has every fault. The faults are new findings in the difference.
 #[test]
 fn a_fault_is_a_new_finding() {
     let folder = tempfile::tempdir().unwrap();

@@ -55,12 +55,12 @@ fn every_field_is_described() {
     }
 }
 
-/// Finds the names in backquotes.
+/// Returns the words in backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Reads a file below `crates`, or all files of a folder.
+/// Reads a source file, or all files below a folder, into one string.
 fn source(path: &std::path::Path) -> String {
     if path.is_file() {
         return std::fs::read_to_string(path).unwrap();
@@ -79,7 +79,7 @@ fn columns() -> BTreeSet<String> {
     titles.map(str::to_owned).collect()
 }
 
-/// Each name has one meaning, and each meaning has one name.
+/// Each column name is described once, and no two names have the same description.
 #[test]
 fn every_column_is_described_once() {
     let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();

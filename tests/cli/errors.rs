@@ -68,7 +68,7 @@ fn the_error_lists_all_ways_to_name_a_cluster() {
     }
 }
 
-/// `-vv` logs requests; only `-vvv` logs HTTP/2 and TLS.
+/// `-vv` logs requests. Only `-vvv` also logs the details of HTTP/2 and TLS.
 #[test]
 fn vv_logs_requests_but_no_frames() {
     let etcd = Etcd::start().unwrap();

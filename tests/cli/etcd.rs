@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::program::{Run, calipam, command, findings};
 use super::pty::Terminal;
 
-/// Creates a cluster with every fault. Its time is the current time, since the machine's clock applies to a live etcd.
+/// Creates a cluster with every fault. Its data is as of now, since a check of a live etcd uses the machine's clock.
 fn faulty() -> Cluster {
     Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1)
 }
@@ -39,7 +39,7 @@ fn comparable(run: &Run) -> Value {
 }
 
 #[test]
-fn three_ways_to_the_same_report_which_is_the_truth() {
+fn etcd_export_and_snapshot_give_the_same_correct_report() {
     let cluster = faulty();
     let etcd = Etcd::of(&cluster).unwrap();
     let mut truth = cluster.truth().lines();
@@ -60,7 +60,7 @@ fn three_ways_to_the_same_report_which_is_the_truth() {
 }
 
 #[test]
-fn unchanged_findings_remain_after_the_second_look() {
+fn unchanged_findings_remain_after_the_second_read() {
     let cluster = Cluster::example();
     let etcd = Etcd::of(&cluster).unwrap();
     let begun = Instant::now();
@@ -72,7 +72,7 @@ fn unchanged_findings_remain_after_the_second_look() {
 }
 
 #[test]
-fn what_changes_between_two_looks_is_not_reported() {
+fn findings_that_change_between_two_reads_are_not_reported() {
     let cluster = Cluster::example();
     let etcd = Etcd::of(&cluster).unwrap();
     let orphans = |run: &Run| lines(run).iter().filter(|l| l.starts_with("orphan-handle")).count();

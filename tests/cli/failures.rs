@@ -1,4 +1,4 @@
-//! In machine-readable formats, failures are documents, too.
+//! Failures in machine-readable formats, which are printed as documents.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -28,7 +28,7 @@ fn every_failure_is_a_document() {
             "connection refused",
             "is etcd running there",
         ),
-        (&["check", "--datastore", "etcd"], 2, "no etcd endpoint is set", "--etcd-endpoints"),
+        (&["check", "--datastore", "etcd"], 2, "no etcd endpoints are set", "--etcd-endpoints"),
         (
             &["check", "--leaked"],
             2,
@@ -49,7 +49,7 @@ fn every_failure_is_a_document() {
         let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
         assert!(text("message").contains(message) && !text("message").contains("Usage"), "{run:?}");
         assert!(text("hint").contains(hint) && (hint.is_empty() == text("hint").is_empty()), "{run:?}");
-        // stderr has the same message.
+        // stderr contains the same message.
         assert!(run.stderr.contains(text("message").split(": <").next().unwrap()), "{run:?}");
 
         let yaml = calipam(&[arguments, &["--output=yaml"]].concat()).exits(code);
@@ -90,7 +90,7 @@ fn a_closed_stderr_does_not_abort() {
     }
 }
 
-/// Ctrl-c during a read also prints a document.
+/// Ctrl-c during the wait for a second check also prints a document.
 #[test]
 fn an_interrupted_run_is_a_document() {
     let etcd = Etcd::of(&Cluster::example()).unwrap();

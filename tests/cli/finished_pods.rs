@@ -1,4 +1,4 @@
-//! The time since a pod finished. If it is long, a single check is enough to release the pod's addresses.
+//! The time since a pod finished. If the pod finished long ago, a single check is enough to release its addresses.
 
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::program::{Run, calipam, scratch};
 
 const LONG_AGO: &str = "2026-05-01T11:00:00Z";
 
-/// Returns finished pods, each with its name, its containers, and the time at which it ended, if that is known.
+/// Returns finished pods, each with its name, the status of its containers, and the time at which it ended, if known.
 fn finished() -> [(&'static str, Value, Option<String>); 6] {
     let ended = |at: &str| {
         json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
@@ -84,7 +84,8 @@ fn pods_that_finished_long_ago_are_released_after_one_check() {
     assert_eq!(cluster.run(&["export", export]).code, 0);
     assert_eq!(told(&calipam(&[&check[..], &["--datastore", export]].concat())), expected);
 
-    // Without a second check, three pods are released; the others would have to wait.
+    // Three of the six addresses in the plan need no second check. For the other three, the plan assumes that a second
+    // check finds the same.
     let dry = cluster.run(&["release", "--leaked", "--dry-run", "-o", "json", "--settle", "0"]);
     assert!(
         dry.stderr.contains("3 addresses or handles were found unused once; the plan assumes"),

@@ -1,4 +1,5 @@
-//! Answers from an archive of exports: to `history`, `diff` and `show`, and about leaks and rates.
+//! An archive of exports as a source for `history`, `diff` and `show`, for rates, and for the last use of leaked
+//! addresses.
 
 use std::fs;
 use std::process::Stdio;
@@ -65,7 +66,8 @@ fn kubernetes_has_an_archive() {
     let gone = &told["events"][3]["time"];
     assert_eq!((&gone["after"], &gone["before"]), (&times[0].into(), &times[1].into()));
     let released = &told["events"][4];
-    // The start of the run is later than the export before it. The API server's times have no fractions of seconds.
+    // The release is after the start of its run, which is later than the export before it. The API server's times have
+    // no fractions of seconds, so the export after it may seem to be earlier than the start.
     let (began, after) = (&released["by"]["startedAt"], &released["time"]["after"]);
     assert!(after == began || *after == times[2], "{released}");
     assert_eq!(released["time"]["before"], times[2]);
@@ -73,12 +75,13 @@ fn kubernetes_has_an_archive() {
     let text = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3"]).stdout;
     assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
 
-    // Compares the two exports around a time, and then one of them with the live state.
+    // Compares the two exports before and after a time. An export is not compared with the live state.
     let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]).exits(1);
     assert_eq!(diff.json()["addresses"][0]["change"], "released");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
-    // The output contains the time of the state, and the time until which nothing else is known.
+    // For a time between two exports, the message names the time of the state, and the time until which nothing else is
+    // known.
     let known = |at: &str| calipam(&["show", "--archive", archive, "--at", at, "--ip", "10.0.0.3"]).stderr;
     let between =
         format!("this is the state of {}: nothing is known after it until {}\n", times[0], times[1]);

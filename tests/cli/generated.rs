@@ -35,7 +35,8 @@ fn nothing_else_is_left_over() {
     }
 }
 
-/// The pictures exist. Only `cargo xtask generate` updates them, since versions of browsers draw differently.
+/// The pictures in the README exist. They are not compared with new ones, since browser versions draw differently. Only
+/// `cargo xtask generate` updates them.
 #[test]
 fn the_readme_shows_pictures_that_are_there() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
@@ -45,7 +46,7 @@ fn the_readme_shows_pictures_that_are_there() {
     for name in shown {
         let picture = std::fs::read(root().join("docs/images").join(name)).unwrap();
         assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"), "{name}");
-        // The width is in the header.
+        // The width is in the header of the PNG file.
         assert_eq!(picture[16..20], 1280_u32.to_be_bytes(), "{name}");
         assert!(picture.len() < 400_000, "{name}: {} bytes", picture.len());
     }

@@ -39,8 +39,8 @@ fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: 
     assert_eq!(set.status, 200, "{}", set.body);
 }
 
-/// The addresses of a cloud's services are not Calico's, whether they are outside all pools, a name, or even in a pool
-/// for pods.
+/// The load balancer addresses that a cloud assigns to services are not Calico's: an address outside all pools, a host
+/// name, or even an address in a pool for pods.
 #[test]
 fn a_cloud_balances_the_load() {
     both_flavours(
@@ -62,7 +62,7 @@ fn a_cloud_balances_the_load() {
     );
 }
 
-/// Calico and a cloud serve in parallel, distinguished by the class.
+/// Calico and a cloud both serve load balancers. The class of a service determines which of them is responsible.
 #[test]
 fn a_cloud_and_calico_balance_the_load() {
     both_flavours(
@@ -89,8 +89,9 @@ fn a_cloud_and_calico_balance_the_load() {
     );
 }
 
-/// Pods have new sandboxes: the same pod has a new container and another address, and the old address is free. One
-/// status is outdated, and one sandbox is not ready yet.
+/// Pods were restarted in new sandboxes. One has kept its address. One has another address, and its old address is
+/// free. One is between two sandboxes: its status is outdated, and its annotations have no address and still name the
+/// old container.
 #[test]
 fn pods_were_restarted_in_place() {
     both_flavours(

@@ -36,7 +36,7 @@ fn help_of_each_command() {
     }
 }
 
-/// Returns the lines below each heading.
+/// Returns the headings of a help text, each with the lines below it.
 fn sections(help: &str) -> Vec<(&str, Vec<&str>)> {
     let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in help.lines().skip_while(|line| !line.starts_with("Usage:")) {
@@ -86,7 +86,7 @@ fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
                 let run = calipam(&words);
                 let refused =
                     format!("error: `{name}` has no format `{format}`; it has {}\n", formats.join(", "));
-                // A missing required option is an error.
+                // Some commands are refused for a missing required option instead.
                 let asks = run.stderr.contains("required");
                 assert!(run.code == 2 && (asks || run.stderr.starts_with(&refused)), "{words:?}: {run:?}");
             }

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use super::program::Run;
 use super::shell::{NAMES, Shell};
 
-/// Creates a shell whose environment names another cluster.
+/// Creates a shell whose environment names the wrong cluster: an etcd that cannot be reached, and a user and password
+/// for it.
 fn misled(more: Option<(&'static str, &str)>) -> Shell {
     let etcd =
         [("ETCD_ENDPOINTS", "http://127.0.0.1:1"), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hunter2")];
@@ -55,7 +56,8 @@ const PRINTING: [&str; 12] = [
     "check --node nowhere --settle 0",
 ];
 
-/// Runs every command by a name with `connection`, and then every printed hint. Each hint must read `place`.
+/// Runs all commands of [`PRINTING`] by a name of the program with the options in `connection`, and then every printed
+/// hint. Each hint must read the datastore at `place`. Returns the number of hints.
 fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
     let lines: Vec<String> = PRINTING.iter().map(|words| format!("{name} {words} {connection}")).collect();
     let mut hints = BTreeSet::new();
@@ -70,7 +72,7 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
         is_whole
     });
 
-    // Commands that write run last, since they change the data of the others.
+    // Commands that write run last, since they change the data that the other commands read.
     let (writing, reading): (Vec<_>, Vec<_>) = hints.iter().partition(|line| line.contains(" --yes"));
     let verbose: Vec<String> = reading.iter().chain(&writing).map(|line| format!("{line} -v")).collect();
     let (reading, writing) = verbose.split_at(reading.len());
@@ -85,7 +87,7 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
         assert!(run.code != 2 || run.stderr.contains("terminal"), "{line}: {run:?}");
         assert!(!run.transcript().contains("hunter2"), "{line}: {run:?}");
     }
-    // After the runs are undone in reverse order, the cluster is the same as before.
+    // Undoes the runs in reverse order, so that the cluster is as it was before.
     let wrote = followed.iter().rev().filter(|(line, _)| line.contains(" --yes"));
     let undo = wrote.flat_map(|(_, run)| commands(name, run)).filter(|line| line.contains(" undo "));
     let undo: Vec<String> = undo.collect();
@@ -121,7 +123,7 @@ fn on_kubernetes_too() {
     let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));
     let kubeconfig = server.kubeconfig();
     let connection = format!("--datastore kubernetes --kubeconfig {}", kubeconfig.display());
-    // The other names of the program work with etcd, too: the name does not choose the datastore.
+    // One name is enough here. All names were tested with etcd, and the name does not determine the datastore.
     let hints = follow(&shell, NAMES[0], &connection, &server.url());
     assert!(hints >= 12, "{hints}");
 }

@@ -22,7 +22,7 @@ pub(super) fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
 }
 
-/// Asserts that the document contains a command of the stories.
+/// Asserts that `docs/history.md` contains a command of the stories.
 pub(super) fn is_told(line: &str) {
     let document = fs::read_to_string(root().join("docs/history.md")).unwrap();
     assert!(document.lines().any(|told| told == line), "docs/history.md does not tell: {line}");
@@ -140,7 +140,7 @@ fn every_user_of_the_address_is_shown() {
 }
 
 #[test]
-fn who_had_the_address() {
+fn history_names_the_owners_of_an_address() {
     is_told("calipam history --ip 10.244.99.7");
     let mut site = Site::begin(Etcd::start().unwrap());
     site.assign("web-0");
@@ -233,14 +233,14 @@ fn who_had_the_address() {
 
 /// Compares states before a restore, after it, and since yesterday.
 #[test]
-fn what_a_restore_loses() {
+fn diff_shows_the_losses_of_a_restore() {
     is_told("calipam diff snapshot.db etcd -o wide");
     is_told("calipam diff --archive /var/lib/calipam/archive --at 2026-11-20T03:12Z etcd");
     let folder = tempfile::tempdir().unwrap();
     let (backup, archive) = (folder.path().join("snapshot.db"), folder.path().join("archive"));
     let (backup, archive) = (backup.to_str().unwrap(), archive.to_str().unwrap());
     let mut site = Site::begin(Etcd::start().unwrap());
-    // An address that its owner has at the time of the backup, then releases and gets again.
+    // At the time of the backup, the owner has this address. It later releases the address, and gets it again.
     let again = Attribute::new(Some("k8s-pod-network.again"), [("namespace", "shop"), ("pod", "again-0")]);
     site.block.update(|update| update.assign(9, &again)).unwrap();
     site.put();

@@ -116,7 +116,8 @@ impl KubeCluster {
         }
     }
 
-    /// Stores pods as they are, in states that only a kubelet sets. Each pod needs a unique UID.
+    /// Stores pods in the server's etcd, since only a kubelet can set some of their states. Each pod needs a unique
+    /// UID.
     pub(super) fn add_pods(&self, pods: &[Value]) {
         create_in_etcd(&self.server, "/registry/pods/", pods).unwrap();
     }

@@ -45,7 +45,7 @@ fn users_and_groups_are_impersonated() {
 }
 
 #[test]
-fn what_a_kubeconfig_does_not_have_is_named_as_kubectl_does() {
+fn missing_entries_of_a_kubeconfig_are_named_as_by_kubectl() {
     let cluster = KubeCluster::start(Flavour::Classic);
     for (option, says) in [
         ("--context", "context \"nope\" does not exist; available contexts: test"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::program::{Run, calipam, scratch};
 
-/// Starts a server with one node and its block, with the addresses of a tunnel and of a deleted pod.
+/// Starts a server with one node and its block. The block records a tunnel and a deleted pod.
 pub(super) fn server() -> Lease {
     let flavour = Flavour::Classic;
     let server = lease(Kinds::Calico(flavour)).unwrap();
@@ -99,7 +99,7 @@ fn a_server_that_is_not_there_is_named() {
     assert!(!run.transcript().contains("hunter2"), "{run:?}");
 }
 
-/// Missing rights are named before anything is read, as rules to copy.
+/// Missing permissions are reported before anything is read, as RBAC rules that can be copied.
 #[test]
 fn missing_permissions_are_named_as_rules() {
     let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();

@@ -28,7 +28,7 @@ fn links_are_created_once_and_work() {
 }
 
 #[test]
-fn what_is_there_already_stays() {
+fn existing_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ipam"), "mine").unwrap();
     fs::write(folder.path().join("kubectl_complete-ipam"), "mine, too").unwrap();
@@ -71,7 +71,7 @@ fn completions_and_man_pages_are_installed_and_removed() {
     let prefix = tempfile::tempdir().unwrap();
     let bin = prefix.path().join("bin");
     fs::create_dir(&bin).unwrap();
-    // Installs fake shells, independent of this machine.
+    // Installs fake shells, so that the test does not depend on the shells of this machine.
     let shells = tempfile::tempdir().unwrap();
     for shell in ["bash", "fish"] {
         fs::write(shells.path().join(shell), "").unwrap();

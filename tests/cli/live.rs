@@ -146,7 +146,7 @@ fn questions_are_answered_as_show_does() {
     assert!(server.get("/api/v1/").body.contains("/api/v1/ip/ADDRESS"));
 }
 
-/// Returns the title; null while the page is replaced.
+/// Returns the title of the page, or null while the page is being replaced.
 fn title(page: &mut Page<'_>) -> Value {
     page.evaluate("document.title").unwrap_or_default()
 }
@@ -185,7 +185,7 @@ fn an_open_page_shows_what_has_changed() {
     page.evaluate("document.activeElement.blur()").unwrap();
     wait_for_title(&mut page, "calipam: no findings");
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
-    // The answer is a page of the same kind, with a link back.
+    // The answer is a page like the report, with a link back to it.
     page.evaluate("document.querySelector('.ask input').value = 'node-1'").unwrap();
     page.click("document.querySelector('.ask button')").unwrap();
     wait_for_title(&mut page, "calipam: node-1");
@@ -206,7 +206,8 @@ fn an_open_page_shows_what_has_changed() {
     wait_for_title(&mut page, "calipam: no findings");
 }
 
-/// An outage is an alert, like a failed check. Only a failed check changes the page itself.
+/// An outage is shown as an alert, like a failed check. Only a failed check is part of the page's version, so an outage
+/// does not make the page reload.
 #[test]
 fn a_page_with_an_outage_is_not_loaded_again() {
     let Some(mut browser) = Browser::unless_left_out() else { return };

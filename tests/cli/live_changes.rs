@@ -31,7 +31,7 @@ fn serve(etcd: &Etcd) -> Server {
     server
 }
 
-/// Writes and deletes keys in one transaction, and returns its revision.
+/// Writes and deletes keys in one transaction, and returns the transaction's revision.
 fn write(etcd: &Etcd, writes: &[(&str, Option<&[u8]>)]) -> i64 {
     let writes: Vec<TxnOp> = writes
         .iter()
@@ -52,7 +52,7 @@ fn revision(report: &Value) -> i64 {
     report["cluster"]["revision"].as_str().unwrap().parse().unwrap()
 }
 
-/// Waits for the report of a revision, and compares it with that of a check.
+/// Waits for a report of this revision or a later one, and compares it with the report of a check.
 fn assert_is_checked(server: &Server, etcd: &Etcd, written: i64, name: &str) {
     let report = json(&server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written).body);
     let check =
@@ -103,7 +103,7 @@ fn after_each_change_the_report_is_that_of_a_check() {
 }
 
 #[test]
-fn what_etcd_has_forgotten_is_read_anew() {
+fn everything_is_read_again_after_a_compaction() {
     let (etcd, entries) = faulty();
     let server = serve(&etcd);
     server.signal(Signal::STOP);
@@ -175,7 +175,7 @@ fn a_datastore_that_comes_back_older_is_read_anew() {
 }
 
 #[test]
-fn a_finding_waits_until_it_has_stood() {
+fn a_finding_is_reported_after_the_settle_time() {
     let etcd = Etcd::start().unwrap();
     let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
     let handle = calipam_testkit::cluster::wire::key::handle(&cluster.add_pod_on(0).handle);
@@ -186,7 +186,7 @@ fn a_finding_waits_until_it_has_stood() {
     server.wait("/healthz", |answer| answer.status == 200);
     let found = |report: &str| json(report)["findings"].as_array().unwrap().len();
 
-    // The change is undone before it has settled, so it causes no finding.
+    // The change is undone within the settle time, so it causes no finding.
     write(&etcd, &[(&handle, None)]);
     thread::sleep(Duration::from_millis(1500));
     let written = write(&etcd, &[(&handle, Some(&value))]);

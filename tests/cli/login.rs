@@ -20,7 +20,7 @@ fn server() -> Lease {
     lease(Kinds::Calico(Flavour::Classic)).unwrap()
 }
 
-/// Runs a check with a kubeconfig with these credentials.
+/// Runs a check with a kubeconfig that has these credentials.
 fn check_as(server: &KubeApiserver, folder: &Path, user: Value) -> Run {
     let text = fs::read_to_string(server.kubeconfig()).unwrap();
     let mut kubeconfig: Value = serde_yaml::from_str(&text).unwrap();
@@ -61,7 +61,7 @@ fn credential_plugins() {
     let folder = folder.path();
     let run = |script: &str| check_as(&server, folder, plugin(folder, script));
 
-    // The plugin receives its arguments, its environment, and the variable that Kubernetes defines.
+    // The plugin receives its arguments, its environment, and the variable `KUBERNETES_EXEC_INFO`.
     let seen = "[ \"$1 $2 $PASSPHRASE\" = '--secret hunter2 hunter2' ] && [ -n \"$KUBERNETES_EXEC_INFO\" ] || exit 9";
     let token = credential(json!({"token": server.token()}));
     run(&format!("{seen}\n{token}")).succeeded().prints("No findings");
@@ -110,7 +110,7 @@ fn a_credential_plugin_that_hangs_is_named() {
         assert!(first.contains("get-token"), "{first}");
         end(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        // Every process has closed the pipe.
+        // The output has ended, so every process has closed the pipe.
         let rest: Vec<String> = said.map(Result::unwrap).collect();
         assert_eq!(rest, ["error: interrupted"]);
     }

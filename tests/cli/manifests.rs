@@ -70,7 +70,7 @@ fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> Str
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Parses the objects in a text, sorted by name.
+/// Parses the YAML objects in `text`, and sorts them by kind and name.
 fn objects(text: &str) -> Vec<Value> {
     let all = serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap());
     sorted(all.filter(|object| !object.is_null()).collect())
@@ -106,7 +106,7 @@ fn a_chart_makes_the_manifests_unless_a_setting_says_otherwise() {
 }
 
 #[test]
-fn what_helm_makes_is_accepted_and_its_account_may_check() {
+fn helm_output_is_accepted_and_its_account_may_check() {
     let Some(helm) = helm() else { return };
     let folder = tempfile::tempdir().unwrap();
     let written = |text: String| {
@@ -147,7 +147,7 @@ fn token_on(server: &KubeApiserver, node: &str) -> String {
 }
 
 #[test]
-fn with_the_policy_the_installer_changes_its_annotation_of_its_own_node_alone() {
+fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
     let cluster = KubeCluster::start(Flavour::Classic);
     let server = &cluster.server;
     for node in ["a", "b"] {

@@ -14,7 +14,7 @@ fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     program.args(arguments).args(["--datastore", EXAMPLE]);
     program.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").stdin(Stdio::null());
     let child = program.stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command also holds this end of the terminal. It must be closed, or the reader would never end.
+    // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
     drop(program);
     let shown = terminal.watch(child);
     assert_eq!(shown.code, Some(0));
@@ -43,7 +43,7 @@ fn a_map_fits_the_terminal_with_and_without_colours() {
 }
 
 #[test]
-fn the_map_says_what_blocks_and_findings_say() {
+fn the_map_agrees_with_blocks_and_findings() {
     let json = |arguments: &[&str]| -> Value { on_example(&[arguments, &["-o", "json"]].concat()).json() };
     let maps = json(&["show", "--map"]);
     let pools = json(&["show"]);

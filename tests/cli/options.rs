@@ -73,7 +73,7 @@ fn days_are_durations() {
     assert!(leaks("1d") > leaks("365d"));
 }
 
-/// Certificates for etcd have the same options, settings and errors as in `etcdctl`.
+/// The options for etcd certificates are those of `etcdctl`. A missing file and a certificate without a key are errors.
 #[test]
 fn certificates_of_etcd_are_options() {
     calipam(&["check", "--etcd-endpoints", "https://127.0.0.1:1", "--etcd-cacert", "/nonexistent/ca.pem"])
@@ -88,7 +88,7 @@ fn certificates_of_etcd_are_options() {
     assert_eq!(run.code, 2, "{run:?}");
 }
 
-/// Options alone are enough to use a server that requires certificates.
+/// A server that requires certificates can be used with command-line options only.
 #[test]
 fn a_server_with_tls_is_read_by_options() {
     let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
@@ -99,6 +99,6 @@ fn a_server_with_tls_is_read_by_options() {
     let (ca, cert, key) = (path(&pki.ca), path(&pki.client.certificate), path(&pki.client.key));
     run(&["--etcd-cacert", &ca]).failed(3, "--etcd-cert FILE --etcd-key FILE`");
     let with = run(&["--etcd-cacert", &ca, "--etcd-cert", &cert, "--etcd-key", &key]);
-    // The handshake succeeds, but this etcd is empty.
+    // The handshake has succeeded, since the error is about the contents of this etcd, which is empty.
     assert!(with.stderr.contains("holds no Calico data"), "{with:?}");
 }

@@ -1,4 +1,4 @@
-//! Clusters where pods use another IPAM, and pools that overlap networks of the cluster, as lists of kubectl.
+//! Clusters whose pods use another IPAM, and clusters whose pools overlap other networks, as output of kubectl.
 
 use std::fs;
 use std::path::Path;

@@ -41,7 +41,7 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             assert_eq!(found, json!([]), "{place}");
             let found = page.evaluate(&format!("(() => {{ {TEXTS} return {OVERLAPS}; }})()")).unwrap();
             assert_eq!(found, json!([]), "{place}");
-            // Text and background differ, and the findings need no horizontal scrolling.
+            // The text and the background have different colors, and the findings need no horizontal scrolling.
             let colors = "(() => { const { color, backgroundColor } = getComputedStyle(document.body); return color !== backgroundColor; })()";
             assert_eq!(page.evaluate(colors).unwrap(), true, "{place}");
             let hidden = "[...document.querySelectorAll('#kinds .scroll, #findings .scroll, #pools .scroll')].map(one => one.scrollWidth - one.clientWidth)";
@@ -55,14 +55,14 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             assert_eq!(page.evaluate(cards).unwrap(), width <= 700, "{place}");
             assert_eq!(page.complaints().unwrap(), [] as [String; 0], "{place}");
         }
-        // A number with twenty digits is shown as a power, and all digits appear under the pointer.
+        // A number with twenty digits is shown as a power of two. A tooltip contains all digits.
         let size = "[...document.querySelectorAll('#pools td[data-head=Size]')].map(one => [one.textContent, one.title])";
         let sizes = page.evaluate(size).unwrap();
         assert!(sizes.as_array().unwrap().contains(&json!(["2⁶⁴", "18,446,744,073,709,551,616"])), "{sizes}");
         let numbers =
             "[...document.querySelectorAll('#pools td.number')].every(one => one.textContent.length <= 10)";
         assert_eq!(page.evaluate(numbers).unwrap(), true);
-        // Only texts that are wider than any column may be broken.
+        // Only names that are wider than any column may be broken.
         let broken = page
             .evaluate("[...document.querySelectorAll('.long')].map(one => one.textContent.length)")
             .unwrap();
@@ -72,10 +72,11 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
     }
 }
 
-/// Opens all tables of blocks, and the evidence of some findings.
+/// A script that opens all tables of blocks, and the evidence of some findings.
 const OPEN: &str = "document.querySelectorAll('#maps details, #findings tr:nth-child(5n) details').forEach(one => { one.open = true; })";
 
-/// The visible texts, each with its element and the boxes of its lines.
+/// A script that collects the visible text nodes in `texts`. Its function `boxes` returns the boxes of the lines of a
+/// text.
 const TEXTS: &str = "const texts = []; \
     const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT); \
     while (walker.nextNode()) { \
@@ -86,13 +87,13 @@ const TEXTS: &str = "const texts = []; \
         const range = document.createRange(); range.setStart(node, from); range.setEnd(node, to); \
         return [...range.getClientRects()].filter(box => box.width > 0); };";
 
-/// Words that are broken over two lines, except those that are longer than a line on a phone.
+/// An expression for the words that are broken over two lines, except those that are longer than a line on a phone.
 const BROKEN_WORDS: &str = "texts.flatMap(node => [...node.data.matchAll(/\\S+/g)].filter(text => text[0].length <= 32) \
     .flatMap(text => [...text[0].matchAll(/[A-Za-z0-9]+/g)].map(word => [word[0], text.index + word.index])) \
     .filter(([word, at]) => new Set(boxes(node, at, at + word.length).map(box => Math.round(box.top))).size > 1) \
     .map(([word]) => `${word} in ${node.data}`))";
 
-/// Texts of cells, headings and labels that overlap.
+/// An expression for the texts of cells, headings and labels that overlap.
 const OVERLAPS: &str = "(() => { const all = texts.flatMap(node => boxes(node, 0, node.data.length).map(box => ({ node, box }))) \
         .sort((a, b) => a.box.top - b.box.top); \
     const found = []; \

@@ -20,14 +20,14 @@ pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
     file
 }
 
-/// Asserts that only the file was requested, without errors of the page or browser.
+/// Asserts that the page has requested only its own file, and that neither the page nor the browser reports errors.
 fn assert_quiet(page: &mut Page<'_>, file: &Path) {
     let itself = format!("file://{}", file.canonicalize().unwrap().display());
     assert_eq!(page.requests().unwrap(), [itself]);
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
 }
 
-/// Returns the visible texts of a column of the findings.
+/// Returns the visible cells of a column in the table of findings.
 fn shown(page: &mut Page<'_>, column: usize) -> Vec<String> {
     let visible = format!(
         "[...document.querySelectorAll('#findings-table > tbody > tr')].filter(row => row.offsetParent) \
@@ -266,7 +266,7 @@ fn no_name_of_a_cluster_runs_as_a_script() {
         let body = text(&mut page, "main");
         assert!(body.matches(name).count() >= 3, "{name}: {body}");
 
-        // The script shows the names, too: in the block, the address and the details.
+        // The script of the page also shows the names: in the block, the address and the details.
         page.evaluate(
             "document.querySelectorAll('canvas').forEach(c => { c.focus(); \
             c.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' })); })",
@@ -296,7 +296,7 @@ fn a_thousand_findings_are_shown_by_and_by() {
     let Some(mut browser) = Browser::unless_left_out() else { return };
     let (folder, export) = scratch("cluster.jsonl");
     SizedCluster::new(ClusterSpec::new(1), 1_000).write_export(&export).unwrap();
-    // Without endpoints, the address of every pod is leaked.
+    // All endpoints are removed, so the address of every pod is leaked.
     let healthy = fs::read_to_string(&export).unwrap();
     let mut lines: Vec<&str> = healthy.lines().filter(|line| !line.contains("/workloadendpoints/")).collect();
     let end = json!({"entries": lines.len() - 2}).to_string();
@@ -313,7 +313,7 @@ fn a_thousand_findings_are_shown_by_and_by() {
     assert_eq!(shown(&mut page, 0).len() as u64, all.as_u64().unwrap());
     assert_eq!(page.evaluate("document.getElementById('findings-all').offsetParent").unwrap(), Value::Null);
 
-    // A healthy cluster of the same size has a page as well.
+    // Without findings, the page of a cluster of this size also works.
     fs::write(&export, healthy).unwrap();
     let file = page_of(&folder, export.to_str().unwrap());
     let mut page = browser.page().unwrap();

@@ -15,12 +15,12 @@ enum Recorded {
 use Recorded::{Kept, Leaked};
 
 /// A state: its name, how it changes a running pod with an address, the verdict on the record, and true if the pod uses
-/// the address. In the last case, a missing record is a finding.
+/// the address. If the pod uses it, a missing record is a finding.
 type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
 
 const STATES: [State; 22] = [
-    // Calico annotates its pods, so an address that is only in the status is from another plugin. Such an address keeps
-    // the record, but is no evidence against other pods.
+    // Calico annotates its pods, so an address that is only in the status is from another plugin. It keeps the pod's
+    // record from counting as leaked. Against other pods, it is no evidence that the pod uses the address.
     ("all-statuses", |_, _| {}, Kept, false),
     ("pod-ips-only", |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})), Kept, false),
     ("pod-ip-only", |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})), Kept, false),

@@ -29,7 +29,7 @@ impl Run {
         Self { arguments: command.get_args().map(OsStr::to_owned).collect(), ..Self::ended(output) }
     }
 
-    /// A run that was started elsewhere.
+    /// Wraps the output of a program that was started elsewhere.
     pub(super) fn ended(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
         Self {
@@ -53,33 +53,33 @@ impl Run {
         self.exits(0)
     }
 
-    /// Asserts the exit code of a run that failed, and that stderr contains a text.
+    /// Asserts the exit code of a failed run, and that stderr contains `says`.
     #[track_caller]
     pub(super) fn failed(self, code: i32, says: &str) -> Self {
         self.exits(code).says(says)
     }
 
-    /// Asserts that a run failed with nothing on stdout, and that stderr contains a text.
+    /// Asserts that a run failed with nothing on stdout, and that stderr contains `says`.
     #[track_caller]
     pub(super) fn refused(self, code: i32, says: &str) -> Self {
         self.failed(code, says).prints_nothing()
     }
 
-    /// Asserts that stdout contains a text.
+    /// Asserts that stdout contains `text`.
     #[track_caller]
     pub(super) fn prints(self, text: &str) -> Self {
         assert!(self.stdout.contains(text), "{text:?} is not printed: {self:?}");
         self
     }
 
-    /// Asserts that there is nothing on stdout.
+    /// Asserts that stdout is empty.
     #[track_caller]
     pub(super) fn prints_nothing(self) -> Self {
         assert_eq!(self.stdout, "", "{self:?}");
         self
     }
 
-    /// Asserts that stderr contains a text.
+    /// Asserts that stderr contains `text`.
     #[track_caller]
     pub(super) fn says(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{text:?} is not said: {self:?}");
@@ -144,7 +144,7 @@ pub(super) const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 /// A small cluster with hostile names.
 pub(super) const HOSTILE: &str = "tests/fixtures/hostile.jsonl";
 
-/// Compares a text with the snapshot of this name in `tests/snapshots/`.
+/// Compares `$text` with the snapshot `$name` in `tests/snapshots/`.
 macro_rules! expected {
     ($name:expr, $text:expr) => {
         insta::with_settings!({
@@ -158,7 +158,7 @@ macro_rules! expected {
 }
 pub(crate) use expected;
 
-/// Compares a text with a snapshot, for submodules.
+/// Compares `text` with a snapshot, for submodules.
 pub(super) fn assert_expected(name: &str, text: &str) {
     expected!(name, text);
 }

@@ -36,14 +36,14 @@ impl Shown {
         self
     }
 
-    /// Asserts that a text was shown.
+    /// Asserts that `text` was shown.
     #[track_caller]
     pub(super) fn shows(self, text: &str) -> Self {
         assert!(self.text.contains(text), "{text:?} is not shown: {self:?}");
         self
     }
 
-    /// Asserts that a text was shown, which the terminal may have wrapped.
+    /// Asserts that `text` was shown, even if the terminal has wrapped it.
     #[track_caller]
     pub(super) fn shows_wrapped(self, text: &str) -> Self {
         assert!(self.text.replace("\r\n", " ").contains(text), "{text:?} is not shown: {self:?}");
@@ -69,7 +69,7 @@ impl Terminal {
         Self { outside, inside }
     }
 
-    /// Returns the end for an output of a program.
+    /// Returns the program's end of the terminal, for use as stdin, stdout or stderr.
     pub(super) fn side(&self) -> Stdio {
         self.inside.try_clone().expect("the terminal can be shared").into()
     }
@@ -78,7 +78,7 @@ impl Terminal {
     pub(super) fn run(self, command: &mut Command) -> Shown {
         command.stdin(Stdio::null()).stdout(self.side()).stderr(self.side());
         let child = command.spawn().expect("the program starts");
-        // The command also holds this end of the terminal. It must be closed, or the reader would never end.
+        // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.watch(child)
     }
@@ -170,12 +170,12 @@ impl Session {
         Self { outside, read, shown: Vec::new(), child }
     }
 
-    /// Types a text.
+    /// Types `text`.
     pub(super) fn send(&mut self, text: &str) {
         self.outside.write_all(text.as_bytes()).expect("the terminal takes what is typed");
     }
 
-    /// Waits for a text, and returns the output since the previous call.
+    /// Waits for `text`, and returns the output since the previous call.
     pub(super) fn wait_for(&mut self, text: &str) -> String {
         let begun = Instant::now();
         while !self.text().contains(text) {
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Takes the output since the last call.
+    /// Returns the output since the last call.
     pub(super) fn shown(&mut self) -> String {
         let shown = self.text();
         self.shown.clear();
@@ -219,7 +219,7 @@ pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let mut program = command(crate::cli::PROGRAM);
     program.args(arguments).env("TERM", "xterm-256color");
     let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command also holds this end of the terminal. It must be closed, or the reader would never end.
+    // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
     drop(program);
     let shown = terminal.watch(child);
     format!(

@@ -15,7 +15,7 @@ use super::program::{EXAMPLE, HOSTILE, Run, calipam, root, scratch};
 
 const SCHEMAS: &str = "tests/fixtures/schemas";
 
-/// Runs an installed program with a text on its standard input.
+/// Runs an installed program with `text` on its standard input.
 fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
     let mut child = Command::new(program)
         .args(arguments)
@@ -30,7 +30,7 @@ fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
     Run::ended(child.wait_with_output().unwrap())
 }
 
-/// Checks a cluster, which need not exist, and returns the output.
+/// Checks a cluster, which need not exist, and returns the report in a format.
 fn report(format: &str, datastore: &str) -> String {
     calipam(&["check", "-d", datastore, "-o", format]).stdout
 }
@@ -51,7 +51,7 @@ fn promtool_has_no_complaint_about_the_metrics() {
     assert_ne!(check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code, 0);
 }
 
-/// Collects every `expr` in a document, with Grafana's variables replaced as Prometheus gets them.
+/// Collects every `expr` in a document. Replaces Grafana's variables, as Grafana does before it queries Prometheus.
 fn expressions(tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
@@ -64,7 +64,7 @@ fn expressions(tree: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the rules in the manifests as one group.
+/// Returns the alerting rules of the manifests as one group.
 fn alerts() -> Value {
     let rules = ["prometheus.yaml", "cni/prometheus.yaml"].into_iter().flat_map(|name| {
         let manifests = fs::read_to_string(root().join("docs/kubernetes").join(name)).unwrap();
@@ -165,7 +165,7 @@ fn systemd_has_no_complaint_about_the_units() {
     let unit = |name: &str| fs::read_to_string(root().join("docs/systemd").join(name)).unwrap();
     let verify = |service: &str| {
         let names = ["calipam-check.service", "calipam-check.timer"];
-        // The program must exist, but the manual page need not.
+        // The program must exist, but the man pages that the unit names need not.
         let service = service.replace("/usr/bin/calipam", crate::cli::PROGRAM);
         fs::write(folder.path().join(names[0]), service).unwrap();
         fs::write(folder.path().join(names[1]), unit(names[1])).unwrap();

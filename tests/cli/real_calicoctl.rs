@@ -1,4 +1,5 @@
-//! Tests the name `calicoctl`: other commands run the real calicoctl, which is a script here that prints its arguments.
+//! The program under the name `calicoctl`. Commands that calipam does not have run the real calicoctl, which is a
+//! script here that prints its arguments.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::PROGRAM;
 use super::program::{Run, command};
 
-/// Folders, each with a program called `calicoctl`.
+/// Folders that each contain a program called `calicoctl`.
 struct Place(tempfile::TempDir);
 
 const REAL: &str = "#!/bin/sh\nprintf '%s|' real \"$@\"\nexit 7\n";
@@ -45,7 +46,7 @@ impl Place {
 }
 
 #[test]
-fn what_is_not_ipam_runs_the_next_calicoctl_in_path_in_its_place() {
+fn other_commands_run_the_next_calicoctl_in_path() {
     let place = Place::new();
     place.script("real", REAL);
     place.calicoctl("empty");
@@ -73,7 +74,7 @@ fn what_is_not_ipam_runs_the_next_calicoctl_in_path_in_its_place() {
 }
 
 #[test]
-fn the_variable_names_the_real_one_and_must_name_a_program() {
+fn the_variable_must_name_the_program_of_the_real_calicoctl() {
     let place = Place::new();
     place.script("first", "#!/bin/sh\nexit 9\n");
     let named = place.script("named", REAL);

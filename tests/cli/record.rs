@@ -40,7 +40,7 @@ impl Recorder {
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
         assert!(line.starts_with("recording "), "{line}");
-        // Changes that are already pending are recorded first.
+        // The recorder first records the changes that are already pending.
         wait(|| length(folder) > before);
         (Self { child, stderr, folder: folder.to_owned() }, line)
     }
@@ -103,7 +103,7 @@ pub(super) fn spans(told: &Value) -> usize {
 }
 
 #[test]
-fn who_had_the_address_at_that_time() {
+fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     is_told("calipam record /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
     let mut site = Site::begin(Etcd::start().unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn who_had_the_address_at_that_time() {
     assert_eq!(told["events"][7]["after"]["allocatedTo"], "shop/last-0");
     assert_eq!(spans(&told), 2);
 
-    // etcd itself has the events since the compaction.
+    // etcd itself still has the events since the compaction.
     site.release();
     site.assign("etcd-0");
     let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
@@ -190,7 +190,7 @@ fn who_had_the_address_at_that_time() {
     let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 
-    // Shows the state at that time.
+    // Shows the state at the time at which the pod had the address.
     let at = had.to_string();
     let shown = calipam(&["show", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
     assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
@@ -249,7 +249,7 @@ fn after_churn_the_recording_equals_the_datastore() {
     let archive = folder.path().to_str().unwrap();
     let endpoint = etcd.endpoint();
     let (recorder, _) = Recorder::start(folder.path(), &["--etcd-endpoints", &endpoint]);
-    // The value is larger than the default limit of etcd clients, and than the usual frame of a recording.
+    // This value is larger than the default message limit of etcd clients, and than the usual frame of a recording.
     let large = format!(r#"{{"block":{{}}{}}}"#, " ".repeat(5 << 20));
     recorder.after(|| etcd.put("/calico/ipam/v2/handle/large", large.clone()).unwrap());
     let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
@@ -302,7 +302,7 @@ fn kubernetes_is_recorded() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused() {
+fn recordings_of_files_or_beside_another_cluster_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
     on_example(&["record", archive]).failed(2, "a recording needs a live datastore");

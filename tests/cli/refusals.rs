@@ -22,7 +22,7 @@ fn filters_that_leave_nothing() {
     }
 }
 
-/// A context needs a kubeconfig. Without one, another cluster would be read.
+/// A context needs a kubeconfig. Without one, the program would read a cluster other than the named one.
 #[test]
 fn a_context_without_a_kubeconfig() {
     let told =
@@ -84,7 +84,8 @@ fn a_file_is_not_to_be_written() {
     }
 }
 
-/// YAML 1.1 parses strings that look like times. Go's format with the name of a zone is not such a string.
+/// YAML 1.1 parsers convert strings that look like times, so these are quoted. Go's format ends with the name of a
+/// zone, and is not converted.
 #[test]
 fn times_are_quoted_in_yaml() {
     let run = calipam(&["show", "--ip", "10.244.10.6", "-o", "yaml", "-d", super::program::EXAMPLE]);

@@ -16,8 +16,8 @@ fn replica(cluster: &KubeCluster) -> Server {
     Server::start(&[&options[..], &datastore].concat())
 }
 
-/// Returns the events about leaks. On a busy machine there can be others, about a block that was written before its
-/// affinity and handle.
+/// Returns the events about leaks. On a busy machine, there can also be events about a block that was written before
+/// its affinity and handle.
 fn leaks_told(cluster: &KubeCluster) -> Vec<Value> {
     events_of_findings(cluster).into_iter().filter(|event| event["reason"] == "LeakedAddress").collect()
 }
@@ -44,7 +44,7 @@ fn add_leak(cluster: &KubeCluster, cidr: &str) {
 }
 
 #[test]
-fn what_several_replicas_find_is_told_once_and_goes_on_when_one_is_killed() {
+fn replicas_report_each_finding_once_even_if_one_is_killed() {
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_node("node-1", json!({}));
     add_leak(&cluster, "10.0.0.0/26");

@@ -1,4 +1,4 @@
-//! Reports for programs: Prometheus metrics, JUnit, and files with reports.
+//! Reports for programs: Prometheus metrics, JUnit, and reports in files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -114,7 +114,7 @@ fn junit_has_a_test_case_for_each_rule() {
     let failures = attributes(&xml, "failure", "type").len();
     assert_eq!(attributes(&xml, "testsuite", "failures"), [failures.to_string()]);
     assert!(failures > 10);
-    // The example has no pods and services, so the rules about them are skipped.
+    // The example has no pods or services, so the rules about them are skipped.
     let skipped = attributes(&xml, "skipped", "message").len();
     assert_eq!(attributes(&xml, "testsuite", "skipped"), [skipped.to_string()]);
     assert!(skipped >= 4);
@@ -203,7 +203,7 @@ fn one_read_writes_several_files_for_all_to_read() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_and_the_others_are_written() {
+fn an_unwritable_file_is_named_and_the_others_are_written() {
     let (folder, good) = scratch("good.json");
     let (bad, good_option) = ("json=/no/such/folder/a.json", format!("json={}", good.display()));
     let run = calipam(&["check", "-d", EXAMPLE, "--output-file", bad, "--output-file", &good_option])

@@ -27,7 +27,7 @@ pub(super) fn documents(name: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the objects of the manifests with built-in kinds.
+/// Returns the objects in [`MANIFESTS`], all of which have kinds that are built into Kubernetes.
 fn objects() -> Vec<Value> {
     MANIFESTS.iter().flat_map(|name| documents(name)).collect()
 }
@@ -38,9 +38,9 @@ fn of_kind(kind: &str) -> Value {
 
 /// The manifests of the plugin's installer.
 pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
-/// The manifest of `calipam serve`, which replaces the job and the deployment that serves its metrics.
+/// The manifest of `calipam serve`. It replaces both the job and the deployment that serves the job's metrics.
 const SERVE: &str = "serve.yaml";
-/// The network policy for both variants.
+/// The network policy, both for `serve` and for the job with its metrics.
 const POLICY: &str = "networkpolicy.yaml";
 
 /// Returns the API path for creating an object.
@@ -66,7 +66,7 @@ pub(super) fn collection(object: &Value) -> String {
     }
 }
 
-/// Returns the server's response to a dry run that treats unknown fields as errors.
+/// Returns the server's response to the creation of an object in a dry run, with unknown fields as errors.
 fn dry_run(server: &KubeApiserver, object: &Value) -> (u16, String) {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
     let answer = server.request("POST", &path, &object.to_string()).unwrap();
@@ -88,7 +88,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{object}: {body}");
     }
 
-    // Admission in the namespace checks the security level of pods, so the pods of workloads are checked themselves.
+    // The namespace enforces the security level only for pods, so the templates of workloads are created as pods.
     let pods = [
         &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
         &of_kind("Deployment")["spec"]["template"],
@@ -167,8 +167,8 @@ fn the_manifests_fit_together() {
     assert_eq!(documents("kustomization.yaml")[0]["resources"], json!(MANIFESTS));
 }
 
-/// The server replaces the other two manifests. It has the same account, accepted findings, labels and port name, so
-/// that prometheus.yaml selects it. Its paths and port are those of the program.
+/// `serve.yaml` replaces the manifests of the job and of its metrics. It has the same account, accepted findings,
+/// labels and port name, so that prometheus.yaml selects it. Its paths and port are those of the program.
 #[test]
 fn the_server_takes_the_place_of_job_and_metrics() {
     // Both variants use only the port that the policy allows.
@@ -200,7 +200,7 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     calipam(&words.iter().map(String::as_str).collect::<Vec<_>>()).failed(3, "cannot read /no/such/file");
 }
 
-/// Runs the words of a command line on other data. Files are in a folder of the test.
+/// Runs a documented command line on `datastore`. Its files are in a folder of the test.
 fn run_in(folder: &Path, datastore: &str, words: &[String]) -> Run {
     let here = folder.display().to_string();
     let moved: Vec<String> = words

@@ -1,4 +1,4 @@
-//! The schemas in `docs/schemas`. Every document that a test reads is valid, and has no other fields.
+//! The schemas in `docs/schemas`. Every document that a test reads must be valid, without fields that its schema lacks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +41,7 @@ fn forbid_others(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.values_mut().for_each(forbid_others);
-            // This does not apply to a field that is called `properties`.
+            // Only a schema has a `type` that is a string. A field of a document may also be called `properties`.
             if fields.get("type").is_some_and(Value::is_string) && fields.contains_key("properties") {
                 fields.insert("additionalProperties".into(), false.into());
             }
@@ -90,7 +90,7 @@ fn every_kind_has_a_schema() {
 
 /// Every schema refuses documents that lack a field, or have a field of another type.
 #[test]
-fn schemas_refuse_what_is_no_such_document() {
+fn schemas_refuse_incomplete_or_mistyped_documents() {
     let report = on_example(&["check", "-o", "json"]).json();
     let published = folder().join("CheckReport.json");
     assert_eq!(complaints(&published, &report), "");
@@ -120,7 +120,7 @@ fn schemas_refuse_what_is_no_such_document() {
 
 /// Validates documents that other tests do not read completely.
 #[test]
-fn what_needs_no_server_is_valid() {
+fn documents_that_need_no_server_are_valid() {
     let archive = tempfile::tempdir().unwrap();
     let archive = archive.path().to_str().unwrap();
     assert_eq!(on_example(&["export", "-q", "--archive", archive]).code, 0);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::kubernetes::{on_kubernetes, server};
 use super::program::{EXAMPLE, Run, calipam, expected, on_example, root, scratch};
 
-/// Returns a field of all items of a list.
+/// Returns a field of all items in a list of a document.
 pub(super) fn column(run: &Run, list: &str, field: &str) -> Vec<String> {
     let json = run.json();
     let items = json[list].as_array().unwrap().iter();
@@ -26,7 +26,7 @@ fn distinct(texts: Vec<String>) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_a_node_holds() {
+fn a_node_shows_its_addresses() {
     expected!("show-node-table", on_example(&["show", "--node", "node-2"]).transcript());
     expected!("show-node-wide", on_example(&["show", "--node", "node-2", "-o", "wide"]).transcript());
     expected!("show-node-yaml", on_example(&["show", "--node", "win-5", "-o", "yaml"]).transcript());
@@ -103,7 +103,7 @@ fn selectors_match_nodes_by_label() {
     }
 }
 
-/// Live nodes are not released. Of the nodes that match a pattern, only the deleted ones count.
+/// A release refuses live nodes. Of the nodes that match a pattern, only the deleted ones count.
 #[test]
 fn patterns_stand_for_the_nodes_of_repairs() {
     let plan = |words: &[&str]| on_example(&[words, &["-o", "json"]].concat());
@@ -116,7 +116,8 @@ fn patterns_stand_for_the_nodes_of_repairs() {
     assert_eq!(rebuild("node-1?"), rebuild("node-10,node-11,node-12,node-13"));
 }
 
-/// If a name is missing, a command that reads shows the others and an error, but a command that writes does nothing.
+/// If a name is not found, a command that reads shows the other objects and an error, but a command that writes does
+/// nothing.
 #[test]
 fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
     for (words, option, found, gone, says) in [
@@ -151,7 +152,7 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
     assert_eq!(distinct(column(&blocks, "blocks", "pool")), distinct(vec!["default-ipv4-ippool".into()]));
     assert_eq!(column(&blocks, "blocks", "cidr"), ["10.244.1.0/26", "10.244.1.64/26", "10.244.1.128/26"]);
     assert_eq!(column(&show(&["--pool", "172.16.5.0/28"]), "pools", "name"), ["extra-5"]);
-    // Borrowed by node-2 from node-1: it is listed for both.
+    // The address is borrowed by node-2 from node-1, and listed for both.
     for node in ["node-1", "node-2"] {
         let borrowed = show(&["--borrowed", "--node", node, "--pool", "default-ipv4-ippool"]);
         assert_eq!(column(&borrowed, "addresses", "address"), ["10.244.1.8"], "{node}");
@@ -163,7 +164,7 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
 
 /// Missing names are errors, since an empty answer would look like a healthy cluster.
 #[test]
-fn what_does_not_exist_is_an_error_in_every_command() {
+fn missing_objects_are_an_error_in_every_command() {
     const DIFF: [&str; 3] = ["diff", EXAMPLE, EXAMPLE];
     let commands: [&[&str]; 5] =
         [&["check"], &["show"], &["release", "--leaked", "--dry-run"], &["rebuild"], &DIFF];
@@ -273,7 +274,7 @@ const HANDLE: &str = "k8s-pod-network.8c16b8a8b184d94e12a589464aa8d0d381596d5c41
 #[test]
 fn a_handle_by_the_beginning_of_its_id() {
     let whole = on_example(&["show", "--handle", HANDLE]).succeeded().prints(HANDLE);
-    // The short form of tables works, too.
+    // The short form of an ID that tables show is also accepted.
     for begin in ["k8s-pod-network.8c16", "k8s-pod-network.8c16b8a8…"] {
         assert_eq!(on_example(&["show", "--handle", begin]).transcript(), whole.transcript(), "{begin}");
     }
@@ -292,7 +293,7 @@ fn a_release_wants_the_whole_id() {
     assert!(run.stdout.contains("Nothing to do; 1 skipped") && !run.stdout.contains("8c16b8a8"), "{run:?}");
 }
 
-/// Selects the same parts from etcd, and finds a prefix of a handle in a few requests.
+/// Selects parts of a cluster in etcd, and finds a prefix of a handle in a few requests.
 #[test]
 fn parts_of_a_live_etcd() {
     let cluster = Cluster::example();
@@ -318,7 +319,7 @@ fn parts_of_a_live_etcd() {
     on_etcd(&["show", "--handle", "k8s-pod-network."]).failed(1, "several handles begin with");
 }
 
-/// Selects the same parts from Kubernetes.
+/// Selects parts of a cluster on Kubernetes.
 #[test]
 fn parts_of_a_live_kubernetes() {
     let server = server();

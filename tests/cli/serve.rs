@@ -16,7 +16,7 @@ use super::program::{EXAMPLE, calipam, command};
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server. A test ends it with a signal.
+/// A running server, which a test ends with a signal.
 pub(super) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -157,7 +157,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let head = server.request("HEAD", "/report.json");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     let length = head.head.split_once("content-length: ").unwrap().1.lines().next().unwrap();
-    // A later check may have finished, whose time has fewer digits.
+    // Another check may have finished meanwhile, and the time in its report may have fewer digits.
     assert!(length.parse::<usize>().unwrap().abs_diff(report.body.len()) < 100, "{}", head.head);
     let post = server.request("POST", "/report.json");
     assert!(post.status == 405 && post.head.contains("allow: get, head"), "{}", post.head);
@@ -252,7 +252,8 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     }
 }
 
-/// There are too many silent clients. Each is disconnected, and probes are answered before the timeout of a kubelet.
+/// There are more silent clients than the server accepts. Each is disconnected, and probes are answered before a
+/// kubelet's timeout.
 #[test]
 fn a_thousand_silent_clients_shut_no_one_out() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);

@@ -22,7 +22,7 @@ fn serve(cluster: &KubeCluster, options: &[&str]) -> Server {
     server
 }
 
-/// Creates a node whose block records the existing pod `web-0`, and `gone` pods that do not exist.
+/// Creates a node with a block that records the running pod `web-0`, and `gone` pods that do not exist.
 fn cluster(gone: u64) -> KubeCluster {
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_node("node-1", json!({}));
@@ -50,7 +50,7 @@ fn delete_pod(cluster: &KubeCluster) {
 }
 
 #[test]
-fn a_change_is_found_once_it_has_stood() {
+fn a_change_is_found_after_the_settle_time() {
     let cluster = cluster(0);
     let server = serve(&cluster, &["--settle", "1s"]);
     assert_eq!(findings(&server.get("/report.json").body), [""; 0]);
@@ -101,7 +101,7 @@ fn wait_for_events(cluster: &KubeCluster, wanted: impl Fn(&[String]) -> bool) ->
 }
 
 #[test]
-fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() {
+fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     let cluster = cluster(12);
     let server = serve(&cluster, &["--settle", "0", "--events"]);
     let begin = Instant::now();
@@ -111,7 +111,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
     assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
-    // The event is about a pod, and another replica does not repeat it.
+    // The finding is about a pod. Two servers find it, but only one of them sends an event.
     let mut free = pod("default", "web-1", "node-1", "10.0.0.40", 3);
     free["metadata"]["annotations"] = cni_annotations("container", "10.0.0.40");
     free["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
@@ -131,7 +131,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
     }
 }
 
-/// For an account that may not watch, everything is read for each check. Only its own role allows it to send Events.
+/// If the account may not watch, each check reads everything. Another role is needed to send Events.
 #[test]
 fn watching_and_sending_events_need_permissions() {
     let cluster = cluster(0);
@@ -167,8 +167,8 @@ fn watching_and_sending_events_need_permissions() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
-/// KubeVirt is installed while the server follows the cluster. When its first pod appears, all of its machines are
-/// read.
+/// KubeVirt is installed while the server follows the cluster. When the first pod of a machine appears, all machines
+/// are read.
 #[test]
 fn a_kind_that_is_installed_later_is_followed_too() {
     let cluster = cluster(0);

@@ -15,7 +15,7 @@ use super::record::{length, spans, wait};
 use super::serve::Server;
 
 #[test]
-fn serve_records_and_goes_on_where_it_cannot() {
+fn serve_records_or_continues_without_recording() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
@@ -25,7 +25,7 @@ fn serve_records_and_goes_on_where_it_cannot() {
     let server = Server::start(&arguments);
     server.wait("/healthz", |answer| answer.status == 200);
     wait(|| length(folder.path()) > 0);
-    // The folder is already in use.
+    // The folder is in use by the first server.
     let second = Server::start(&arguments);
     second.wait("/healthz", |answer| answer.status == 200);
     let (code, said) = second.terminate();

@@ -33,7 +33,7 @@ impl Shell {
         Self { folder, variables: variables.into_iter().collect() }
     }
 
-    /// Returns the folder. Tests may create files in it.
+    /// Returns the folder, in which tests may create files.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }

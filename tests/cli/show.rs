@@ -64,7 +64,7 @@ fn a_view_says_what_was_not_read_for_it() {
 }
 
 #[test]
-fn what_is_not_known_is_told_by_the_exit_code() {
+fn unknown_objects_have_an_exit_code() {
     expected!("show-ip-unknown", on_example(&["show", "--ip", "192.0.2.1"]).transcript());
     expected!("show-handle-unknown", on_example(&["show", "--handle", "nobody"]).transcript());
     let free = on_example(&["show", "--ip", "10.244.1.60"]);
@@ -100,9 +100,10 @@ fn numbers_add_up() {
     }
 }
 
-/// If only pools were exported, the claimable blocks of nodes are unknown, not zero.
+/// If only pools were exported, it is unknown which blocks nodes can claim. The number of allocatable addresses is
+/// therefore unknown, not zero.
 #[test]
-fn what_is_not_known_is_no_number() {
+fn an_unknown_number_is_not_zero() {
     let (_folder, path) = scratch("pools.json");
     let pool = serde_json::json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool",
         "metadata": {"name": "only"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 26}});
@@ -157,7 +158,7 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     assert!(line.ends_with("ipv4: the block limit of 20 is reached: the node holds 20"), "{table}");
 }
 
-/// Each kind of list prints only the names of its items.
+/// With `-o name`, each kind of list prints only the names of its items.
 #[test]
 fn names_are_one_a_line() {
     let names = |arguments: &[&str]| {

@@ -55,7 +55,7 @@ fn a_cluster_that_was_exported_is_where_a_simulation_begins() {
     calipam(&["simulate", "--datastore", EXAMPLE, "--nodes", "5"]).failed(2, "omit `--nodes`");
 }
 
-/// None of these clusters can be read.
+/// None of these clusters can be read, so a run that tries to read one fails.
 #[test]
 fn a_named_cluster_is_read() {
     let named = [
@@ -126,7 +126,7 @@ fn advice_names_the_pool_that_a_cluster_needs() {
 }
 
 #[test]
-fn what_no_cluster_can_be_is_refused_with_a_hint() {
+fn impossible_clusters_are_refused_with_a_hint() {
     for (options, says, hint) in [
         (&["simulate"][..], "there is no pool", "--pool"),
         (

@@ -28,7 +28,7 @@ fn the_page_of_a_simulation_draws_what_its_tables_say() {
             page.appearance(scheme, "screen").unwrap();
             page.open(&file).unwrap();
             assert_eq!(page.evaluate("document.querySelectorAll('svg').length").unwrap(), charts, "{name}");
-            // Each bar and curve is visible, has its own color, and stays within its chart. So does each text.
+            // Each bar, curve and label is visible, has its own color, and stays within its chart.
             assert_eq!(page.evaluate(STRAY).unwrap(), json!([]), "{name}, {scheme}");
         }
         // In a narrow window, the tables scroll, not the page.
@@ -53,7 +53,7 @@ fn the_page_of_a_simulation_draws_what_its_tables_say() {
     }
 }
 
-/// Parts of the charts that are outside of them or cannot be seen.
+/// An expression for the parts of charts that are outside their chart or invisible.
 const STRAY: &str = "[...document.querySelectorAll('svg')].flatMap(svg => { \
     const box = svg.getBoundingClientRect(); \
     return [...svg.querySelectorAll('rect, polyline, text')].filter(part => { \
@@ -63,7 +63,7 @@ const STRAY: &str = "[...document.querySelectorAll('svg')].flatMap(svg => { \
             || own.top < box.top - 1 || own.bottom > box.bottom + 1; \
     }).map(part => part.outerHTML); })";
 
-/// The value and height of each bar in the chart of wasted addresses.
+/// An expression for the value and height of each bar in the chart of wasted addresses.
 const WASTED: &str = "[...document.querySelectorAll('figure')].filter(figure => \
     figure.textContent.includes('Wasted addresses')).flatMap(figure => [...figure.querySelectorAll('rect')]).map(rect => \
     [Number(rect.textContent.match(/([0-9,]+)$/)[1].replaceAll(',', '')), Number(rect.getAttribute('height'))])";

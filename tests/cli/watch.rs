@@ -123,7 +123,7 @@ fn each_change_of_a_block_on_kubernetes_is_printed() {
     assert_eq!(blocks(), 2);
 }
 
-/// Changes of nodes cannot be watched, so they are read repeatedly. A blank line separates tables.
+/// Changes of nodes cannot be watched, so the nodes are read at an interval. A blank line separates tables.
 #[test]
 fn nodes_of_kubernetes_are_read_at_an_interval() {
     let cluster = KubeCluster::start(Flavour::Classic);
@@ -143,7 +143,7 @@ fn nodes_of_kubernetes_are_read_at_an_interval() {
 }
 
 #[test]
-fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
+fn watching_survives_an_outage_but_needs_a_datastore_at_the_start() {
     let etcd = Etcd::of(&Cluster::example()).unwrap();
     let endpoint = etcd.endpoint();
     let mut watching =
@@ -182,7 +182,7 @@ fn it_ends_when_nobody_reads_any_more() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v1");
     drop(lines);
-    // The file is replaced by that of a healthy cluster, and read at the next interval.
+    // An export of a healthy cluster replaces the file, and is read at the next interval.
     std::fs::write(&file, Cluster::plain(ClusterSpec::new(1), 1, 1).export()).unwrap();
     assert_eq!(watching.ended().0, Some(0));
 }

@@ -1,4 +1,4 @@
-//! Tables and texts fit into the terminal. A pipe gets all of them.
+//! Tables and texts fit into the terminal. If the output is a pipe, they are printed completely.
 
 use super::program::{EXAMPLE, calipam, expected, on_example};
 use super::pty::{on_terminal, plain};
@@ -26,7 +26,7 @@ fn shown(columns: u16, arguments: &[&str]) -> String {
 fn tables_fit_80_columns() {
     for (name, arguments) in TABLES {
         let text = shown(80, arguments);
-        // The complete ID of a handle is on a separate line, since people copy it from here.
+        // The complete ID of a handle has a line of its own, since people copy it from here.
         let fits =
             |line: &str| line.chars().count() <= 80 || (name == "show-ip" && !line.trim().contains(' '));
         assert!(text.lines().all(fits), "{name}:\n{text}");

@@ -57,7 +57,7 @@ fn code_and_subject_identify_a_finding() {
 }
 
 #[test]
-fn what_could_not_be_found_again_is_not_gone() {
+fn findings_that_were_not_checked_again_are_not_gone() {
     let before = report(&[(Code::LeakedAddress, "users"), (Code::OrphanHandle, "own")]);
     let mut now = report(&[]);
     let unread = |now: &mut Report, source| {

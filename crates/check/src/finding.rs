@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_record_does_not_say_is_null_or_left_out_and_its_number_is_a_text() {
+    fn missing_record_fields_are_null_or_left_out_and_the_sequence_number_is_a_string() {
         let expected = json!({
             "block": "10.244.1.0/26", "blockOwner": null, "ordinal": 1, "handle": null, "attributes": {},
             "sequenceNumber": "18446744073709551615",
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_64_bits_and_pairs_are_texts() {
+    fn numbers_beyond_64_bits_and_pairs_are_strings() {
         let cidr = "fd00::/48".parse().unwrap();
         let pool = PoolEvidence {
             name: "v6".into(),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn affinities_keep_what_calico_never_writes() {
+    fn affinities_keep_values_that_calico_never_writes() {
         let evidence = AffinityEvidence {
             kind: AffinityType::Other("@".into()),
             state: AffinityState::PendingDeletion,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_finding_says_leaves_the_address_out() {
+    fn the_text_of_a_finding_leaves_the_address_out() {
         let address: IpAddr = "10.0.0.1".parse().unwrap();
         let evidence = Evidence::Address(Box::default());
         let mut finding = Finding::new(

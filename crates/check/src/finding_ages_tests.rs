@@ -1,4 +1,4 @@
-//! The time after which findings count.
+//! The time for which a finding must last before it counts.
 
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use crate::{FindingAges, Options, check};
 
-/// A cluster, and its snapshot without a pod's handle.
+/// A cluster with a pod, and a snapshot of it that lacks the pod's handle.
 fn without_a_handle() -> (Cluster, Snapshot) {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
     let handle = cluster.add_pod_on(0).handle;
@@ -29,7 +29,7 @@ fn a_finding_with_dependencies_counts_after_the_settle_time() {
     };
     assert_eq!(found_at(0, &snapshot), (0, 1, Some(5)));
     assert_eq!(found_at(4, &snapshot), (0, 1, Some(5)));
-    // A finding that disappears in between starts over.
+    // The time starts over if a finding disappears and comes back.
     assert_eq!(found_at(5, &cluster.snapshot()), (0, 0, None));
     assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
     assert_eq!(found_at(11, &snapshot), (1, 0, None));
@@ -54,7 +54,7 @@ fn a_clock_jump_neither_delays_nor_advances_a_finding() {
     assert_eq!(counts_at(-7_200), (1, None), "a finding that counts keeps counting");
 }
 
-/// Some objects' data can be older than that of others.
+/// With separate watches, the data of one kind of object can be older than that of another kind.
 #[test]
 fn with_separate_watches_every_finding_waits_until_all_changes_have_arrived() {
     let cluster = Cluster::all_faults(ClusterSpec::new(5), 1).snapshot();

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_stay_on_one_line_and_short() {
+    fn names_are_short_and_stay_on_one_line() {
         assert_eq!(short("a\r\nb"), "a\\r\\nb");
         assert_eq!(short(&"x".repeat(1_000_000)).chars().count(), LONGEST + 1);
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn lists() {
+    fn a_long_list_is_shortened_and_an_empty_one_is_nothing() {
         assert_eq!(list(["a"]), "a");
         assert_eq!(list(["a", "b"]), "a and b");
         assert_eq!(list(["a", "b", "c"]), "a, b and c");

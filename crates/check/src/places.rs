@@ -48,7 +48,8 @@ mod tests {
     use crate::test_cluster::Cluster;
     use crate::{Code, Options, check};
 
-    /// node-1 with an address of each family, and a service that is not a load balancer.
+    /// A cluster without pools. node-1 has an address of each family, and there is a service that is not a load
+    /// balancer.
     fn cluster() -> Cluster {
         let mut cluster = Cluster::new();
         cluster.0.pools.clear();
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calico_does_not_assign_is_not_found() {
+    fn addresses_that_calico_does_not_assign_to_pods_are_not_found() {
         let with = |spec: serde_json::Value| {
             let mut cluster = cluster();
             cluster.resource("ippools/nodes", spec);

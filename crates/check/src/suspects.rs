@@ -202,8 +202,8 @@ mod tests {
         leaks.map(|f| f.subject.to_string()).collect()
     }
 
-    /// A pod that is created after the blocks are read and is being deleted at the second read. Its handle exists both
-    /// times, and its block records nothing for it.
+    /// A pod that is created after blocks were read, and is being deleted at the second read. Its handle exists at both
+    /// reads, but its block has no record of it at either read.
     #[test]
     fn a_handle_is_read_again_while_its_block_is_written() {
         let at = |revision: i64| {

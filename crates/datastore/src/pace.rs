@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_arrives_gives_an_answer_more_time() {
+    async fn arriving_data_extends_the_time_limit() {
         let limit = Duration::from_millis(300);
         for (bytes, is_in_time) in [(1, false), (SLOWEST as usize, true)] {
             let mut pace = Pace::new(limit);

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_export_of_an_archive_is_called() {
+    fn names_of_exports_in_an_archive() {
         for good in ["calipam-20261120T031200Z.jsonl.zst", "calipam-20261120T031200.25Z.jsonl.zst"] {
             assert!(is_export(good), "{good}");
         }

@@ -109,7 +109,7 @@ impl FileError {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Empty | Self::UnknownKind(_) => Hint::new(
-                "use a file that {}, `etcdctl snapshot save FILE` or `kubectl get … -o json` has written",
+                "use a file written by {}, `etcdctl snapshot save FILE` or `kubectl get … -o json`",
                 [Call::Export],
             ),
             Self::EtcdFolder => {

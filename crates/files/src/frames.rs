@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_as_written_is_damaged() {
+    fn changed_and_truncated_frames_are_damaged() {
         let mut frames = Vec::new();
         Packer::new().unwrap().push(b"some text, some text", &mut frames).unwrap();
         let unpack = |bytes: &[u8]| Head::read(bytes.get(..HEAD)?)?.unpack(&bytes[HEAD..]).ok();

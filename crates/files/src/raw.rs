@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_whole_read_covers() {
+    fn a_whole_read_covers_keys_of_ipam_and_its_resources() {
         for key in [
             "/calico/ipam/v2/config",
             "/calico/ipam/v2/@/node/ipv4/block/10.0.0.0-26",

@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
         assert!(!rates.is_lower_bound);
 
-        // Neither a recording that continues nor a gap adds assignments or releases.
+        // Differences at the start of a recording are neither assignments nor releases, whether the recording continues
+        // another one or follows a gap.
         reader.add(KEY, &block(&["y"]));
         reader.begin(at(100), Follows::Changes);
         reader.add(KEY, &block(&["d", "e", "f"]));
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!((reader.past.arrived, reader.past.left), (1, 2));
         assert_eq!((reader.past.observed, reader.past.held), (SignedDuration::from_secs(200), 450.0));
 
-        // Between two exports only the differences are known.
+        // Between two exports, only the differences between them are known.
         reader.begin(at(700), Follows::Export);
         assert_eq!((reader.past.arrived, reader.past.left), (1, 5));
         assert!(reader.past.is_lower_bound);

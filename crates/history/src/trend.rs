@@ -187,7 +187,7 @@ mod tests {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    /// Builds a snapshot of a block in which these ordinals have these handles.
+    /// Builds a snapshot with one block. Each entry of `held` is an allocated ordinal and its handle.
     fn snapshot(minutes: i64, held: &[(usize, &str)]) -> Snapshot {
         let mut snapshot = Snapshot { taken_at: at(minutes), ..Snapshot::default() };
         snapshot.add_entry(POOL.as_bytes(), br#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#, 1);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assigned_and_released_counts_for_its_pool() {
+    fn assignments_and_releases_count_for_their_pool() {
         let (mut trends, nothing) = (Trends::default(), Snapshot::default());
         let states = [snapshot(0, &[(0, "a")]), snapshot(1, &[(0, "b"), (3, "c")]), snapshot(2, &[(3, "c")])];
         let mut counts = |before: &Snapshot, now: &Snapshot, of: &Snapshot| {
@@ -241,7 +241,7 @@ mod tests {
         assert!(unsure.earliest < unsure.expected && unsure.latest == f64::INFINITY, "{unsure:?}");
         assert_eq!(forecast(&[-5; 6], 100).unwrap().earliest, f64::INFINITY);
         assert_eq!(forecast(&[0; 6], 0).unwrap().latest, 0.0);
-        // Only the last day counts.
+        // Only data from the last day counts.
         let changed = [&[100; 20][..], &[5; 144]].concat();
         assert_eq!(forecast(&changed, 100), Some(even));
     }

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calico_2_does_not_know_is_left_out() {
+    fn fields_that_calico_2_does_not_know_are_left_out() {
         let affinity = "/calico/ipam/v2/host/n/ipv4/block/10.0.0.0-26";
         assert_eq!(converted(affinity, r#"{"state":"confirmed","deleted":false}"#).as_deref(), Some("{}"));
         assert_eq!(converted(affinity, "{}"), None);

@@ -234,7 +234,7 @@ mod tests {
         snapshot
     }
 
-    /// Keys of every kind, with values that can and cannot be decoded.
+    /// An entry of the given kind, from 0 to 10. Its value cannot be decoded if `salt` is a multiple of 5.
     fn entry(kind: usize, number: usize, salt: usize) -> (Vec<u8>, Vec<u8>) {
         let resource = |plural: &str, name: &str| format!("{RESOURCE_PREFIX}{plural}/{name}");
         let (key, value) = match kind {
@@ -311,7 +311,8 @@ mod tests {
             undone.newest_creation = before.newest_creation;
             assert_eq!(undone, before, "revision {revision}");
             let mut expected = whole(&entries);
-            // `newest_creation` never decreases, even if the newest object is deleted. Only files need it.
+            // `newest_creation` never decreases, even if the newest object is deleted. It is needed only for snapshots
+            // from files.
             expected.newest_creation = snapshot.newest_creation;
             assert_eq!(snapshot, expected, "revision {revision}");
         }

@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(parse_pool("10.0.0.1"), None);
     }
 
-    /// Texts that look like IPv4 addresses or CIDRs.
+    /// Strings that look like IPv4 addresses or CIDRs.
     fn v4() -> impl Strategy<Value = String> {
         let number = || prop_oneof![4 => any::<u8>().prop_map(|n| n.to_string()), 1 => "[0-9]{0,4}", 1 => "[+ a]?[0-9]"];
         let address = prop::collection::vec(number(), 3..6).prop_map(|octets| octets.join("."));

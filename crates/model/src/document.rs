@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_false_or_zero_is_left_out() {
+    fn false_and_zero_values_are_left_out() {
         let mut config =
             Document::parse(br#"{"strict_affinity":true,"maxBlocksPerHost":4,"future":1}"#).unwrap();
         config.set(&[

@@ -221,7 +221,7 @@ impl<'de> Fields<'de> for RawBlocks {
 mod tests {
     use super::*;
 
-    /// A line break after a value makes the fast reader leave it to the general one.
+    /// A line break after a value makes the fast reader leave the value to the general reader.
     #[test]
     fn fast_and_general_reader_agree_on_unusual_handles() {
         let usual = r#"{"block":{"10.0.0.0/26":1},"deleted":false,"handleID":"x.1"}"#;

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calico_refuses_is_refused() {
+    fn selectors_that_calico_refuses_are_refused() {
         for selector in [
             "b == b",
             "'b1' == b",

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn which_services_are_managed() {
+    fn services_are_managed_by_their_class_and_request() {
         let service = |class: Option<&str>, requests_addresses| {
             let class = class.map(Into::into);
             Service { class, requests_addresses, ..Service::default() }

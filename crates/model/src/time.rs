@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_none() {
         for text in [
             "",
             "yesterday",

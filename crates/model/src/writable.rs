@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_is_an_error() {
+    fn values_that_cannot_be_decoded_are_errors() {
         let key = Key::Block("10.0.0.0/26".parse().unwrap());
         assert!(Object::parse(&key, b"{").is_err());
         assert_eq!(Object::parse(&Key::Node("n".into()), b"{"), Ok(None));

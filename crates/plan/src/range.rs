@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_has_is_not_free() {
+    fn ranges_that_the_cluster_uses_are_not_free() {
         let node = "192.0.2.0/24 covers 192.0.2.11 of worker-1, a node in this cluster";
         assert_eq!(refusal(&cluster(), "192.0.2.0/24"), node);
         let service = "10.96.0.0/16 covers 10.96.0.1 of default/kubernetes, a service in this cluster";

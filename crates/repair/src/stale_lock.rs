@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::journal::{FORMAT, Journal, JournalState, list};
 
-    /// The stale lock and the state of a run that was killed after these marks.
+    /// Returns the stale lock and the journal state that a run leaves if it is killed after writing `marks`.
     async fn left(
         marks: &[LockMark],
         cluster: &str,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_is_left_by_what_the_journal_says_last() {
+    async fn the_last_mark_in_the_journal_decides_if_a_lock_is_left() {
         let own = "0f0e1d2c";
         let (taking, taken) = (LockMark::Taking(Some(true)), LockMark::Taken("7".into()));
         let (found, state) = left(std::slice::from_ref(&taking), own).await;

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_says_what_it_is_or_is_a_name() {
+    fn an_argument_is_recognized_by_its_form_or_is_a_name() {
         let name = |text: &str| Object::Text(text.into());
         for (text, expected) in [
             ("10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),

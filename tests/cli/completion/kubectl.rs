@@ -20,7 +20,7 @@ fn run(plugins: &Path, kubeconfig: &Path, words: &[&str]) -> Run {
     Run::of(program.env("DATASTORE_TYPE", "kubernetes"))
 }
 
-/// Tests the links of `install-links`, or the scripts that packages install.
+/// Tests the links that `install-links` creates, and then the scripts that packages install.
 #[test]
 fn kubectl_suggests_what_its_cluster_holds() {
     let cluster = KubeCluster::start(Flavour::Classic);

@@ -40,8 +40,8 @@ fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
 }
 
-/// Returns the suggestions for words that have some in the cluster. Completion is repeated, since it may time out on a
-/// busy machine.
+/// Returns the suggestions for words that are completed from the cluster. Completion may time out on a busy machine, so
+/// it is repeated until there are suggestions.
 fn found(words: &[&str]) -> Vec<String> {
     (0..20).map(|_| suggested(words)).find(|found| !found.is_empty()).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use super::super::program::command;
 use super::super::pty::Session;
 use super::{NAMES, link_all, scripts};
 
-/// A shell with the scripts of all names, and a folder with all names of the program.
+/// A shell on a terminal, a folder with links for all names of the program, and a folder with their completion scripts.
 struct Shell {
     session: Session,
     folder: tempfile::TempDir,
@@ -54,14 +54,14 @@ impl Shell {
         words.take_while(|word| *word != "end").collect::<Vec<_>>().join(" ")
     }
 
-    /// Types a line until the shell completes it to these words. A busy machine may need several attempts.
+    /// Asserts that the shell completes a line to these words. A busy machine may need several attempts.
     fn completes(&mut self, line: &str, words: &str) {
         let attempts: Vec<String> =
             (0..5).map(|_| self.completed(line)).take_while(|it| it != words).collect();
         assert!(attempts.len() < 5, "{line} -> {words}: {attempts:?}");
     }
 
-    /// Returns the list that the shell shows for a line, once it contains this entry. Then clears the line.
+    /// Completes a line, waits until the shell lists `entry`, and returns the output. Then clears the line.
     fn listed(&mut self, line: &str, entry: &str) -> String {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
@@ -69,7 +69,7 @@ impl Shell {
         let mut shown = self.session.wait_for(entry);
         self.session.settle();
         shown.push_str(&self.session.shown());
-        // Leaves the list, and clears the line.
+        // Closes the list of suggestions, and clears the line.
         for key in ["\u{3}", "\u{15}"] {
             self.session.send(key);
             self.session.settle();
@@ -107,7 +107,7 @@ impl Shell {
     }
 }
 
-/// Creates a folder from which zsh loads a script at its first use.
+/// Creates the folder from which zsh loads a completion script when it is first needed.
 fn autoloaded(folder: &Path, scripts: &Path) {
     fs::create_dir(folder.join("functions")).unwrap();
     for name in NAMES {
@@ -116,7 +116,7 @@ fn autoloaded(folder: &Path, scripts: &Path) {
     }
 }
 
-/// Tests kubectl on a terminal, which runs the links in `PATH` for completion.
+/// kubectl, on a terminal, runs the links in `PATH` to complete the arguments of its plugins.
 #[test]
 fn kubectl_completes_its_plugins_in_each_shell() {
     if left_out(&[Tool::BashCompletion, Tool::Zsh, Tool::Fish]) {

@@ -21,7 +21,7 @@ fn put(etcd: &Etcd, keys: Vec<String>) {
     etcd.put_all(&keys.into_iter().map(|key| (key, b"{}".to_vec())).collect::<Vec<_>>()).unwrap();
 }
 
-/// Returns the common prefix of texts.
+/// Returns the longest common prefix of `texts`.
 fn shared(texts: &[String]) -> String {
     let (first, last) = (texts.iter().min().unwrap(), texts.iter().max().unwrap());
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
@@ -79,13 +79,13 @@ fn only_the_cluster_on_the_line_is_read() {
     ] {
         assert_eq!(asked(line), ":36\n", "{line:?}");
     }
-    // Unknown options are skipped, and the words after them still have effect.
+    // Unknown options are skipped, and the words after them still take effect.
     let found = asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]);
     assert_eq!(found, ":36\n");
 }
 
 #[test]
-fn of_many_names_some_are_given_and_what_they_share_is_true_of_all() {
+fn many_names_are_completed_to_some_names_and_their_common_prefix() {
     let etcd = Etcd::start().unwrap();
     let handle = |text: String| format!("/calico/ipam/v2/handle/{text}");
     put(&etcd, (0..3000).map(|n| handle(format!("k8s-pod-network.{n:04}"))).collect());
@@ -110,7 +110,7 @@ fn addresses_of_many_blocks_come_network_by_network() {
     put(&etcd, vec![block("192.168.0.0-26".into())]);
     let endpoint = etcd.endpoint();
     let addresses = |begin: &str| {
-        // Completion gives up after a second, so it is repeated on a busy machine.
+        // Completion gives up after a second, so it may have to be repeated on a busy machine.
         let ask = || suggested(&["show", "--etcd-endpoints", &endpoint, "--ip", begin]);
         (0..30).map(|_| ask()).find(|found| !found.is_empty()).unwrap_or_default()
     };
@@ -216,8 +216,8 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
     etcd.resume().unwrap();
 }
 
-/// In a cluster with many blocks, the common prefixes of handles come from some of the blocks. Other handles are found,
-/// too.
+/// In a cluster with many blocks, the common prefixes of handles are determined from only some of the blocks. Handles
+/// in the other blocks are completed, too.
 #[test]
 fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
     let etcd = Etcd::start().unwrap();

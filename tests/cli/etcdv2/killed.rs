@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{AT_ONCE, Site};
 
-/// Starts a run and kills it some time after it has a journal.
+/// Starts a run, waits until it has a journal, and kills it after a pause.
 fn kill(site: &Site, arguments: &[&str], pause: Duration) {
     let arguments = [arguments, &AT_ONCE[..]].concat();
     let mut command = site.command(&arguments);
@@ -27,7 +27,7 @@ fn remove_journals(site: &Site) {
 }
 
 #[test]
-fn what_a_killed_release_wrote_is_undone() {
+fn the_writes_of_a_killed_release_are_undone() {
     let Some(site) = Site::start() else { return };
     let client = site.calico.client();
     for number in 0..30 {
@@ -59,7 +59,7 @@ fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
     }
     let before = site.dump();
     let mut claimed = Vec::new();
-    // At least five runs, each killed later than the one before, until one has claimed a block.
+    // Makes at least five runs, each killed later than the one before, and continues until one has claimed a block.
     for round in 0.. {
         if round >= 5 && !claimed.is_empty() {
             break;

@@ -30,7 +30,7 @@ struct Site {
 }
 
 impl Site {
-    /// Starts an etcd; `None` without an etcd of that version, to skip the test.
+    /// Starts an etcd 3.4. Returns `None` if that version is not available, so that the test is skipped.
     fn start() -> Option<Self> {
         if left_out(&[Tool::OldEtcd]) {
             return None;
@@ -62,7 +62,7 @@ impl Site {
         self.run(&[&["rebuild", "--endpoints-only"], &AT_ONCE[..], more].concat())
     }
 
-    /// Returns the decoded values below the key of IPAM. They are decoded because the order of fields may change.
+    /// Returns the values below the key of IPAM. They are decoded, because the order of their fields may change.
     fn dump(&self) -> BTreeMap<String, Value> {
         let client = self.calico.client();
         let value = |key: String| {
@@ -114,7 +114,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let earlier = client.start_pod("node-1", "default.web-0").unwrap();
     client.delete(&endpoint_key("node-1", "default.web-0")).unwrap();
     let later = client.start_pod("node-2", "default.web-0").unwrap();
-    // Orphan handles, and addresses without a pod.
+    // An orphan handle, and an address without a pod.
     client.set(&handle_key("default.gone"), r#"{"block":{"192.168.1.0/26":1}}"#).unwrap();
     let leaked = client.assign("node-1", "kube-system.lost-1").unwrap();
     // A pod whose address is not recorded, one with an address of the other host's block, and one with an IPv6 address
@@ -169,7 +169,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let created = client.json("/calico/ipam/v2/assignment/ipv6/block/fd00::-122").unwrap();
     assert_eq!((&created["affinity"], &created["strictAffinity"]), (&json!("host:node-1"), &json!(false)));
     assert_eq!(client.json("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-122").unwrap(), json!({}));
-    // Like the scripts of that time, writes one file per host with the host's blocks.
+    // Like the rebuild scripts of Calico 2.0, a rebuild writes one file per host with the host's blocks.
     let text = std::fs::read_to_string(output.join("node-1.json")).unwrap();
     let mut written = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(written.any(|block| block == first), "{text}");
@@ -182,12 +182,12 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
 }
 
 #[test]
-fn two_pods_on_one_address_and_what_is_not_rebuilt_is_said() {
+fn two_pods_on_one_address_and_skipped_blocks_are_reported() {
     let Some(site) = Site::start() else { return };
     let client = site.calico.client();
     client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
     assert!(site.findings().iter().any(|line| line == "duplicate-address 192.168.1.1"));
-    // The tunnel address of a host is in the block of the other host, and a block has no owner.
+    // A host has a tunnel address in the other host's block, and that block has no owner.
     client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
     let mut block = client.json(&block_key(SECOND)).unwrap();
     block.as_object_mut().unwrap().remove("affinity");
@@ -208,8 +208,8 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
         let address = format!("192.168.1.{number}");
         client.set_endpoint("node-1", &format!("default.unrecorded-{number}"), &[&address]).unwrap();
     }
-    // A host starts a few pods per second. On a slow machine it starts fewer, since every rebuild would come too late
-    // otherwise.
+    // A host starts a few pods per second. On a slow machine, it starts fewer, since otherwise every rebuild would come
+    // too late.
     let begun = Instant::now();
     assert_eq!(site.rebuild(&[]).code, 0);
     let pause = begun.elapsed().max(Duration::from_millis(100));

@@ -11,7 +11,7 @@ use super::{FIRST, SECOND, Site};
 /// Another block of the first host.
 const THIRD: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 0);
 
-/// Plans a rebuild, and lists the skipped objects as `reason subject`.
+/// Plans a rebuild, and lists the objects that it skips as `reason subject`.
 fn skipped(site: &Site) -> Vec<String> {
     let planned = site.rebuild(&["-o", "json"]);
     let document = planned.json();
@@ -21,7 +21,7 @@ fn skipped(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn the_reasons_of_the_scripts_are_told() {
+fn cases_that_the_scripts_skipped_have_a_reason() {
     let Some(site) = Site::start() else { return };
     let client = site.calico.client();
     assert_eq!(skipped(&site), [""; 0]);
@@ -29,7 +29,8 @@ fn the_reasons_of_the_scripts_are_told() {
 
     client.delete(&tunnel("node-1")).unwrap();
     assert_eq!(skipped(&site), ["tunnel-address-not-set 192.168.1.0"]);
-    // The tunnel address of a host is in the block of another host, first after its own block and then before it.
+    // A host's tunnel address is in the other host's block: first that of node-1, above its own block, and then that of
+    // node-2, below its own block.
     client.set(&tunnel("node-1"), "192.168.2.9").unwrap();
     let reasons = ["tunnel-address-too-high 192.168.1.0", "tunnel-address-too-high 192.168.2.9"];
     assert_eq!(skipped(&site), reasons);
@@ -94,9 +95,9 @@ fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     }
     assert_eq!(site.undo().code, 0);
     assert_eq!(site.dump(), leaked);
-    // A rebuild also frees these addresses.
+    // A rebuild also frees the leaked addresses.
     let rebuilt = site.rebuild(&["--apply", "--yes"]);
-    // The plan also says that the handle is shared.
+    // The exit code may be 1, since the plan also reports that the handle is shared.
     assert!(rebuilt.code <= 1, "{rebuilt:?}");
     assert_eq!(site.findings(), [""; 0], "{rebuilt:?}");
     let handles = |dump: &std::collections::BTreeMap<String, Value>| {

@@ -13,7 +13,7 @@ fn kubernetes() -> Lease {
     let server = lease(Kinds::Kubernetes).unwrap();
     let object =
         |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
-    // The server may have created it already.
+    // The server may have created the namespace already.
     server.request("POST", "/api/v1/namespaces", &object("Namespace", "default").to_string()).unwrap();
     for third in [1, 2] {
         let node = format!("node-{third}");

@@ -40,23 +40,23 @@ pub(super) const NOT_RUN: [(&str, &str); 23] = [
     ("curl -s http://127.0.0.1:9795/", "asks that server"),
 ];
 
-/// Texts that are replaced in examples, each with its replacement.
+/// Strings that are replaced in examples, each with its replacement.
 pub(super) const REPLACED: [(&str, &str); 8] = [
-    // The archive of the test has an export before and one after this time.
+    // The test's archive has one export before this time and one after it.
     ("2026-11-20T03:12Z", "2026-06-02T03:12Z"),
     ("https://10.0.0.5:2379", "$ENDPOINT"),
-    // A revision that exists in the etcd of the test.
+    // A revision that exists in the test's etcd.
     ("etcd@48250", "etcd@200"),
     // Folders of the system are replaced by folders of the test.
     ("/etc/", "$HOME/etc/"),
     ("/var/", "$HOME/var/"),
-    // The cluster of the test does not change, so there is nothing to wait for.
+    // The test's cluster does not change, so there is nothing to wait for.
     ("--confirm 30s", "--confirm 1s"),
     (" check", " check --settle 0"),
     (" release", " release --settle 0"),
 ];
 
-/// The folders that examples expect.
+/// The folders that must exist for the examples.
 pub(super) const FOLDERS: [&str; 11] = [
     ".kube",
     ".config/fish/completions",
@@ -71,7 +71,7 @@ pub(super) const FOLDERS: [&str; 11] = [
     "var/log",
 ];
 
-/// Returns the exit codes that a command can have without an error, as its help lists them.
+/// Returns the exit codes that a command can have without an error, according to its help.
 pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     // calicoctl has no exit code for findings.
@@ -93,7 +93,7 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     .into_iter()
     .any(has)
     {
-        // Findings, skipped or changed objects, or differences.
+        // Exit code 1 means findings, skipped or changed objects, or differences.
         true => &[0, 1],
         false => &[0],
     }

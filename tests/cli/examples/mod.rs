@@ -20,7 +20,7 @@ use self::listed::{NOT_RUN, RUN, exit_codes, writes};
 use self::place::{Ended, Place};
 use crate::cli::shell::at_once;
 
-/// The advice in the failure about an unknown example.
+/// The advice in the failure message about an example that is neither run nor listed.
 const UNKNOWN: &str = "is neither run nor listed. Where it begins as one of RUN in tests/cli/examples/listed.rs, it is run; \
     list there what cannot be run, with the reason; a code block without commands is ```text";
 

@@ -28,7 +28,7 @@ const OTHERS: [(&str, &str); 12] = [
     ("--keep-going", "cargo xtask explore"),
 ];
 
-/// The calicoctl commands of this program, and the prefixes of these commands.
+/// The commands that the program has under the name `calicoctl`, and an empty entry for the help of the program.
 const CALICOCTL: [&str; 8] = [
     "",
     "ipam check",
@@ -40,7 +40,7 @@ const CALICOCTL: [&str; 8] = [
     "version",
 ];
 
-/// Finds the long options in a text.
+/// Finds the long options in `text`.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     words.filter(|word| word.strip_prefix("--").is_some_and(|name| name.starts_with(|c| c != '-')))
@@ -80,8 +80,8 @@ fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Returns the options in manifests, and those in documents that stand alone or follow a command, each with a place
-/// where it occurs. Other tests cover options after the name of a program: those of examples and of commands in texts.
+/// Returns the options in manifests, and the options in documents that stand alone or follow a command. Each has a
+/// place where it occurs. Other tests cover options that follow a name of the program, in examples and in running text.
 fn named() -> BTreeMap<String, String> {
     let commands = commands();
     let mut named = BTreeMap::new();

@@ -21,7 +21,7 @@ const POD: (&str, &str, &str) = ("default", "db-4", "web-0");
 const HANDLE: &str = "3f9a6c0b7d2e";
 const NODE: (&str, &str) = ("node-13", "gpu-13");
 const POOL: (&str, &str) = ("team-ippool", "external");
-/// A shorter grace period, since examples of releases wait for it.
+/// The grace period and a shorter one, which replaces it because examples of releases wait for it.
 const GRACE: (&str, &str) = ("\"leakGracePeriod\":\"15m0s\"", "\"leakGracePeriod\":\"1s\"");
 
 pub(super) struct Place {
@@ -68,7 +68,7 @@ impl Place {
     /// Replaces the data of an etcd with the cluster.
     fn restore(&self, etcd: &Etcd) {
         etcd.delete_below("/calico/").unwrap();
-        // Each entry has a revision: the examples name some.
+        // Each entry gets its own revision, since some examples name a revision.
         let put = etcd.with_client(async |mut client| {
             for (key, value) in &self.entries {
                 client.put(key.as_str(), value.clone(), None).await?;
@@ -94,7 +94,7 @@ impl Place {
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
         fs::write(at("etc/calipam/ignore"), "").unwrap();
-        // The same data with another GUID, as another cluster.
+        // The same data with a different GUID counts as another cluster.
         let other =
             fs::read_to_string(root().join(EXAMPLE)).unwrap().replace("0f0e1d2c3b4a5968", "1f0e1d2c3b4a5968");
         fs::write(at("other.jsonl"), other).unwrap();
@@ -116,7 +116,8 @@ impl Place {
     }
 
     fn command(&self, line: &str, etcd: &Etcd, home: &Path) -> Command {
-        // Only zsh's array `fpath` is needed. Its words count from 1.
+        // The examples for zsh need only its array `fpath`. zsh counts from 1, but bash from 0, so the first element is
+        // a placeholder.
         let line = format!("set -o pipefail; fpath=(. \"$HOME/functions\"); {line}");
         let mut command = self.shell.command("bash", &line);
         command
@@ -140,7 +141,7 @@ impl Place {
     /// Runs an example that only reads.
     pub(super) fn read(&self, example: &Example) -> Ended {
         let home = self.home();
-        // The example writes this file itself.
+        // The example creates this file itself.
         if let Some((_, file)) = example.line.split_once(" export ")
             && !file.starts_with("--")
         {
@@ -149,7 +150,7 @@ impl Place {
         Run::of(self.command(&typed(example), &self.still, home.path())).into()
     }
 
-    /// Runs an example that writes, and answers yes. For `undo`, first makes a run to undo.
+    /// Runs an example that writes, and answers yes. Before an example of `undo`, makes a run that it can undo.
     pub(super) fn write(&self, example: &Example) -> Ended {
         let home = self.home();
         self.restore(&self.written);
@@ -182,7 +183,8 @@ fn with_contexts(kubeconfig: &Path) -> String {
 fn typed(example: &Example) -> String {
     // A line of cron begins with its schedule.
     let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
-    // calicoctl has no option `--settle`, and the hints in the document do not show it.
+    // calicoctl has no option `--settle`. Examples with output are run without it, since the hints in their output
+    // would repeat it.
     let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();
     let replaced = REPLACED.iter().filter(|(_, by)| !(as_it_is && by.contains("--settle")));
     replaced.fold(line.to_owned(), |line, (from, to)| line.replace(from, to))

@@ -1,11 +1,11 @@
-//! Checks that the commands in the text of documents exist, and so do their options.
+//! Checks that the commands and options in the running text of documents exist.
 
 use std::collections::BTreeMap;
 
 use super::document::{commands, documents};
 use crate::cli::program::calipam;
 
-/// The beginnings of commands in the text.
+/// The beginnings of commands in running text.
 const NAMES: [&str; 4] = ["kubectl calico ipam ", "kubectl ipam ", "calipam ", "ipam "];
 
 /// Returns the code spans on one line, outside of code blocks.
@@ -52,7 +52,8 @@ fn commands_in_texts_and_their_options_exist() {
             }
             let help = help.get(command).unwrap_or_else(|| panic!("{file}: `{span}` names no command"));
             for option in words.iter().filter(|word| word.starts_with("--")) {
-                // The options that kubectl has in common are in the help of the program.
+                // The options that calipam shares with kubectl are only in the help of the program, not in that of each
+                // command.
                 let mut all =
                     [help.as_str(), &program].into_iter().flat_map(|help| help.split([' ', '\n', ',']));
                 let is_there = all.any(|word| word == *option);

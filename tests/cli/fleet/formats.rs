@@ -79,7 +79,7 @@ fn a_thousand_clusters_are_one_page() {
     let first = "document.querySelector('#clusters-table tbody tr td').textContent";
     assert_eq!(page.evaluate(first).unwrap(), "mesh/b");
 
-    // Sorts by name, where numbers compare by value, and shows all clusters.
+    // Sorts by name, with numbers in names in numerical order, and shows all clusters.
     page.evaluate("document.querySelector('#clusters-table th button').click()").unwrap();
     assert_eq!(page.evaluate(first).unwrap(), "cluster-0");
     page.evaluate("document.getElementById('clusters-all').click()").unwrap();

@@ -43,7 +43,7 @@ fn check(folder: &TempDir, name: &str, arguments: &[&str]) -> Run {
     calipam(&[&["check", "--fleet", &at(folder, name)], arguments].concat())
 }
 
-/// Returns the cluster, the code and the subject of the findings between clusters.
+/// Returns the findings between clusters, each as its cluster, code and subject.
 fn between(report: &Value) -> BTreeSet<[String; 3]> {
     let codes = calipam_check::Code::ALL.iter().filter(|code| code.is_of_fleet());
     let codes: Vec<&str> = codes.map(|code| code.name()).collect();
@@ -149,7 +149,7 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     let run = show("fleet.yaml", &["--find-range", "/9"]);
     assert!(run.stdout.contains("Free in all clusters: 10.128.0.0/9"), "{run:?}");
     assert!(run.stdout.contains("4 clusters, 20 pools: 84 of 262,144 IPv4 addresses"), "{run:?}");
-    // Nodes have addresses from 192.168.0.1.
+    // The addresses of nodes begin at 192.168.0.1.
     assert_eq!(show("fleet.yaml", &["--find-range", "/8"]).code, 1);
     assert_eq!(show("fleet.yaml", &["--nodes", "--find-range", "/16"]).code, 2);
     assert_eq!(show("data", &["-o", "name"]).stdout.lines().count(), 20);
@@ -183,7 +183,7 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let run = show(&["--ip", &shared[2]]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
-    // The other clusters have a disabled pool around the block.
+    // The clusters that do not use the address have a disabled pool around its block.
     assert_eq!(names, ["a", "b", "c", "d"], "{run:?}");
     let nowhere = show(&["--ip", "203.0.113.9"]);
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has the named objects\n"));
@@ -219,7 +219,7 @@ fn entries_ignore_the_environment_and_time_out() {
 }
 
 #[test]
-fn no_file_of_a_folder_keeps_others_from_being_read_or_hides_them() {
+fn a_bad_file_of_a_folder_does_not_hide_the_other_files() {
     let (folder, _) = fleet(&[]);
     let data = |name: &str| folder.path().join("data").join(name);
     let export = fs::read_to_string(data("a.jsonl")).unwrap();
@@ -296,7 +296,7 @@ fn contexts_are_clusters() {
 }
 
 #[test]
-fn a_later_check_tells_what_is_new_and_what_is_gone() {
+fn a_later_check_reports_new_and_gone_findings() {
     let (folder, _) = fleet(&[FleetFault::OverlappingPools]);
     let before = check(&folder, "fleet.yaml", &["-o", "json"]);
     fs::write(folder.path().join("before.json"), before.stdout).unwrap();
@@ -312,7 +312,7 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
         changes["gone"].as_array().unwrap().iter().map(|finding| finding["cluster"].to_string()).collect();
     assert_eq!(gone.into_iter().collect::<Vec<_>>(), ["\"a\"", "\"b\""]);
 
-    // If the first cluster is not read, its findings with others may still exist.
+    // The first cluster is not read, so its findings with other clusters are not checked. They may still exist.
     fs::remove_file(folder.path().join("data/a.jsonl")).unwrap();
     let run = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "-o", "json"]);
     let changes = run.json()["changes"].clone();

@@ -6,7 +6,7 @@ use super::{check, fleet};
 use crate::cli::program::calipam;
 
 #[test]
-fn what_the_file_gets_wrong_is_refused_with_a_hint() {
+fn mistakes_in_the_file_are_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |text: &str| {
         fs::write(folder.path().join("fleet.yaml"), text).unwrap();

@@ -14,8 +14,8 @@ use crate::cli::program::{Run, calipam};
 /// The common prefix of the times in earlier exports of [`before_and_after`], ten days before the end of their data.
 const EARLIER: &str = "2026-05-22T";
 
-/// Creates a healthy fleet in `data`, and its state from ten days before in `earlier`. There, the second cluster has
-/// four pods fewer. Returns the address of the last of these pods.
+/// Creates a healthy fleet in `data`, and its state of ten days before in `earlier`. In the earlier state, the second
+/// cluster has four fewer pods. Returns the address of the last of these pods.
 fn before_and_after() -> (TempDir, Fleet, String) {
     let (folder, mut fleet) = fleet(&[]);
     fs::create_dir_all(folder.path().join("earlier/mesh")).unwrap();
@@ -87,7 +87,7 @@ fn each_cluster_is_compared_with_its_earlier_state() {
 }
 
 #[test]
-fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
+fn unmatched_and_unreadable_clusters_are_named() {
     let (folder, _, _) = before_and_after();
     let report = check(&folder, "fleet.yaml", &["-o", "json"]).stdout;
     fs::write(folder.path().join("earlier/mesh/a.jsonl"), report).unwrap();
@@ -100,7 +100,7 @@ fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
     assert_eq!(found["onlyNew"], serde_json::json!(["c", "e"]));
     assert_eq!(found["unreadable"][0]["cluster"], "a");
     assert!(run.stderr.contains("a is not compared: ") && run.stderr.contains("a.jsonl"), "{run:?}");
-    // The state of another cluster does not match.
+    // The earlier export of this name is replaced by one of a different cluster.
     fs::copy(folder.path().join("data/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
     let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
     assert!(run.stderr.contains("b is not compared: the two states are from different clusters"), "{run:?}");
@@ -182,12 +182,12 @@ fn every_cluster_that_knows_an_address_says_who_had_it() {
 }
 
 #[test]
-fn what_is_about_one_cluster_is_refused() {
+fn arguments_about_one_cluster_are_refused() {
     let (folder, _, _) = before_and_after();
     let earlier = at(&folder, "earlier");
     for (arguments, said) in [
-        (&["history", "--node", "node-1"][..], "`history` is about an address"),
-        (&["history", "shop/web-0"], "`history` is about an address"),
+        (&["history", "--node", "node-1"][..], "`history` needs an address"),
+        (&["history", "shop/web-0"], "`history` needs an address"),
         (&["diff", &earlier, "--pool", "p"], "--pool works on one cluster"),
         (&["diff", &earlier, &earlier], "NEW works on one cluster"),
         (&["diff", "etcd@7"], "OLD is a file or folder"),

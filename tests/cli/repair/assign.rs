@@ -20,7 +20,7 @@ pub(super) fn assigned(plan: &Value) -> BTreeSet<String> {
     changes(plan).iter().filter_map(|line| line.strip_prefix("assign-address ").map(str::to_owned)).collect()
 }
 
-/// Returns the findings of `check` about addresses with an unknown user.
+/// Returns the findings that a check has for addresses whose user is unknown.
 pub(super) fn unused(addresses: &BTreeSet<String>) -> BTreeSet<String> {
     addresses.iter().map(|address| format!("warning leaked-address {address}")).collect()
 }
@@ -32,7 +32,7 @@ fn put_pool(site: &Site, name: &str, spec: Value) {
 }
 
 #[test]
-fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
+fn an_assignment_is_recorded_checked_and_undone() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
     let free = cluster.spec().spare_block_v4(0);
@@ -46,7 +46,7 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
     assert_eq!((&plan["kind"], assigned(&plan).len()), (&"AssignPlan".into(), 2), "{plan}");
     assert!(changes(&plan).contains("create-handle printer"), "{plan}");
 
-    // Its block does not exist yet.
+    // The block of this address does not exist yet.
     let run = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat()).succeeded();
     let more = run.json();
     let expected = [
@@ -62,7 +62,7 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
         assert_eq!(now[&address.parse().unwrap()].as_deref(), Some("printer"));
     }
     let bare = assign(&site, &["--count", "1", "--node", &node]).succeeded();
-    // No user of these addresses is known, but nothing else is wrong. A release of leaks does not release them.
+    // The users of these addresses are unknown, but nothing else is wrong. `release --leaked` does not release them.
     let all: BTreeSet<String> = [&plan, &more, &bare.json()].into_iter().flat_map(assigned).collect();
     assert_eq!(site.findings(&[]), unused(&all));
     let leaked = site.release(&["--leaked"]);
@@ -91,7 +91,7 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
 }
 
 #[test]
-fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
+fn a_refused_assignment_changes_nothing() {
     let mut cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
     let pod = cluster.add_pod_on(0);
@@ -131,7 +131,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
     site.run(&["assign", "--node", &node, "--count", "1", "--dry-run"]).succeeded().prints("assign-address");
     assert_eq!(site.dump(), before);
 
-    // An address in use is not chosen either. Only `--force` assigns it.
+    // An address in use is not chosen automatically either. Only `--force` assigns it.
     let all = assign(&site, &["--node", &node, "--count", "60", "--dry-run"]).json();
     assert!(assigned(&all).len() == 60 && !assigned(&all).contains(&used), "{all}");
     let forced = assign(&site, &["--node", &node, "--ip", &used, "--handle", &unrecorded.handle, "--force"]);
@@ -141,7 +141,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_the_allocator_never_gives_to_a_node_is_assigned_by_force_alone() {
+fn addresses_that_the_allocator_never_assigns_need_force() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
     let site = Site::of(&cluster);

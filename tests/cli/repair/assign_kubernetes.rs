@@ -13,7 +13,8 @@ use super::kubernetes::{KubeSite, recorded, values};
 use super::site::{healthy, journal_of, set};
 use crate::cli::program::{self, Run};
 
-/// Prepares an address without a block: its assignment writes handle, block and affinity.
+/// Creates a cluster, and returns it with a node and an address without a block. Assigning the address writes a handle,
+/// a block and an affinity.
 fn site(flavour: Flavour) -> (KubeSite, String, String) {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
@@ -28,7 +29,7 @@ fn arguments<'a>(node: &'a str, address: &'a str) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_is_assigned_is_undone_on_the_native_group() {
+fn an_assignment_is_undone_in_the_native_group() {
     let (site, node, address) = site(Flavour::Native);
     let before = site.objects();
     let run = site.run(&arguments(&node, &address)).succeeded();
@@ -39,7 +40,7 @@ fn what_is_assigned_is_undone_on_the_native_group() {
     assert_eq!(values(&site.objects()), values(&before));
 }
 
-/// The delay of a write that is held up.
+/// The delay of a write that arrives late.
 const LATE: Duration = Duration::from_millis(700);
 
 /// The number of writes of a run: handle, block and affinity.
@@ -49,7 +50,8 @@ fn is_write(method: &str) -> bool {
     ["POST", "PUT", "PATCH", "DELETE"].contains(&method)
 }
 
-/// Tears the write of one of Calico's objects, by its number. The receiver gets a message when that happens.
+/// Applies `tear` to one of the writes of Calico's objects, by its number. The returned receiver gets a message when
+/// the write is requested.
 fn tear_write(torn: &Tearing, number: usize, tear: Tear) -> Receiver<()> {
     let (tell, told) = mpsc::channel();
     let mut writes = 0;
@@ -76,7 +78,7 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
     let arguments = arguments(&node, &address);
     let undo = |journal: &str| {
         let undo = site.run(&["undo", journal, "--yes"]);
-        // After a killed run, undo may report that the end is unknown.
+        // After a killed run, undo may report that it does not know how far the run got.
         assert!([0, 1].contains(&undo.code), "{undo:?}");
         assert_eq!(values(&site.objects()), values(&before));
     };

@@ -8,7 +8,7 @@ use super::site::*;
 use crate::cli::program::Run;
 
 #[test]
-fn what_another_got_meanwhile_stays_its_own() {
+fn an_address_that_another_run_has_assigned_is_kept() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
     let site = Site::of(&cluster);
@@ -81,7 +81,7 @@ fn many_at_once_never_get_the_same_address() {
     assert_eq!(site.findings(&[]), unused(&all));
 }
 
-/// The last requests of a run are its writes.
+/// Loses the answers to some of the last requests of a run, which are its writes, or drops the requests themselves.
 #[test]
 fn a_lost_answer_is_found_out() {
     let cluster = healthy();

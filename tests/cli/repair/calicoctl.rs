@@ -1,4 +1,5 @@
-//! Tests the name `calicoctl`: the output of recorded runs of the real tool, its exit codes, and its report file.
+//! The program under the name `calicoctl`: it prints what the real tool printed in recorded runs, with the same exit
+//! codes and report file.
 
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
@@ -45,7 +46,7 @@ fn calicoctl(site: &Site, arguments: &str) -> Run {
     Run::of(command)
 }
 
-/// Recorded runs of the real tool: arguments, exit code and stdout. Failures are on stderr.
+/// Recorded runs of the real tool, each with its arguments, exit code and stdout. Failures were printed on stderr.
 const RECORDED: [(&str, i32, &str); 13] = [
     ("ipam configure --strictaffinity=true", 0, "Successfully set StrictAffinity to: true\n"),
     ("ipam configure --max-blocks-per-host=2", 0, "Successfully set MaxBlocksPerHost to: 2\n"),
@@ -140,7 +141,7 @@ fn version_prints_the_lines_of_calicoctl() {
 }
 
 #[test]
-fn what_calicoctl_refuses_is_refused_with_its_words_and_code() {
+fn refusals_have_the_words_and_code_of_calicoctl() {
     let site = site();
     let before = site.dump();
     for (arguments, stdout, stderr) in [
@@ -224,7 +225,7 @@ fn tables_have_the_columns_of_calicoctl() {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     assert_eq!(cells, ["", "10.7.0.1", "a", "10.7.0.0/30", "b", "", "", ""]);
 
-    // After the cooldown, an address is free, although the block still records it.
+    // After the cooldown, an address counts as free, although the block still records it.
     let address = "10.7.0.1";
     site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
         block.cool(

@@ -1,4 +1,4 @@
-//! `configure`: changes the allocator's settings, refuses those that Calico refuses, and can be undone.
+//! `configure` changes the allocator's settings, refuses values that Calico refuses, and can be undone.
 
 use calipam_testkit::cluster::wire::{Attribute, Block, key};
 use calipam_testkit::kube::Flavour;
@@ -44,7 +44,7 @@ fn settings_are_stored_as_calico_stores_them_and_undone() {
 }
 
 #[test]
-fn what_follows_is_said_before_the_question() {
+fn consequences_are_named_before_the_question() {
     let cluster = healthy();
     let site = unconfigured();
     let [first, second] = [0, 1].map(|number| cluster.nodes()[number].clone());
@@ -81,7 +81,7 @@ fn what_follows_is_said_before_the_question() {
 }
 
 #[test]
-fn what_calico_does_not_take_is_refused_and_changes_nothing() {
+fn values_that_calico_rejects_are_refused_and_change_nothing() {
     let site = unconfigured();
     site.put(
         CONFIG,
@@ -113,7 +113,7 @@ fn what_calico_does_not_take_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_set_already_is_not_written_and_unknown_fields_stay() {
+fn unchanged_settings_are_not_written_and_unknown_fields_are_kept() {
     let site = unconfigured();
     site.put(CONFIG, r#"{"strict_affinity":true,"auto_allocate_blocks":true,"future":1}"#);
     let before = site.dump();

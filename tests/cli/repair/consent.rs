@@ -30,7 +30,7 @@ fn only_a_yes_is_a_yes() {
 }
 
 #[test]
-fn the_question_says_where_and_how_much() {
+fn the_question_names_the_cluster_and_the_number_of_changes() {
     let (site, pod) = Site::leaky();
     let shown = site.asked(&RELEASE, "y\n").exits(0);
     let plan = shown.text.find("release-address").expect("the plan is shown");
@@ -68,9 +68,9 @@ fn the_plan_is_shown_before_the_question_in_every_form() {
     }
 }
 
-/// Addresses that come into use during the question are kept, since the plan is checked again after the answer.
+/// Addresses that come into use while the question is open are kept, since the plan is checked again after the answer.
 #[test]
-fn what_has_changed_before_the_answer_is_given_up() {
+fn changes_that_are_outdated_at_the_answer_are_skipped() {
     let mut cluster = healthy();
     let pod = cluster.add_pod_on(0);
     let endpoint = cluster.remove(&pod.endpoint).value();
@@ -97,7 +97,7 @@ fn what_has_changed_before_the_answer_is_given_up() {
     assert_eq!(after[&affinity], before[&affinity]);
 }
 
-/// Ctrl-c at the question makes no change.
+/// Ctrl-c at the question changes nothing.
 #[test]
 fn ctrl_c_is_no_consent() {
     let (site, _) = Site::leaky();
@@ -139,9 +139,9 @@ fn the_limit_counts_in_a_dry_run() {
     assert_eq!(other.code, 0, "an empty plan is within every limit: {other:?}");
 }
 
-/// Refusals precede the wait. Otherwise, this test would take an hour.
+/// Refusals come before the wait for the grace period. Otherwise, this test would take an hour.
 #[test]
-fn nothing_is_waited_for_that_is_refused_later() {
+fn refusals_come_before_the_wait() {
     let (site, _) = Site::leaky();
     let before = site.dump();
     let waiting = ["release", "--leaked", "--grace", "1h", "--settle", "0"];
@@ -161,7 +161,7 @@ fn nothing_is_waited_for_that_is_refused_later() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// The question is about a plan that was shown completely, or that the user can list.
+/// At the question, the user has seen the complete plan, or can list it.
 #[test]
 fn a_long_plan_can_be_listed_at_the_question() {
     let mut cluster = Cluster::plain(*healthy().spec(), 30, 1);

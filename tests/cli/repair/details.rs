@@ -1,4 +1,4 @@
-//! Checks that a release leaves blocks and handles as Calico does.
+//! A release leaves blocks and handles in the same state as a release by Calico would.
 
 use calipam_testkit::cluster::wire::{Block, IpamSettings, ipam_config, key};
 use calipam_testkit::cluster::{Cluster, Fault, Pod};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::site::*;
 
-/// Sets the cooldown of released addresses.
+/// Sets the cooldown period of the cluster.
 fn with_cooldown(cluster: &mut Cluster, seconds: u32) {
     let settings = IpamSettings { cooldown_seconds: seconds, ..IpamSettings::default() };
     cluster.put_raw(key::IPAM_CONFIG, ipam_config(&settings));
@@ -70,9 +70,9 @@ fn an_empty_block_without_owner_is_deleted() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// The IDs of old handles can end with a carriage return from host-local.
+/// The IDs of handles that were migrated from host-local can contain a carriage return and further text.
 #[test]
-fn handles_with_a_carriage_return_go() {
+fn handles_with_a_carriage_return_are_deleted() {
     for by_handle in [false, true] {
         let mut cluster = healthy();
         let pod = leak(&mut cluster, 0);
@@ -95,7 +95,7 @@ fn handles_with_a_carriage_return_go() {
 }
 
 #[test]
-fn handles_that_count_wrong_are_corrected_or_go() {
+fn handles_with_wrong_counts_are_corrected_or_deleted() {
     let mut cluster = healthy();
     let pods: Vec<Pod> = (0..3).map(|node| leak(&mut cluster, node)).collect();
     // One count is too high, one is too low, and one is for a block that no longer exists.
@@ -116,9 +116,10 @@ fn handles_that_count_wrong_are_corrected_or_go() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// Two addresses of a pod share a handle of the old scheme. After the release of one, the handle counts only the other.
+/// Two addresses of a pod share a handle of the old scheme. After one address is released, the handle counts only the
+/// other one.
 #[test]
-fn handles_that_stay_count_what_is_left() {
+fn remaining_handles_count_the_remaining_addresses() {
     let mut cluster = healthy();
     let block = cluster.nodes()[0].blocks[0];
     let owner = cluster.add_pod_on(0);

@@ -75,7 +75,7 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
 
     let skipped: Vec<String> =
         skips(&plan).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
-    // Leaks with an unknown owner have a lower severity, and are kept.
+    // Leaked addresses with an unknown owner have a lower severity, and are kept.
     let leaks = cluster.truth().iter().filter(|f| f.code == "leaked-address" && f.severity.is_none());
     let leaks = leaks.map(|f| f.subject).chain(cluster.young().iter().map(ToString::to_string));
     let leaks: BTreeSet<String> = leaks.filter(|s| !skipped.contains(s)).collect();
@@ -107,7 +107,7 @@ fn without_anything_to_do_nothing_is_written() {
 }
 
 #[test]
-fn what_others_have_changed_since_is_not_undone() {
+fn later_changes_of_other_clients_are_not_undone() {
     let mut cluster = healthy();
     let [first, second] = [leak(&mut cluster, 0), leak(&mut cluster, 1)];
     let site = Site::of(&cluster);
@@ -125,7 +125,7 @@ fn what_others_have_changed_since_is_not_undone() {
     // The dry run has printed the same message.
     assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");
     let back = site.dump();
-    // The pod has one handle in two blocks, and the three are written together.
+    // The pod has one handle in two blocks. The handle and both blocks are written together.
     assert_eq!(
         differing(&changed, &back),
         set([key::block(second.block()), key::block(second.addresses[1].1), key::handle(&second.handle),])
@@ -162,7 +162,7 @@ fn a_short_grace_period_is_warned_of() {
     }
 }
 
-/// For each step of one run, the other run gets a conflict or has nothing to do.
+/// Whenever one run writes a step, the other run gets a conflict or has nothing left to do.
 #[test]
 fn two_runs_at_once_do_no_harm() {
     let mut cluster = Cluster::plain(*healthy().spec(), 60, 1);

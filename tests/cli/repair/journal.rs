@@ -11,7 +11,7 @@ use calipam_testkit::cluster::Cluster;
 use super::site::*;
 use crate::cli::program::{Run, command};
 
-/// Releases leaks with a journal at a path.
+/// Releases leaks, and writes the journal to a path.
 fn release_with(site: &Site, journal: &str) -> Run {
     site.release(&["--leaked", "--journal", journal])
 }
@@ -109,7 +109,7 @@ fn a_full_disk_stops_it() {
     assert_eq!(site.undo(&whole).code, 0);
     let before = site.dump();
     let arguments = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
-    // There is no room for the first line of the journal, or none for the first intent after it.
+    // There is no room for the first line of the journal, or only for that line and not for the first intent.
     for blocks in [0, 1] {
         let run =
             on_a_small_disk(&site.command(&arguments), blocks).failed(3, "error: cannot write the journal ");
@@ -142,13 +142,13 @@ fn a_full_disk_stops_it() {
         assert_eq!(values(&site.dump()), values(&before), "{eighths}");
     }
     assert!(parts > 0, "no disk held a part of what was to be written");
-    // With free space, everything is released.
+    // With free space, the remaining addresses are released.
     let again = site.release(&["--leaked"]);
     assert_eq!((again.code, site.findings(&[])), (0, set::<String>([])), "{again:?}");
 }
 
 #[test]
-fn what_is_no_journal_is_not_undone() {
+fn undo_refuses_files_that_are_not_journals() {
     let site = Site::of(&leaky(1));
     let run = site.release(&["--leaked"]);
     let journal = journal_of(&run);

@@ -13,7 +13,7 @@ fn journals(site: &Site, more: &[&str]) -> (Run, Vec<Value>) {
 }
 
 #[test]
-fn the_last_run_is_undone_where_it_was_made() {
+fn the_last_run_is_undone_in_its_cluster() {
     let mut cluster = healthy();
     let [first, second] = [leak(&mut cluster, 0), leak(&mut cluster, 1)];
     let site = Site::of(&cluster);
@@ -34,7 +34,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     assert!(of(&listed[0], "startedAt") > of(&listed[1], "startedAt"));
     assert!(listed.iter().all(|j| j["objects"].as_u64().unwrap() > 1 && j["undone"] == false), "{listed:?}");
 
-    // The environment names another cluster, but the journal contains the location of its own.
+    // The environment names another cluster, but the journal contains the location of the cluster that was changed.
     let last = |more: &[&str]| {
         let mut command = site.command(&[&["undo", "--last", "--yes"], more].concat());
         Run::of(command.env("ETCD_ENDPOINTS", "http://127.0.0.1:1"))
@@ -45,7 +45,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     assert!(recorded(&site.dump()).contains_key(&second.address()));
     assert!(!recorded(&site.dump()).contains_key(&first.address()), "only the last one");
 
-    // The next run to undo is the earlier one: neither the undo itself nor the run that was undone.
+    // The next run to undo is the earlier one. The undo itself and the run that was undone do not count.
     let again = last(&["--etcd-endpoints", &site.etcd.endpoint()]);
     assert_eq!((again.code, values(&site.dump())), (0, values(&before)), "{again:?}");
     let (_, listed) = journals(&site, &[]);
@@ -53,14 +53,14 @@ fn the_last_run_is_undone_where_it_was_made() {
     assert_eq!(states, [false, false, true, true], "{listed:?}");
     assert_eq!(last(&[]).code, 1, "nothing is left to undo");
 
-    // An undo can be undone by naming its journal, which repeats the undone run.
+    // An undo can be undone by the name of its journal. This repeats the undone run.
     assert_eq!(site.undo(&of(&listed[1], "journal")).code, 0);
     let redone = recorded(&released);
     assert!(recorded(&site.dump()).len() == redone.len() + first.addresses.len());
 }
 
 #[test]
-fn the_last_run_of_a_cluster_is_that_of_the_named_one() {
+fn the_last_run_is_that_of_the_named_cluster() {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
     let site = Site::of(&cluster);
@@ -95,7 +95,7 @@ fn quiet_is_quiet_where_nothing_was_done() {
 }
 
 #[test]
-fn what_to_undo_is_said_once() {
+fn the_undo_hint_is_printed_once() {
     let site = Site::of(&healthy());
     for arguments in [&["undo"][..], &["undo", "x", "--last"], &["undo", "--last", "--list"]] {
         site.run(arguments).exits(2).prints_nothing();

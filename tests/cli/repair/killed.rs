@@ -60,7 +60,7 @@ pub(super) fn run_and_kill(
     status.signal() == Some(9)
 }
 
-/// Undoes a run and its lock, even if it was killed before it got the answer to its lock request.
+/// Undoes a run and restores the lock, even if the run was killed before it got the answer to its lock request.
 fn undo(command: &mut Command) {
     let undone = Terminal::new(150).answer(command, "y\ny\n");
     assert!(matches!(undone.code, Some(0 | 1)), "{undone:?}");
@@ -92,8 +92,8 @@ fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
                 undo(&mut site.command(&["undo", journal.to_str().unwrap()]));
             }
             assert_eq!(values(&site.dump()), values(&base), "request {number} of {requests}, {tear:?}");
-            // For ten minutes, a run makes additional requests to look for the locks of killed runs, so their journals
-            // are removed.
+            // Removes the journals of killed runs. For ten minutes, later runs would otherwise make additional
+            // requests, to look for locks that the killed runs have left.
             for journal in site.journals().iter().filter(|journal| !earlier.contains(journal)) {
                 std::fs::remove_file(journal).unwrap();
             }
@@ -111,7 +111,7 @@ fn a_killed_split_is_undone_and_made_again() {
 }
 
 /// Splits a pool into more parts than one transaction can create, with blocks in the first and the last part. The parts
-/// overlap the pool until it is deleted.
+/// overlap the pool until the pool is deleted.
 #[test]
 fn a_killed_split_into_more_parts_than_a_transaction_holds_is_undone_and_made_again() {
     for (pool, block, parts) in [
@@ -148,13 +148,13 @@ fn on_kubernetes_both_are_undone_and_made_again() {
     let flavour = Flavour::Classic;
     let site = KubeSite::of(&healthy(), flavour);
     add_pool(&site, flavour);
-    // Parts that contain a block are also deleted while the pool exists.
+    // While the pool still exists, an undo deletes its parts even if they contain a block.
     let assign = ["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"];
     assert_eq!(site.run(&assign).code, 0);
     let torn = Tearing::kubernetes(&site.server).unwrap();
     let run = |arguments: &[&str]| Run::of(site.command_by(torn.kubeconfig(), arguments));
     let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
-    // Writes the configuration once, so that it has all fields that an undo restores.
+    // Writes the configuration once, so that it has all the fields that an undo restores.
     assert_eq!(run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).code, 0);
     // The writes include those of the lock: one to take it, and one to restore it.
     for (arguments, writes) in [(&SPLIT[..], 5), (&CONFIGURE[..], 3)] {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::site::{AT_ONCE, changes, healthy, journal_of, journals_in, leak, set, skips};
 use crate::cli::program::{self, Run, command};
 
-/// Defines two tests of one function, one for each API group. They run in parallel.
+/// Defines two tests that call the same function, one for each API group. They run in parallel.
 macro_rules! in_each_group {
     ($work:ident: $classic:ident, $native:ident) => {
         #[test]
@@ -61,7 +61,7 @@ impl KubeSite {
         Run::of(self.command_by(self.server.kubeconfig(), arguments))
     }
 
-    /// Prepares a run of the program on the cluster with a kubeconfig.
+    /// Prepares a run of the program on the cluster that a kubeconfig names.
     pub(super) fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
         let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
@@ -131,7 +131,7 @@ pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     objects.iter().map(|(name, object)| (name.as_str(), value(object))).collect()
 }
 
-/// Returns the names of the objects whose versions differ.
+/// Returns the names of the objects that differ, including new and deleted ones.
 fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
     let names = before.keys().chain(after.keys());
     names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect()

@@ -16,7 +16,7 @@ use crate::cli::program::{Run, scratch};
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
-/// A number of steps that leaves time to send a signal in the middle.
+/// A number of steps that is large enough to send a signal in the middle of a run.
 const MANY: usize = 4_000;
 
 fn ready(value: &[u8]) -> Option<bool> {
@@ -50,7 +50,7 @@ fn the_previous_lock_state_is_restored() {
         let whole = site.dump();
         let run = site.release(&["--leaked", "--lock"]);
         if state == Some(false) {
-            // The lock belongs to another client, who may release it during this run.
+            // The lock belongs to another client, which may release it during this run.
             let told = "cannot take the datastore lock: it is already locked";
             run.failed(3, told).says("\nhint: ");
             assert_eq!(site.dump(), whole);
@@ -78,7 +78,7 @@ fn a_conflict_unlocks_too() {
     let before = site.value(INFORMATION);
     let release = [&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat();
     let shown = site.asked_while("[y/N] ", &release, "y\n", || {
-        // The addresses are reassigned between the plan and the consent.
+        // The addresses are assigned again between the plan and the answer.
         for (address, block) in &pod.addresses {
             site.change_block(*block, |block| {
                 let ordinal = block.ordinal(*address).to_string();
@@ -229,8 +229,8 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let quiet = site.release(&["--orphan-handles"]);
     assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
 
-    // Together, the runs are complete, and each can be undone. The undo of the killed run reports that the run did not
-    // finish.
+    // Together, the two runs have released everything, and each can be undone. The undo of the killed run reports that
+    // the run did not finish.
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
         let undone = site.undo(&journal).exits(code);
         assert_eq!(undone.stderr.contains("did not finish"), code == 1, "{undone:?}");

@@ -1,4 +1,4 @@
-//! `migrate`: moves from pool to pool, in phases that depend only on the datastore, and can be undone.
+//! `migrate` moves pods from pool to pool. The phases depend only on the datastore, and can be undone.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub(super) fn pool(site: &Site, name: &str) -> Option<Value> {
     site.value(&key::pool(name)).map(|raw| serde_json::from_slice(&raw).unwrap())
 }
 
-/// Removes all users of addresses: pods with their endpoints, and tunnels. Their addresses leak.
+/// Removes all users of addresses, namely pods with their endpoints, and tunnels. Their addresses leak.
 pub(super) fn leave(site: &Site) {
     for (key, (raw, _)) in site.dump() {
         if key.contains("/workloadendpoints/") {
@@ -263,7 +263,7 @@ fn the_creation_of_a_pool_is_not_undone_while_blocks_lie_in_it() {
 }
 
 #[test]
-fn what_is_not_known_to_be_leaked_keeps_its_block() {
+fn addresses_not_known_to_be_leaked_keep_their_block() {
     let site = Site::of(&cluster());
     let assign =
         ["assign", "--node", "node-1", "--count", "1", "--pool", OLD, "--handle", "by-hand", "--yes"];
@@ -340,7 +340,7 @@ fn a_temporary_pool_names_no_pool_that_cannot_be() {
 }
 
 #[test]
-fn where_pods_still_have_to_move_the_table_is_printed_once() {
+fn the_table_is_printed_once_if_pods_still_have_to_move() {
     let site = Site::of(&cluster());
     assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
     resume(&site, "disable");

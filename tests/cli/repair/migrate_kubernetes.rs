@@ -51,7 +51,7 @@ fn on_kubernetes(flavour: Flavour) {
     runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["--apply"], "there", phase)));
     assert_eq!(count_in_old_pool(&site.objects()), 0);
     assert!(!site.list("ippools").contains_key("p"));
-    // Calico's client stores foreign annotations in its own.
+    // Calico's client moves the annotations of other programs into an annotation of its own.
     if flavour == Flavour::Classic {
         let mut object = site.list("ippools")["p-10-8-0-0-28"].clone();
         let kept = json!({"annotations": {"calipam.io/temporary-for": successor}}).to_string();
@@ -140,8 +140,8 @@ fn pods_of(site: &KubeSite) -> Vec<Value> {
     serde_json::from_str::<Value>(&response.body).unwrap()["items"].as_array().unwrap().clone()
 }
 
-/// Evicts pods, and replaces each deleted pod of the Deployment with one that has an address of `new`. Returns the run
-/// and the lowest number of pods at any time.
+/// Evicts pods, and replaces each deleted pod of the Deployment by one whose address `new` returns. Returns the run and
+/// the lowest number of pods at any time.
 fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run, usize) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
 }
 
 #[test]
-fn pods_are_named_by_what_brings_them_back_and_with_what_ties_them_to_the_pool() {
+fn pods_are_listed_with_their_controllers_and_their_ties_to_the_pool() {
     let site = with_pods();
     add_budget(&site);
     let run = site.run(&[&["migrate", "--from", "p", "--to", OLD, "-o", "json"], &AT_ONCE[..]].concat());
@@ -205,7 +205,7 @@ fn pods_are_named_by_what_brings_them_back_and_with_what_ties_them_to_the_pool()
 }
 
 #[test]
-fn evicted_pods_come_back_before_the_next_ones_go_and_what_would_not_move_stays() {
+fn evicted_pods_come_back_before_the_next_eviction_and_other_pods_stay() {
     let site = with_pods();
     let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["-o", "json"]);
     assert_eq!(run.code, 1, "two pods are left: {run:?}");
@@ -330,7 +330,7 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
     assert_eq!(asked, ["db"]);
 }
 
-/// Refuses to migrate a machine, as KubeVirt's webhook does for a machine with a local disk.
+/// Makes the API server refuse to migrate a machine, as KubeVirt's webhook does for a machine with a local disk.
 fn refuse_to_migrate(site: &KubeSite, machine: &str) {
     let expression = format!("object.spec.vmiName != '{machine}'");
     let rule = json!({"apiGroups": ["kubevirt.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
@@ -348,7 +348,7 @@ fn refuse_to_migrate(site: &KubeSite, machine: &str) {
     ] {
         create(&site.server, &format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &[object]).unwrap();
     }
-    // Waits until the policy is effective.
+    // Waits until the API server enforces the policy.
     let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations?dryRun=All";
     let migration = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
         "metadata": {"name": "trial"}, "spec": {"vmiName": machine}});

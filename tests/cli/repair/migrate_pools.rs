@@ -76,9 +76,9 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
     assert_eq!(site.undo(&journal_of(&deleted)).code, 0);
 }
 
-/// Another client changes the pools during the question.
+/// Another client changes the pools while the question is open.
 #[test]
-fn each_phase_is_looked_at_again_after_the_question() {
+fn each_phase_is_checked_again_after_the_question() {
     let site = Site::of(&cluster());
     let asked = |arguments: &[&str], meanwhile: &dyn Fn(), says: &str| {
         let migrate = [&["migrate"], &AT_ONCE[..], arguments].concat();

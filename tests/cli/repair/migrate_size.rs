@@ -9,8 +9,8 @@ use super::migrate::{NEW, OLD, cluster, leave, left_of_old, migrate, pool, resum
 use super::site::*;
 use crate::cli::program::Run;
 
-/// Migrates to another block size in the same CIDR. Repeats the complete command if `is_named`, and otherwise only
-/// `--apply`. Returns the runs.
+/// Migrates to another block size in the same CIDR. Each further call repeats the complete command if `is_named`, and
+/// otherwise has only `--apply`. Returns the runs.
 fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     let begin = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"];
     let mut runs = vec![migrate(site, &[&begin[..], &["--yes", "-o", "json"]].concat())];
@@ -28,7 +28,7 @@ fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
         assert_eq!((status.code, phase(&status)), (0, expected.to_owned()), "{status:?}");
         match expected {
             "there move" => leave(site),
-            // Ends a pod that has returned to the temporary pool.
+            // Ends the pod that was started in the temporary pool after the old pool was deleted.
             "back move" => site.delete(&visitor()),
             _ => {
                 let run = migrate(site, &[next, &["--yes", "-o", "json"]].concat());
@@ -45,7 +45,7 @@ fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     runs
 }
 
-/// A pod in the temporary pool.
+/// The endpoint of a pod with an address in the temporary pool.
 const VISITOR: &str = r#"{"kind":"WorkloadEndpoint","apiVersion":"projectcalico.org/v3","metadata":{"name":"node--1-k8s-visitor-eth0",
     "namespace":"default"},"spec":{"orchestrator":"k8s","node":"node-1","pod":"visitor","endpoint":"eth0","containerID":"0a",
     "ipNetworks":["10.99.0.5/32"]}}"#;
@@ -62,7 +62,7 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
         let plan = migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16"]);
         assert!(plan.stdout.contains("created again with blocks of"), "the plan says which way: {plan:?}");
         assert!(plan.stdout.contains("Blocks of two sizes in one CIDR would overlap"), "and why: {plan:?}");
-        assert!(plan.stdout.contains(&format!("Back in 10.244.0.0/16, with blocks of /{size}")), "{plan:?}");
+        assert!(plan.stdout.contains(&format!("After the move back to 10.244.0.0/16, with blocks of /{size}")), "{plan:?}");
         assert_eq!(site.dump(), begin, "a plan writes nothing");
 
         let runs = there_and_back(&site, size, is_named);

@@ -18,7 +18,7 @@ fn address_of(cluster: &Cluster, is_wanted: impl Fn(&Attribute) -> bool) -> IpAd
 }
 
 /// Creates a cluster with one address for each reason to refuse a release. Returns the cluster, and each address with
-/// its reason and words of the refusal.
+/// the reason and a part of the message.
 fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let mut cluster = Cluster::small(*healthy().spec());
     let pod = cluster.add_pod_on(0);
@@ -59,7 +59,7 @@ fn release_by_name(site: &Site, targets: &[&str]) -> Run {
 }
 
 #[test]
-fn what_is_protected_is_refused_by_name() {
+fn protected_addresses_are_refused_by_name() {
     let (cluster, cases) = protected();
     let site = Site::of(&cluster);
     let before = site.dump();
@@ -79,7 +79,7 @@ fn what_is_protected_is_refused_by_name() {
 }
 
 #[test]
-fn what_cannot_be_released_cannot_be_forced() {
+fn some_refusals_cannot_be_forced() {
     let (cluster, cases) = protected();
     let site = Site::of(&cluster);
     let before = site.dump();
@@ -140,7 +140,7 @@ fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// As in Calico, if the pool of a block no longer selects its node, the block is deleted with its last address.
+/// If a block's pool no longer selects the block's node, the block is deleted with its last address, as in Calico.
 #[test]
 fn the_block_of_a_node_that_its_pool_no_longer_selects_is_deleted_with_its_last_address() {
     let site = Site::of(&healthy());
@@ -228,7 +228,7 @@ fn a_handle_is_released_completely_or_not_at_all() {
 fn handles_come_from_stdin() {
     let mut cluster = healthy();
     let pods: Vec<_> = (0..4).map(|number| leak(&mut cluster, number % 3)).collect();
-    // The handle object of one pod is missing, and one orphan is not named.
+    // The handle object of one pod is missing. An orphan handle is not on stdin.
     cluster.remove(&key::handle(&pods[1].handle));
     cluster.inject(Fault::OrphanHandleEmpty, 1);
     let orphan = cluster.truth().iter().find(|f| f.code == "orphan-handle").unwrap().subject;

@@ -40,7 +40,7 @@ fn make_room(site: &Site) {
 }
 
 #[test]
-fn what_could_not_be_written_is_said_and_nothing_was_killed() {
+fn a_full_quota_is_named_and_the_run_does_not_count_as_killed() {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
     let etcd = EtcdOptions::new().argument("--quota-backend-bytes=16777216").start().unwrap();

@@ -57,7 +57,7 @@ fn a_node_that_is_gone_leaves_nothing() {
 
 /// The node object is missing, but endpoints still name the node, so it may be alive.
 #[test]
-fn what_a_node_still_uses_is_kept() {
+fn records_that_a_node_still_uses_are_kept() {
     let (cluster, node) = with(Fault::NodeGonePodsLeft);
     let site = Site::of(&cluster);
     let before = site.dump();

@@ -17,7 +17,8 @@ fn rebuild(site: &Site, more: &[&str]) -> Run {
     site.run(&[&agreed[..], &AT_ONCE, more].concat())
 }
 
-/// True if the plan has a change of the block, its addresses or its affinity.
+/// True if the plan names the object with this key. A block is also named by a change of one of its addresses or of its
+/// affinity.
 fn is_named(plan: &Value, key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/calico/ipam/v2/") else { return false };
     let changes = plan["changes"].as_array().unwrap();
@@ -46,7 +47,7 @@ fn is_named(plan: &Value, key: &str) -> bool {
 }
 
 #[test]
-fn all_that_can_be_repaired_is_and_comes_back() {
+fn a_rebuild_of_every_fault_is_undone() {
     let site = Site::of(&Cluster::all_faults(ClusterSpec::new(22).at(Timestamp::now()).wide(), 1));
     let before = site.dump();
     let earlier = site.findings(&[]);

@@ -33,7 +33,7 @@ fn own(site: &Site, format: &str) -> String {
     site.run(&[&["check", "-o", format], &AT_ONCE[..]].concat()).stdout
 }
 
-/// Creates a report of calicoctl that lists `unused` as not in use, and these handles as leaked.
+/// Creates a report of calicoctl that lists the addresses in `unused` as not in use, and these handles as leaked.
 fn calicoctl(site: &Site, unused: &BTreeSet<String>, handles: &[String]) -> Value {
     let dump = site.dump();
     let blocks = dump.iter().filter(|(key, _)| key.contains("/assignment/"));
@@ -77,7 +77,7 @@ fn expected(pods: &[Pod], handles: &[String]) -> BTreeSet<String> {
     released.chain(handles.iter().map(|id| format!("delete-handle {id}"))).collect()
 }
 
-/// Stores another orphan handle, which is younger than any report.
+/// Stores another orphan handle, which did not exist at the time of any report.
 fn put_orphan(site: &Site) -> String {
     site.put(&key::handle("k8s-pod-network.younger"), r#"{"block":{},"deleted":false}"#);
     key::handle("k8s-pod-network.younger")
@@ -120,7 +120,7 @@ fn two_reports_intersect() {
 
 /// A report counts as the first of two checks if it is old enough.
 #[test]
-fn an_old_report_is_the_first_look() {
+fn an_old_report_is_the_first_check() {
     let (cluster, leaked, orphans) = leaky();
     let site = Site::of(&cluster);
     let mut report: Value = serde_json::from_str(&own(&site, "json")).unwrap();
@@ -139,7 +139,7 @@ fn an_old_report_is_the_first_look() {
 }
 
 #[test]
-fn what_a_report_says_of_an_address_must_still_hold() {
+fn the_facts_in_a_report_must_still_hold() {
     let (mut cluster, leaked, orphans) = leaky();
     let live = cluster.add_pod_on(0);
     let site = Site::of(&cluster);
@@ -189,9 +189,9 @@ fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// `calicoctl ipam` and other programs record only a handle and a note.
+/// `calicoctl ipam` and some other programs record no owner, only a handle and a note.
 #[test]
-fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
+fn an_address_without_an_owner_is_released_by_a_report_and_force() {
     let site = Site::of(&healthy().with(Fault::LeakedForeign, 1));
     let check = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat());
     let found = check.json()["findings"][0].clone();
@@ -201,7 +201,7 @@ fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
     let kept = from_reports(&site, &[&report], &["-o", "json"]);
     assert_eq!((kept.code, skips(&kept.json())), (1, set([format!("unknown-owner {address}")])));
 
-    // An allocation that is later than the one in the report is not released.
+    // An allocation that was made after the report is not released.
     let mut other = check.json();
     other["findings"][0]["evidence"]["records"][0]["sequenceNumber"] = "1".into();
     let other = file(&site, "other", other.to_string());
@@ -213,7 +213,7 @@ fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
     assert!(!recorded(&site.dump()).contains_key(&address.parse().unwrap()));
 }
 
-/// calicoctl's rules for its reports.
+/// Tests reports that violate calicoctl's own rules.
 #[test]
 fn objections_to_calicoctls_reports_can_be_forced() {
     let (cluster, leaked, orphans) = leaky();
@@ -243,7 +243,7 @@ fn objections_to_calicoctls_reports_can_be_forced() {
         assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
         assert_eq!(changes(&forced.json()), expected(&leaked, &orphans));
     }
-    // It is enough that one report matches the current cluster information. The other reports are older.
+    // It is enough that one report matches the current cluster information, even if other reports are older.
     let fresh = file(&site, "fresh", good.to_string());
     let stale = file(&site, "stale", with("clusterInformationRevision", "1"));
     from_reports(&site, &[&stale, &fresh], &["--lock"]).succeeded();
@@ -262,7 +262,7 @@ fn a_locked_datastore_needs_no_lock() {
 }
 
 #[test]
-fn what_is_no_report_is_named() {
+fn files_that_are_not_reports_are_named() {
     let (cluster, ..) = leaky();
     let site = Site::of(&cluster);
     let before = site.dump();
@@ -285,7 +285,7 @@ fn what_is_no_report_is_named() {
             .says("\nhint: write one with");
         assert!(run.stderr.contains(path.to_str().unwrap()), "{run:?}");
     }
-    // These are reports without usable entries.
+    // These files are reports, but have no usable entries.
     for allocations in
         [json!(null), json!([]), json!({"10.0.0.1": 7}), json!({"x": [{}]}), json!({"10.0.0.1": [null]})]
     {

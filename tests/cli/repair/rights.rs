@@ -107,7 +107,7 @@ impl Rights {
     fn without(&self, missing: Option<(&str, &str)>) {
         let mut role = role("calipam-repairer");
         if let Some((resource, verb)) = missing {
-            // Separate rules keep the other verbs of the resource, and the other resources.
+            // Splits the rules by resource, so that the other verbs and resources keep their permissions.
             let rules = role["rules"].as_array().unwrap().clone();
             let apart = rules.iter().flat_map(|rule| {
                 let resources = rule["resources"].as_array().unwrap().clone();
@@ -155,7 +155,8 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     }
     assert_eq!(rights.objects(), before);
 
-    // Without one of the role's permissions, a repair names it. Together, these permissions are exactly the role.
+    // If one permission of the role is missing, a repair names it. Together, the permissions that are named in this way
+    // are exactly the role.
     let role = role("calipam-repairer");
     let list = |value: &Value| {
         value.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect::<Vec<_>>()

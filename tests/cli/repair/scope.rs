@@ -1,4 +1,4 @@
-//! Names narrow a release, and hints do not cover more than the call.
+//! Names of nodes, pools and namespaces narrow a release, and hints do not cover more than the call.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn nodes_and_namespaces_narrow_what_is_released() {
         assert_eq!(found, releases(pods.iter().filter(both)), "{namespace}");
     }
 
-    // A report already narrows a release to its contents, and names narrow it further.
+    // A report narrows a release to its contents. Names of nodes and namespaces narrow it further.
     let report = site.home.path().join("report.json");
     let written = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()).stdout;
     std::fs::write(&report, written).unwrap();
@@ -66,7 +66,7 @@ fn nodes_and_namespaces_narrow_what_is_released() {
 }
 
 #[test]
-fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
+fn named_objects_are_released_only_if_no_other_name_excludes_them() {
     let (cluster, pods) = with_leaks();
     let site = Site::of(&cluster);
     let [first, second] = [&pods[0], &pods[1]];
@@ -106,7 +106,8 @@ fn a_pool_narrows_the_release_of_a_deleted_node() {
     let in_one = plan(&["--pool", &gone.blocks[0].to_string()]);
     assert!(in_one.is_subset(&everything) && owned(&in_one) == 1, "{in_one:?}");
     assert!(in_one.contains(&format!("set-block-owner {}", gone.blocks[0])), "{in_one:?}");
-    // Blocks belong to no namespace, and they are not leaked addresses.
+    // Namespaces and `--leaked` exclude the blocks of the node, since a block has no namespace and is not a leaked
+    // address.
     for narrowed in [["-n", "default"].as_slice(), &["--leaked"]] {
         let found = plan(narrowed);
         assert!(owned(&found) == 0, "{found:?}");
@@ -167,7 +168,7 @@ fn a_namespace_that_nothing_names_is_an_error() {
         assert!(run.stderr.contains(&error), "{run:?}");
         assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
     }
-    // The namespace exists in every cluster, even if it has no pods.
+    // The namespace `kube-public` exists in every cluster, even if it has no pods.
     site.run(&["check", "-n", "kube-public", "--settle", "0"]).succeeded().prints("No findings");
     site.run(&["check", "--node", "node-O", "--settle", "0"]).failed(1, "hint: did you mean `node-");
 }

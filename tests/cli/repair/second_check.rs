@@ -29,7 +29,7 @@ fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
 }
 
 #[test]
-fn what_is_used_or_given_out_again_meanwhile_stays() {
+fn addresses_that_are_used_or_assigned_during_the_wait_are_kept() {
     let mut cluster = healthy();
     let leaked: Vec<_> = (0..3).map(|number| leak(&mut cluster, number)).collect();
     let [unchanged, other_handle, other_number] = leaked.as_slice() else { panic!() };
@@ -70,7 +70,7 @@ fn what_is_used_or_given_out_again_meanwhile_stays() {
 }
 
 #[test]
-fn what_stays_unused_goes_after_the_second_look() {
+fn unused_addresses_are_released_after_the_second_check() {
     let (site, pod) = Site::leaky();
     let run = release_while(&site, || {
         let held = recorded(&site.dump());
@@ -81,9 +81,10 @@ fn what_stays_unused_goes_after_the_second_look() {
     assert_eq!(site.findings(&[]), set::<String>([]));
 }
 
-/// At first, a running pod and a pod that is being deleted look the same.
+/// At the first check, the address of a pod that is being deleted looks like a leaked one. The deletion releases it
+/// during the wait.
 #[test]
-fn what_is_deleted_normally_meanwhile_is_no_conflict() {
+fn a_normal_release_during_the_wait_is_no_conflict() {
     let (site, pod) = Site::leaky();
     let run = release_while(&site, || {
         site.release(&["--handle", &pod.handle]).succeeded();
@@ -114,7 +115,7 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!(said.collect::<Vec<_>>(), ["error: interrupted"]);
 }
 
-/// The plan is printed before the wait, and again only if it has changed.
+/// The plan is printed before the wait. It is printed again only if it has changed.
 #[test]
 fn the_plan_is_shown_before_the_wait() {
     let mut cluster = healthy();
@@ -137,7 +138,7 @@ fn the_plan_is_shown_before_the_wait() {
     assert!(shown.contains(&format!("release-address  {}", leaked[0].address())), "{shown}");
     let held = recorded(&site.dump());
     assert!(leaked.iter().all(|pod| held.contains_key(&pod.address())), "nothing is written before the wait");
-    // While the run waits, the plan for one handle changes.
+    // During the wait, the addresses of one pod are recorded for another handle, so the plan changes.
     for (address, block) in &leaked[1].addresses {
         site.change_block(*block, |block| {
             block.record_mut(*address).handle = Some("k8s-pod-network.somebody-else".into());
@@ -214,7 +215,7 @@ fn addresses_of_a_deleted_node_need_no_wait() {
 
 /// Without `--grace`, the grace period of the cluster applies.
 #[test]
-fn the_cluster_says_how_long() {
+fn the_grace_period_of_the_cluster_applies() {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
     let metadata = cluster.spec().metadata("default", &mut cluster.spec().rng(9));

@@ -1,5 +1,5 @@
-//! An address with a second owner, which is on another node and in another namespace. The keys of etcd do not show
-//! that.
+//! An address with a second owner on another node and in another namespace. The keys of etcd do not show which
+//! endpoints use the address.
 
 use calipam_testkit::cluster::Cluster;
 use calipam_testkit::cluster::wire::Tunnel;
@@ -7,7 +7,7 @@ use calipam_testkit::cluster::wire::Tunnel;
 use super::site::*;
 
 #[test]
-fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
+fn a_second_owner_is_found_anywhere_and_its_restart_is_recommended() {
     let mut cluster = healthy();
     let (recorded, other) = (cluster.add_pod_on(0), cluster.add_pod_on(2));
     let address = recorded.address();
@@ -31,7 +31,7 @@ fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
     site.run(&["history", "--ip", &address.to_string()]).prints(&format!("{address} on {}", other.node));
 }
 
-/// Returns the restart that a check recommends for the only duplicate address.
+/// Returns the command for a restart that a check recommends for the only duplicate address.
 fn restart(cluster: &Cluster) -> String {
     let site = Site::of(cluster);
     let report = site.run(&["check", "-o", "json", "--settle", "0", "--rule", "duplicate-address"]).json();
@@ -39,7 +39,7 @@ fn restart(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn of_a_pod_and_a_tunnel_the_one_that_is_not_recorded_restarts() {
+fn the_unrecorded_one_of_a_pod_and_a_tunnel_is_restarted() {
     let mut cluster = healthy();
     let (pod, node) = (cluster.add_pod_on(0), cluster.add_pod_on(1).node);
     let mut of_pod = cluster.clone();

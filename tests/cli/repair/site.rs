@@ -1,4 +1,4 @@
-//! A cluster in a separate etcd, and the program that repairs it.
+//! A cluster in its own etcd, and runs of the program that repair it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::cli::program::{self, Run, command};
 use crate::cli::pty::{Shown, Terminal};
 
-/// The options for a single check without a wait.
+/// The options for a single check, without waiting for a second one.
 pub(super) const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
 
 /// The cluster to repair.
@@ -58,7 +58,7 @@ impl Site {
         (Self::of(&cluster), pod)
     }
 
-    /// Prepares a run of the program on the cluster. Journals go to a folder of the test.
+    /// Prepares a run of the program on the cluster. Journals are written to a folder of the test.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(crate::cli::PROGRAM);
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
@@ -71,12 +71,12 @@ impl Site {
         Run::of(self.command(arguments))
     }
 
-    /// Runs the program on a terminal, and types an answer when it asks.
+    /// Runs the program on a terminal, and types an answer at the question.
     pub(super) fn asked(&self, arguments: &[&str], answer: &str) -> Shown {
         self.asked_while("[y/N] ", arguments, answer, || ())
     }
 
-    /// Runs the program on a terminal. At this prompt, calls `meanwhile`, and types an answer.
+    /// Runs the program on a terminal. When it prints `prompt`, calls `meanwhile` and then types an answer.
     pub(super) fn asked_while(
         &self,
         prompt: &str,
@@ -111,12 +111,12 @@ impl Site {
         self.etcd.entries().unwrap()
     }
 
-    /// Stores a value like another client.
+    /// Stores a value, as another client would.
     pub(super) fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         self.etcd.put(key, value).unwrap();
     }
 
-    /// Deletes a key like another client.
+    /// Deletes a key, as another client would.
     pub(super) fn delete(&self, key: &str) {
         assert_eq!(self.etcd.delete(key).unwrap(), 1);
     }
@@ -143,7 +143,7 @@ impl Site {
         history.unwrap()
     }
 
-    /// Changes a block like another client.
+    /// Changes a block, as another client would.
     pub(super) fn change_block(&self, block: IpNet, change: impl FnOnce(&mut Block)) {
         let key = key::block(block);
         let mut stored = Block::read(&self.value(&key).unwrap()).unwrap();
@@ -193,7 +193,7 @@ fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
     plan[list].as_array().unwrap().iter().map(line).collect()
 }
 
-/// Collects the expected lines of a test.
+/// Collects the lines that a test expects.
 pub(super) fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<String> {
     lines.into_iter().map(|line| line.to_string()).collect()
 }
@@ -213,7 +213,7 @@ pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
     entries.iter().map(|(key, (raw, _))| (key.as_str(), value(raw))).collect()
 }
 
-/// Returns the keys with different values or revisions.
+/// Returns the keys whose values or revisions differ.
 pub(super) fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
     let keys = before.keys().chain(after.keys());
     keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()

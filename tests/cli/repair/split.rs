@@ -1,5 +1,5 @@
-//! `split`: replaces a pool with its parts, and keeps blocks. On etcd it is one transaction; on Kubernetes, both API
-//! groups are tested.
+//! `split` replaces a pool with its parts, and keeps blocks. On etcd, it is one transaction. On Kubernetes, it is
+//! tested in both API groups.
 
 use std::collections::BTreeMap;
 
@@ -116,11 +116,11 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
 }
 
 #[test]
-fn more_parts_than_a_transaction_holds_come_before_the_pool_goes() {
+fn many_parts_are_created_before_the_pool_is_deleted() {
     let mut wide = pool();
     wide["spec"]["cidr"] = "10.8.0.0/20".into();
     let site = with_pool(&wide);
-    // The parts are deleted in separate steps before the pool is created again.
+    // The undo deletes the parts in separate steps before it creates the pool again.
     let block = r#"{"cidr":"10.8.15.240/30","affinity":null,"allocations":[null,null,null,null],"unallocated":[0,1,2,3],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#;
     site.put("/calico/ipam/v2/assignment/ipv4/block/10.8.15.240-30", block);
     let run = site.run(&["split", "256", "--cidr", "10.8.0.0/20", "--yes"]).succeeded();

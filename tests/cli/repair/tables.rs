@@ -32,7 +32,7 @@ fn skipped_objects_have_their_code_and_appear_once() {
     assert_eq!(counted, skipped.len(), "{summed}");
 }
 
-/// If an address is recorded for another user, the refusal has the code of that finding.
+/// If an address is recorded for another user, the row of its refusal has the code of the finding about that.
 #[test]
 fn an_address_that_is_named_has_the_code_of_its_finding() {
     let site = Site::of(&healthy().with(Fault::OwnerMismatchPod, 1));

@@ -16,7 +16,8 @@ fn block(cidr: &str, node: &str) -> (String, Vec<u8>) {
     (key::block(cidr), Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
 }
 
-/// Undoes a run after a block was created, and expects a refusal that names the block.
+/// Undoes a run after a block was created, and expects a refusal that names the block. Without the block, the undo
+/// succeeds.
 fn refused(site: &Site, journal: &str, (path, value): (String, Vec<u8>), reason: &str) {
     site.put(&path, value);
     let before = site.dump();
@@ -75,7 +76,7 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     assert_eq!(cidr, pods[1].addresses[0].1);
     let site = Site::of(&cluster);
     let before = site.dump();
-    // The journals of the other runs are elsewhere.
+    // The older journal is outside the default folder.
     let older = site.home.path().join("older.journal").display().to_string();
     site.release(&["--handle", &pods[0].handle, "--journal", &older]).succeeded();
     let newer = journal_of(&site.release(&["--handle", &pods[1].handle]));
@@ -86,8 +87,7 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     site.undo(&older).succeeded();
     assert_eq!(values(&site.dump()), values(&before));
 
-    // Repeats the test, with a write of another client between the two undo runs. It writes the value that is already
-    // stored.
+    // Repeats the test, but between the two undo runs, another client writes the value that is already stored.
     let [older, newer] = pods.map(|pod| journal_of(&site.release(&["--handle", &pod.handle])));
     assert_eq!(site.undo(&newer).code, 0);
     site.put(&key::block(cidr), site.value(&key::block(cidr)).unwrap());

@@ -1,4 +1,4 @@
-//! A rebuild writes the changes that need no second check before it waits for the others.
+//! A rebuild first writes the changes that need no second check, and then waits for the second check of the others.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ fn site() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
 const REBUILD: [&str; 7] = ["rebuild", "--apply", "--yes", "--endpoints-only", "--settle", "0", "--grace"];
 
 #[test]
-fn an_interrupted_wait_leaves_what_was_urgent_written() {
+fn urgent_changes_remain_after_an_interrupted_wait() {
     let (site, leaked, live) = site();
     let before = site.dump();
     assert!(!live.is_empty() && live.iter().all(|address| !recorded(&before).contains_key(address)));
@@ -67,7 +67,7 @@ fn both_parts_are_one_run_with_one_journal() {
 }
 
 #[test]
-fn a_limit_counts_what_waits() {
+fn the_limit_includes_changes_that_wait() {
     let (site, leaked, live) = site();
     let before = site.dump();
     let limit = (live.len() + leaked.len() - 1).to_string();

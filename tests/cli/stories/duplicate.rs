@@ -1,4 +1,4 @@
-//! A script has released addresses that are in use. One was assigned again, and others will be.
+//! A script has released addresses that are in use. One of them was assigned again, and more will be.
 
 use calipam_testkit::cluster::Fault;
 

@@ -106,7 +106,7 @@ impl Story {
                 _ => line.to_owned(),
             },
         };
-        // The clusters of tests have a short grace period.
+        // The clusters of tests have a short grace period. The document shows the usual one, without the warning.
         let lines = masked.lines().filter(|line| !line.starts_with("warning: a grace period of "));
         let grace = |line: String| {
             line.replace(", 2s later,", ", 15m later,").replace(" and after 2s ", " and after 15m ")
@@ -115,7 +115,8 @@ impl Story {
     }
 }
 
-/// Replaces long sequences of lines that the previous output also contains with `…`. The widths of columns may differ.
+/// Replaces long runs of repeated lines with `…`. A line is repeated if the previous output contains it, possibly with
+/// other column widths.
 fn without_repetition(text: &str, before: &str) -> String {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let known: HashSet<String> = before.lines().map(words).collect();

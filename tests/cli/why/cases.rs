@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::lists::{CREATED, Lists, answer, findings, pool};
 use crate::cli::program::Run;
 
-/// A state, its findings about missing addresses, and a question with its answer.
+/// A state, the expected findings about missing addresses, and a question with its expected answer.
 pub(super) struct Case {
     lists: Lists,
     findings: &'static [&'static str],
@@ -232,7 +232,7 @@ pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
     lists
 }
 
-/// All addresses of a node's pool were just released.
+/// All addresses in a node's pool were released just now.
 pub(super) fn cooling_pool() -> Lists {
     let now = Timestamp::now();
     let mut lists =
@@ -240,12 +240,12 @@ pub(super) fn cooling_pool() -> Lists {
     lists.settings(json!({"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 1200}));
     lists.cooling_block("10.60.0.0/28", "n1", &format!("{now:.0}"));
     lists.stuck("shop/new", "n1");
-    // The newest pod sets the time of the lists.
+    // The creation time of the newest pod counts as the time of the data.
     lists.pod("kube-system/later", "", json!({}), &format!("{now:.0}"), Some("192.0.2.9"));
     lists
 }
 
-/// The pool is full. A node that is gone has its only block, and a pod on another node waits.
+/// The pool is full. Its only block belongs to a deleted node, and a pod on another node waits.
 pub(super) fn gone_node_with_a_cooldown() -> Lists {
     let pools = [("small", pool("10.60.0.0/28", json!({"blockSize": 28})))];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);

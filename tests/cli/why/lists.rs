@@ -1,4 +1,4 @@
-//! Lists of kubectl with a small cluster: in a file, on an API server and in etcd.
+//! A small cluster as lists of kubectl in a file, on an API server, and in etcd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::program::{self, Run, calipam};
 
-/// Lists of kubectl in a file.
+/// The objects of a cluster, which are written to a file as a list of kubectl.
 pub(super) struct Lists {
     items: Vec<Value>,
     folder: tempfile::TempDir,
@@ -38,7 +38,7 @@ impl Lists {
             json!({"calicoVersion": "v3.31.2", "datastoreReady": true,
             "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"}),
         );
-        // The newest pod sets the time of the lists, an hour later.
+        // The creation time of the newest pod counts as the time of the data, here an hour later.
         lists.pod("kube-system/clock", "", json!({}), "2026-06-01T09:00:00Z", Some("192.0.2.9"));
         lists
     }
@@ -75,7 +75,7 @@ impl Lists {
         let (namespace, name) = name.split_once('/').unwrap();
         let mut annotations = annotations;
         if let Some(address) = address {
-            // The annotation of the CNI plugin.
+            // The annotations of the CNI plugin.
             annotations["cni.projectcalico.org/podIPs"] = address.into();
             annotations["cni.projectcalico.org/podIP"] = address.into();
         }
@@ -96,7 +96,7 @@ impl Lists {
         self.items.retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);
     }
 
-    /// Adds a block of a node, with its first addresses in use by pods.
+    /// Adds a block of a node. Pods use its first `taken` addresses.
     pub(super) fn block(&mut self, cidr: &str, node: &str, taken: usize) {
         let net: calipam_model::IpNet = cidr.parse().unwrap();
         let name = cidr.replace([':', '.', '/'], "-");
@@ -192,7 +192,7 @@ fn registry(kind: &str) -> &'static str {
     REGISTRIES.iter().find(|(of, _)| *of == kind).unwrap().1
 }
 
-/// Returns the object in Calico's etcd format; `None` for pods.
+/// Returns the key and the value of an object in Calico's etcd format, or `None` for pods.
 fn etcd_entry(item: &Value) -> Option<(String, String)> {
     let (spec, metadata) = (&item["spec"], &item["metadata"]);
     let name = metadata["name"].as_str().unwrap();

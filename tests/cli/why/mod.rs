@@ -73,7 +73,7 @@ fn released_addresses_cool_down_first(run: impl Fn(&[&str]) -> Run) {
 
 const NOT_READ: &str = "pools select namespaces, which were not read";
 
-/// Creates the kubeconfig of an account with the role of the documentation, except for namespaces.
+/// Creates the kubeconfig of an account with the documented role, except for access to namespaces.
 fn kubeconfig_without_namespaces(server: &KubeApiserver) -> String {
     let roles = std::fs::read_to_string(root().join("docs/kubernetes/rbac.yaml")).unwrap();
     let first = serde_yaml::Deserializer::from_str(&roles).next().unwrap();

@@ -1,4 +1,4 @@
-//! Answers on hand-made snapshots.
+//! Answers to requests for addresses, on hand-made snapshots.
 
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pod::Namespace;
@@ -42,7 +42,8 @@ impl World {
         self.put(&format!("{RESOURCE_PREFIX}nodes/{name}"), &labels)
     }
 
-    /// Adds a /30 or /126 block of a node.
+    /// Adds a node's block, which is a /30 or, for IPv6, a /126. Its first `taken` addresses are allocated with
+    /// `record`.
     fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
         let cidr = format!("{base}/{}", if base.contains(':') { 126 } else { 30 });
         let record: Value = serde_json::from_str(record).unwrap();
@@ -63,7 +64,7 @@ impl World {
         found
     }
 
-    /// The reason that n1 gets no IPv4 address; `None` if it gets one.
+    /// The reason why n1 gets no IPv4 address; `None` if it gets one.
     fn reason(&self) -> Option<Reason> {
         self.known().unwrap().map(|refused| refused.reason.clone())
     }
@@ -81,7 +82,7 @@ const FULL: [(&str, usize); 4] = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 4)];
 const ONE_FREE: [(&str, usize); 4] = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 3)];
 
 #[test]
-fn ways_to_an_address() {
+fn an_address_comes_from_an_own_new_borrowed_or_reclaimed_block() {
     assert_eq!(World::new(STRICT, &[("n1", 3)]).source(&[]), AddressSource::OwnBlock);
     assert_eq!(World::new(STRICT, &[("n1", 4)]).source(&[]), AddressSource::NewBlock);
     assert_eq!(World::new(OPEN, &ONE_FREE).source(&[]), AddressSource::Borrowed);
@@ -168,7 +169,7 @@ fn a_windows_node_has_one_block() {
         world
     };
     assert_eq!(windows(STRICT, &[]).reason(), None);
-    // Toward the limit of one block, blocks of any size count.
+    // Blocks of any size count toward the limit of one block.
     assert_eq!(windows(STRICT, &[("n1", 4)]).reason(), Some(Reason::SingleBlock));
     assert_eq!(windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(), None, "it has had a second one");
     let mut both = windows(STRICT, &[("n1", 4)]);
@@ -213,10 +214,10 @@ fn ipv6_has_blocks_of_its_own() {
 }
 
 #[test]
-fn alike_nodes_and_odd_ones() {
+fn the_answer_is_unknown_if_an_affinity_cannot_be_decoded() {
     let mut world = World::new(STRICT, &[("n1", 4), ("n2", 4), ("n2", 4)]);
     assert_eq!(world.reason(), None, "the fourth block");
-    // The node has a pending affinity: its block does not exist yet.
+    // The node has a pending affinity, whose block does not exist yet.
     world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
     world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
     assert_eq!((world.reason(), world.refusal("n2", Family::V4).unwrap()), (None, None));
@@ -225,7 +226,7 @@ fn alike_nodes_and_odd_ones() {
 }
 
 #[test]
-fn an_address_by_name() {
+fn a_named_address_is_given_or_refused_with_a_reason() {
     let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);
     let outlook = Outlook::new(&world.0).unwrap();
     let named = |address: &str| {

@@ -104,7 +104,7 @@ fn blocks_that_others_claimed_after_early_inputs_are_used() {
     let allocator = Allocator::new(&store);
     run(allocator.auto_assign(&request("p0"))).unwrap();
     let inputs = run(allocator.read_inputs(&request("late"))).unwrap();
-    // Other calls fill the block of the node and claim the next one.
+    // Other calls fill the node's block and claim the next one.
     for number in 1..=4 {
         run(allocator.auto_assign(&request(&format!("p{number}")))).unwrap();
     }
@@ -134,7 +134,7 @@ fn early_inputs_are_used_for_five_seconds() {
     }
 }
 
-/// The writes of a claim, in order: the state of the affinity, or `block`.
+/// The writes of a claim, in order. A write of the affinity is shown as its new state, a write of the block as `block`.
 fn claim_of(store: &MemoryStore, address: &str) -> Vec<String> {
     let path = "/calico/ipam/v2/host/a/ipv4/block/10.0.0.4-30";
     store.put(path, r#"{"state":"","deleted":false}"#);
@@ -153,7 +153,7 @@ fn claim_of(store: &MemoryStore, address: &str) -> Vec<String> {
 
 #[test]
 fn an_affinity_without_a_state_is_marked_as_pending_before_its_block_is_created() {
-    // A crash in between must look to other clients like a claim under way.
+    // If a client crashes between the two writes, the affinity must show other clients that a claim is under way.
     assert_eq!(claim_of(&cluster(), "10.0.0.5"), ["pending", "block", "confirmed", "block"]);
 }
 

@@ -1,4 +1,4 @@
-//! The reads that assignments make, and the blocks that they choose, if there are many blocks.
+//! Assignments in a pool with many blocks: the reads that they need, and the blocks that they choose.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// 256 blocks of four addresses.
 const POOL: &str = "10.0.0.0/22";
 
-/// Changes that other clients make after a read.
+/// A callback that runs after each read, and makes the changes of other clients.
 type Meanwhile = Box<dyn FnMut(&MemoryStore, &[Query])>;
 
 /// An in-memory datastore that records queries.
@@ -48,7 +48,8 @@ impl Store for Recorder {
 }
 
 impl Recorder {
-    /// A pool in which every place has a block of the node `other` with `taken` addresses taken.
+    /// A datastore whose pool is full of blocks. Each block belongs to the node `other` and has `taken` allocated
+    /// addresses.
     fn taken(taken: usize) -> Self {
         let store = Self::empty();
         for cidr in places() {
@@ -57,7 +58,7 @@ impl Recorder {
         store
     }
 
-    /// A pool as in [`Self::taken`], but with strict affinity and one empty block.
+    /// A datastore like [`Self::taken`], but with strict affinity and one empty block, whose CIDR is also returned.
     fn with_one_empty(taken: usize) -> (Self, IpNet) {
         let store = Self::taken(taken);
         let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
@@ -77,7 +78,7 @@ impl Recorder {
         Self { memory, queries: Mutex::default(), meanwhile: Mutex::default() }
     }
 
-    /// Adds a block with its affinity.
+    /// Adds a block and its affinity.
     fn put(&self, cidr: IpNet, node: &str, taken: usize) {
         self.memory.put(&Key::Block(cidr).to_string(), block(cidr, node, taken).to_string());
         let dashed = calipam_model::cidr::dashed(cidr);
@@ -214,7 +215,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
     refused();
     assert_eq!(store.blocks_read().iter().collect::<BTreeSet<_>>().len(), 256);
 
-    // Within a few seconds, only the keys of own blocks are read.
+    // For a few seconds, only the keys of the node's own blocks are read again.
     refused();
     let queries = store.take();
     let keys: Vec<&Query> = queries.iter().filter(|query| query.asks_for_block_keys()).collect();
@@ -225,7 +226,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
     refused();
     assert_eq!(store.blocks_read(), []);
 
-    // A release by another node is found once these seconds have passed.
+    // A release by another node is noticed only after these few seconds.
     let freed = places().nth(99).unwrap();
     store.put(freed, "other", 3);
     refused();
@@ -235,21 +236,21 @@ fn a_full_block_is_read_again_once_it_was_written() {
     assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
     assert!(store.blocks_read().iter().all(|block| *block == freed));
 
-    // A release on this node is found at once.
+    // A release on the same node is noticed at once.
     refused();
     let released = Release { address: freed.broadcast(), handle: Some("h1".into()), sequence: None };
     run(allocator.release_ips(&[released])).unwrap();
     let assigned = run(allocator.auto_assign(&request("a", "h2"))).unwrap();
     assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
 
-    // The kept full blocks are not used after the pools have changed.
+    // Blocks that were noted as full no longer count once the pools have changed.
     refused();
     let value = json!({"spec": {"cidr": "10.1.0.0/28", "blockSize": 30}}).to_string();
     store.memory.put(&format!("{RESOURCES}/ippools/q"), value);
     assert_eq!(run(allocator.auto_assign(&request("a", "h3"))).unwrap().addresses().count(), 1);
 }
 
-/// The only empty block is written by another client just before it is taken over.
+/// Another client writes the only empty block just before it is taken over.
 #[test]
 fn a_block_that_changed_meanwhile_is_found_by_the_next_search() {
     let (store, empty) = Recorder::with_one_empty(4);
@@ -288,7 +289,7 @@ fn an_address_that_has_cooled_down_is_found_in_a_block_that_was_full() {
 fn an_address_that_is_released_while_all_blocks_are_read_is_found() {
     let store = Recorder::taken(4);
     let allocator = Allocator::new(&store).with_notes(Arc::new(MemoryNotes::default()));
-    // The first block gets a free address while the others are read, half a minute later.
+    // An address in the first block is released while the other blocks are read, half a minute later.
     let (freed, mut readings) = (Arc::new(Mutex::new(None)), 0);
     let first = Arc::clone(&freed);
     *store.meanwhile.lock().unwrap() = Some(Box::new(move |store, queries| {

@@ -18,7 +18,7 @@ use crate::run;
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 const BLOCKS: &str = "/calico/ipam/v2/assignment/";
 
-/// A cluster with a node and an IPv4 pool of four blocks with four addresses.
+/// A cluster with one node, and an IPv4 pool with room for four blocks of four addresses.
 fn cluster() -> MemoryStore {
     let store = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
     store.put(&format!("{RESOURCES}/ippools/v4"), r#"{"spec":{"cidr":"10.0.0.0/28","blockSize":30}}"#);
@@ -121,7 +121,7 @@ fn the_lookup_comes_before_the_lock() {
 }
 
 #[test]
-fn the_lookup_decides() {
+fn the_lookup_selects_the_pools_or_refuses_the_pod() {
     let (store, calls) = (cluster(), RefCell::default());
     store.put(&format!("{RESOURCES}/ippools/b"), r#"{"spec":{"cidr":"10.9.0.0/28","blockSize":30}}"#);
     let pools_v4: Vec<IpNet> = vec!["10.9.0.0/28".parse().unwrap()];
@@ -188,7 +188,7 @@ fn del_passes_over_a_handle_that_cannot_be_decoded_and_frees_its_addresses() {
 }
 
 #[test]
-fn gc_releases_the_addresses_of_gone_containers() {
+fn gc_releases_the_addresses_of_removed_containers() {
     let store = cluster();
     for handle in ["net.gone", "net.alive", "other.gone"] {
         let attributes = BTreeMap::from([("node".to_owned(), "a".to_owned())]);
@@ -201,7 +201,7 @@ fn gc_releases_the_addresses_of_gone_containers() {
     assert_eq!((allocated, calls.take()), ([false, true, true], vec!["lock", "unlock"]));
 }
 
-/// An ADD for the pod `name` of a machine.
+/// An ADD for the pod `name` of a virtual machine.
 fn machine_pod(name: &str, is_migration_target: bool, is_being_deleted: bool) -> Add {
     let pod = PodName { namespace: "ns".into(), name: name.into() };
     let machine = Machine { handle: "net.vmi.ns.vm".into(), pod, is_migration_target, is_being_deleted };
@@ -227,7 +227,7 @@ fn a_machine_keeps_its_address_in_a_migration() {
     let added = add(&store, &target).unwrap();
     assert_eq!(added, Added { addresses: vec![address.into()], is_routed: false });
 
-    // First the source pod ends, then the target. The address is released only with the machine.
+    // First the source pod ends, then the target pod. The address is released only when the machine is deleted.
     end(&store, &source);
     end(&store, &target);
     assert!(is_allocated(&store, "net.vmi.ns.vm"));

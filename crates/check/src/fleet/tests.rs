@@ -17,7 +17,8 @@ impl Dice {
     }
 }
 
-/// Makes ranges from few addresses, so that CIDRs are often equal, nested, or in one cluster.
+/// Makes random CIDRs, each with a cluster number. They come from few addresses, so that CIDRs are often equal or
+/// nested, and often belong to one cluster.
 fn random_ranges(dice: &mut Dice) -> Vec<(IpNet, usize)> {
     let number = dice.below(24);
     (0..number)
@@ -56,7 +57,8 @@ fn the_sweep_finds_what_comparing_all_pairs_finds() {
     }
 }
 
-/// A cluster in the group. A block records its first addresses for `pods`; those in `live` have endpoints.
+/// A cluster in the group `g`. Its block records an address for each of `pods`. The pods in `live` have endpoints with
+/// the given addresses.
 fn member(name: &str, pods: &[&str], live: &[(&str, &str)]) -> Cluster {
     let mut cluster = test_cluster::Cluster::new();
     cluster.block("10.244.1.4/30", "host:node-1", pods.iter().map(|name| pod("node-1", name)));
@@ -68,7 +70,7 @@ fn member(name: &str, pods: &[&str], live: &[(&str, &str)]) -> Cluster {
 }
 
 #[test]
-fn what_is_leaked_in_one_cluster_does_not_clash_with_a_user_in_another() {
+fn a_leaked_address_in_one_cluster_does_not_clash_with_a_user_in_another() {
     let a = member("a", &["one", "two"], &[("one", "10.244.1.4/32"), ("two", "10.244.1.5/32")]);
     let b = member("b", &["three", "four"], &[("four", "10.244.1.5/32")]);
     let mut clusters = [a, b];

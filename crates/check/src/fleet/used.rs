@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_without_a_record_counts_too() {
+    fn addresses_used_without_a_record_count_too() {
         let mut cluster = Cluster::new();
         cluster.endpoint("node-1", "a", &["10.244.1.4/32"]).endpoint("node-1", "b", &["10.244.1.5/32"]);
         cluster.endpoint("node-1", "c", &["10.244.1.5/32"]);

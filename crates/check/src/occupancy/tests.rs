@@ -1,4 +1,4 @@
-//! Sums and allocatable addresses, on hand-written entries.
+//! Address counts and allocatable addresses, on hand-written entries.
 
 use serde_json::{Value, json};
 
@@ -39,13 +39,13 @@ fn parts(cluster: &Cluster) -> [u128; 6] {
     parts
 }
 
-/// The allocatable addresses in the first pool, and the limits.
+/// The number of allocatable addresses in the first pool, and what limits it.
 fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
     let found = of_first_pool(cluster);
     (found.addresses, found.limits)
 }
 
-/// The number of addresses for requests that name the first pool, if other requests get nothing.
+/// The number of addresses that requests can get by naming the first pool, if all other requests get nothing.
 fn by_name(cluster: &Cluster) -> Option<u128> {
     of_first_pool(cluster).by_name
 }
@@ -59,7 +59,7 @@ fn of_first_pool(cluster: &Cluster) -> Allocatable {
 }
 
 #[test]
-fn what_has_cooled_down_is_free() {
+fn addresses_that_have_cooled_down_are_free() {
     let released = |at: &str| {
         let mut cluster = small();
         cluster.config(json!({"auto_allocate_blocks": true, "ipCooldownSeconds": 30}));
@@ -82,7 +82,7 @@ fn what_has_cooled_down_is_free() {
 fn every_address_counts_once() {
     let mut cluster = small();
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 0, 13]);
-    // The reservation covers an allocated address, a free one, and two that are in no block.
+    // The reservation covers an allocated address, a free one, and two outside of all blocks.
     let spec = json!({"reservedCIDRs": ["10.244.1.0/32", "10.244.1.3", "10.244.1.4/31"]});
     cluster.resource("ipreservations/r", spec);
     assert_eq!(parts(&cluster), [1, 1, 1, 3, 0, 10]);
@@ -94,7 +94,8 @@ fn every_address_counts_once() {
 #[test]
 fn overlapping_blocks_count_once() {
     let mut cluster = small();
-    // A /29 of four ordinals is corrupt: its other half is unknown.
+    // A /29 with only four ordinals is corrupt. Its addresses are unknown, unless the sound /30 inside it shows them as
+    // taken.
     let mut half = values::block("10.244.1.0/30", Value::Null, [pod("node-1", "b")]);
     half["cidr"] = "10.244.1.0/29".into();
     cluster.put(&values::block_key("10.244.1.0/29"), half);
@@ -120,12 +121,12 @@ fn the_whole_of_ipv6_does_not_overflow() {
 }
 
 #[test]
-fn all_that_is_free_can_be_allocated() {
+fn all_free_addresses_can_be_allocated() {
     assert_eq!(allocatable(&small()), (Some(13), vec![]));
 }
 
 #[test]
-fn what_was_not_read_is_not_guessed() {
+fn allocatable_addresses_are_unknown_if_data_is_missing() {
     let mut cluster = small();
     let defect = |kind| Defect { path: "small".into(), key: Some(Key::Pool("small".into())), kind };
     cluster.0.defects.push(defect(DefectKind::Fields(Vec::new())));
@@ -142,7 +143,7 @@ fn what_was_not_read_is_not_guessed() {
 }
 
 #[test]
-fn pools_that_give_nothing() {
+fn pools_without_allocatable_addresses_have_a_reason() {
     for (spec, limit) in [
         (
             json!({"cidr": "10.244.1.0/28", "blockSize": 30, "disabled": true}),
@@ -180,7 +181,7 @@ fn the_block_limit_keeps_space_unclaimed() {
     // An affinity without a block counts toward the limit, and its block can still be created.
     cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
-    // A block counts, too, if its pool serves the same requests, but not if the pool selects no node.
+    // A block in another pool also counts if that pool serves the same requests, but not if that pool selects no node.
     let spec = json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"});
     cluster.resource("ippools/else", spec);
     cluster.affinity("host/node-1", "10.245.0.0/30", json!({"state": "confirmed"}));

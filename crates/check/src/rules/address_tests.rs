@@ -56,7 +56,7 @@ fn leaks_by_reason() {
 }
 
 #[test]
-fn what_is_young_cooling_reserved_or_of_an_unread_source_is_not_leaked() {
+fn young_cooling_and_reserved_addresses_and_owners_of_unread_sources_are_not_leaked() {
     let mut cluster = healthy();
     let mut young = pod("node-1", "new");
     young["secondary"]["timestamp"] = json!("2026-05-01 11:50:00 +0000 UTC");
@@ -173,8 +173,9 @@ fn undecodable_objects_protect_the_addresses_that_they_name() {
     assert_eq!(cluster.verdict(), [""; 0]);
 }
 
-/// An undecodable endpoint protects the owners that its key names: its container, or the containers in its node's
-/// blocks. In other blocks a container stays unknown, so rules, views and rebuilds do not treat it as gone.
+/// An undecodable endpoint protects the owners that its key may refer to: the container that the key names, and all
+/// containers in the blocks of the key's node. Containers in other blocks stay unknown, so rules, views and rebuilds do
+/// not treat them as gone.
 #[test]
 fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     let container = "a".repeat(64);
@@ -254,7 +255,7 @@ fn records_that_no_ordinal_refers_to_hide_no_address() {
     assert_eq!(view.blocks[0].recorded_owner.as_deref(), Some("default/gone"));
     assert_eq!(view.blocks[0].problems.len(), 2);
 
-    // Any other defect hides the block's addresses.
+    // Any other defect of a block hides its addresses.
     let mut later = healthy();
     later.endpoint("node-1", "unrecorded", &["10.244.1.6/32"]);
     block["unallocated"] = json!([0, 2]);

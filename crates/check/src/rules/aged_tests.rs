@@ -13,7 +13,8 @@ use super::kubernetes_tests::running;
 use crate::test_cluster::{Cluster, pod};
 use crate::{Code, Context, Finding, Options, Subject, check};
 
-/// Checks the entire snapshot a day later, and compares the new findings with the aged ones. Returns their codes.
+/// Checks the entire snapshot a day later, and compares its new findings with the aged ones. Returns the codes of the
+/// new findings.
 pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
     let options = Options::default();
     let own: HashSet<(Code, Subject)> = subjects(snapshot, &options);
@@ -56,7 +57,7 @@ fn with(records: impl IntoIterator<Item = Value>) -> Cluster {
 }
 
 #[test]
-fn each_kind_of_finding_that_time_alone_makes() {
+fn each_kind_of_finding_that_appears_only_with_time() {
     let leak = with([young("web-0"), pod("node-1", "old")]);
     assert_eq!(assert_aged(&leak.0, "leak"), HashSet::from([Code::LeakedAddress]));
 
@@ -64,7 +65,7 @@ fn each_kind_of_finding_that_time_alone_makes() {
     mismatch.endpoint("node-1", "other", &["10.244.1.0/32"]);
     assert_eq!(assert_aged(&mismatch.0, "mismatch"), HashSet::from([Code::OwnerMismatch]));
 
-    // The release time is from a clock that is ahead. The entire block is checked once that time has passed.
+    // The release time comes from a clock that is ahead. The block is not fully checked until that time has passed.
     let mut future = with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old")]);
     future.endpoint("node-1", "web-0", &["10.244.1.2/32"]);
     let codes = HashSet::from([Code::LeakedAddress, Code::UnallocatedInUse, Code::MissingHandle]);

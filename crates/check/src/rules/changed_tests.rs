@@ -36,7 +36,7 @@ impl World {
         self.followed.taken_at = self.read.taken_at;
     }
 
-    /// Makes the writes, and compares the snapshot that follows the cluster with one that is read from scratch.
+    /// Applies the writes to the cluster, and compares the snapshot that follows it with one that is read from scratch.
     fn change(&mut self, writes: Writes, name: &str) {
         self.revision += 1;
         let mut fresh = Snapshot::default();
@@ -71,7 +71,7 @@ fn whole(stored: &Stored, mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
-/// Writes for a few of the differences between two states.
+/// Writes that set at most `most` random keys to their values in another state.
 fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -> Writes {
     let keys: Vec<&Vec<u8>> = stored.keys().chain(other.keys()).collect();
     let mut changes = Writes::new();
@@ -109,7 +109,7 @@ fn after_any_change_of_a_broken_cluster_a_followed_snapshot_equals_a_fresh_one()
         for step in 0..60 {
             let other = odd(dice);
             let changes = some_changes(dice, &world.stored, &other, 3);
-            // The clock can also be set back.
+            // The clock can also jump backwards.
             world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
             world.change(changes, &format!("seed {seed}, step {step}"));
             if step % 10 == 0 {
@@ -136,7 +136,7 @@ fn after_any_change_of_a_cluster_with_every_fault_a_followed_snapshot_equals_a_f
         let mut world = World::new(faulty.clone(), read);
         for step in 0..60 {
             let changes = match dice.below(4) {
-                // Some objects are restored.
+                // Some objects get their faulty values back.
                 0 => some_changes(dice, &world.stored, &faulty, 12),
                 1 => some_changes(dice, &world.stored, &healthy, 3),
                 2 => swapped(dice, &world.stored),

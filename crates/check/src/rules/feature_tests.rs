@@ -1,4 +1,4 @@
-//! States of Calico features that few clusters use, on clusters made of a few hand-written entries.
+//! Clusters that use rare features of Calico, made of a few hand-written entries.
 
 use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;
@@ -10,7 +10,7 @@ use super::structure_tests::{evidence, findings, pod, verdict, whole};
 use crate::test_cluster::{Cluster, tunnel};
 use crate::{Code, Options, Severity, check};
 
-/// The findings with a code, each as `severity subject`.
+/// The findings with this code, each as `severity subject`.
 fn severities(cluster: &Cluster, code: Code) -> Vec<String> {
     let found = findings(cluster).into_iter().filter(|f| f.code == code);
     found.map(|f| format!("{} {}", f.severity, f.subject)).collect()

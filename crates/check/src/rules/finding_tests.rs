@@ -1,4 +1,4 @@
-//! Properties of findings other than the verdict: filters that admit them, counts, and remedies.
+//! Filters, counts, messages and remedies of findings.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn a_filter_by_nodes_admits_what_concerns_one_of_them() {
 }
 
 #[test]
-fn what_a_filter_leaves_out_is_not_counted() {
+fn findings_that_a_filter_leaves_out_are_not_counted() {
     let mut cluster = whole();
     cluster.handle("k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
     let mut report = check(&cluster.0, &Options::default());
@@ -57,7 +57,7 @@ fn what_a_filter_leaves_out_is_not_counted() {
 }
 
 #[test]
-fn a_block_is_rebuilt_or_goes_with_the_node_that_it_names() {
+fn a_block_is_rebuilt_or_released_with_its_missing_node() {
     let block = "10.244.1.0/30".parse().unwrap();
     let mut unclaimed = whole();
     unclaimed.0.affinities.clear();
@@ -72,7 +72,7 @@ fn a_block_is_rebuilt_or_goes_with_the_node_that_it_names() {
 }
 
 #[test]
-fn the_endpoint_of_a_pod_that_is_gone_says_nothing_of_its_node() {
+fn the_endpoint_of_a_deleted_pod_is_no_evidence_of_a_missing_node() {
     let mut cluster = whole();
     cluster.endpoint("node-9", "web-9", &["10.9.0.1/32"]);
     let told = "endpoint-of-missing-node default/node--9-k8s-web--9-eth0";
@@ -84,7 +84,7 @@ fn the_endpoint_of_a_pod_that_is_gone_says_nothing_of_its_node() {
 }
 
 #[test]
-fn what_findings_say() {
+fn messages_name_users_owners_and_states() {
     let message = |cluster: &Cluster, code| only(cluster, code).message();
     let mut cluster = whole();
     cluster.endpoint("node-1", "web-9", &["10.244.1.1/32"]);
@@ -112,7 +112,7 @@ fn what_findings_say() {
 }
 
 #[test]
-fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
+fn the_counts_of_a_handle_are_compared_with_the_records_in_the_same_blocks() {
     let without = |name: &str| {
         let mut cluster = whole();
         cluster.0.handles.retain(|stored| stored.value.id() != *format!("k8s-pod-network.{name}").as_str());
@@ -122,7 +122,8 @@ fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
     twice.handle("k8s-pod-network.web-0", json!({"10.244.1.0/30": 2}));
     assert_eq!(verdict(&twice), ["handle-count k8s-pod-network.web-0"]);
 
-    // A count for a block other than the handle's own is found, whether that block comes before or after.
+    // A handle that counts an address in a block without its record is reported, whether this block comes before or
+    // after the block with the record.
     for (name, own, other) in [("web-0", 1, 2), ("web-1", 2, 1)] {
         let of_handle = |block: u8| {
             let mut cluster = without(name);
@@ -196,7 +197,7 @@ fn a_node_that_runs_a_pod_may_be_alive_without_its_object() {
 }
 
 #[test]
-fn a_handle_alone_says_that_ipam_is_used() {
+fn a_single_handle_shows_that_ipam_is_used() {
     let mut cluster = Cluster(Snapshot::default());
     assert!(awaits_first_block(&cluster.0));
     cluster.handle("k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
@@ -204,7 +205,7 @@ fn a_handle_alone_says_that_ipam_is_used() {
 }
 
 #[test]
-fn an_address_that_a_node_names_is_mentioned_in_its_pool_alone() {
+fn an_address_that_a_node_names_is_mentioned_only_in_the_cidr_around_it() {
     let mut cluster = whole();
     cluster.resource("nodes/node-2", json!({"bgp": {"ipv4Address": "10.244.7.1/24"}}));
     let options = Options::default();

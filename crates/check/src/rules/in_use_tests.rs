@@ -12,7 +12,7 @@ use crate::{Code, Options, check, views};
 
 pub(super) const NOTHING: [&str; 0] = [];
 
-/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a block that the test fills.
+/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a second block with these records.
 pub(super) fn etcd(records: impl IntoIterator<Item = Value>) -> Cluster {
     let mut cluster = Cluster::new();
     let own = [tunnel("node-1"), pod("node-1", "web-0")];
@@ -22,7 +22,7 @@ pub(super) fn etcd(records: impl IntoIterator<Item = Value>) -> Cluster {
     cluster
 }
 
-/// The same cluster, for which pods were also read. web-0 is running.
+/// The cluster from [`etcd`], for which pods were also read. The pod web-0 is running.
 pub(super) fn etcd_with_pods(records: impl IntoIterator<Item = Value>, pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
@@ -30,7 +30,7 @@ pub(super) fn etcd_with_pods(records: impl IntoIterator<Item = Value>, pods: &[P
     with_pods(with_pods(cluster, &[web]), pods)
 }
 
-/// The same cluster on the Kubernetes datastore.
+/// The cluster from [`etcd_with_pods`], but with the Kubernetes datastore.
 pub(super) fn kubernetes(records: impl IntoIterator<Item = Value>, pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd_with_pods(records, pods);
     cluster.0.datastore = DatastoreKind::Kubernetes;
@@ -42,7 +42,7 @@ pub(super) fn kubernetes(records: impl IntoIterator<Item = Value>, pods: &[PodPa
 }
 
 /// The findings about addresses and endpoints, each as `severity code subject`. Other findings are left out, since the
-/// clusters here have no affinities and handles.
+/// clusters of these tests have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
@@ -252,7 +252,7 @@ fn blocks_that_were_listed_before_pods() {
 }
 
 #[test]
-fn a_namesake_is_told_apart_by_its_node() {
+fn pods_with_the_same_name_are_distinguished_by_node() {
     let mut cluster = etcd([pod("node-2", "db-0")]);
     cluster.resource("nodes/node-2", json!({}));
     cluster.endpoint("node-1", "db-0", &["10.244.1.4/32"]);

@@ -31,7 +31,7 @@ pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     }
 }
 
-/// A Kubernetes datastore whose block 10.244.1.0/30 has the record at its first ordinal.
+/// A cluster with the Kubernetes datastore. Its block 10.244.1.0/30 has the record at the first ordinal.
 pub(super) fn kubernetes(record: Value) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.datastore = DatastoreKind::Kubernetes;
@@ -48,8 +48,8 @@ pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// The findings, each as `code subject [reasons]`. Those about blocks, affinities and handles are left out, since the
-/// clusters here have no affinities and handles.
+/// The findings, each as `code subject [reasons]`. Findings about blocks, affinities and handles are left out, since
+/// the clusters of these tests have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted =
@@ -115,7 +115,7 @@ fn every_state_of_a_pod() {
     }
 }
 
-/// A dual-stack pod whose status, and annotation if it has one, names only one family.
+/// A dual-stack pod. Its status names only one family, and so does its annotation, if it has one.
 #[test]
 fn an_address_of_the_other_family_under_a_pods_handle_is_not_leaked() {
     let v6 = |handle: &str| {

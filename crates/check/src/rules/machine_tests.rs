@@ -109,7 +109,7 @@ fn an_instance_without_its_name_is_not_judged() {
     assert_eq!(verdict_of(&record), NOTHING);
 }
 
-/// Two machines whose names have the same beginning.
+/// Two virtual machines whose names begin with the same letters.
 #[test]
 fn pods_of_machines_whose_names_begin_alike() {
     let mut record = pod("node-1", "virt-launcher-db-abcde");

@@ -1,4 +1,4 @@
-//! Recorded nodes of addresses, and missing nodes.
+//! Nodes that are recorded for addresses, and nodes that do not exist.
 
 use calipam_model::node::Node;
 use calipam_model::pod::PodParts;
@@ -10,7 +10,7 @@ use super::kubernetes_tests::{running, versioned};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::{Options, check, views};
 
-/// The record of the pod web on a node, with the sandbox from [`running`].
+/// The record of the pod web on a node. The sandbox is that of [`running`].
 fn web_on(node: &str) -> Value {
     json!({"handle_id": "k8s-pod-network.sandbox", "secondary": {"namespace": "default", "node": node, "pod": "web",
         "timestamp": "2026-05-01 11:59:00 +0000 UTC"}})
@@ -96,8 +96,8 @@ fn on_etcd_the_node_of_the_pod_counts_and_not_that_of_its_endpoint() {
     assert_eq!(verdict(&renamed), NOTHING, "Calico calls the node otherwise");
 }
 
-/// A cluster in which Calico's node-2 is the Kubernetes node k8s-2. The node has a tunnel, an affinity, and a block
-/// with addresses of pods.
+/// A cluster in which Calico's node-2 is the Kubernetes node k8s-2. node-2 has a tunnel, an affinity, and a block with
+/// the addresses of pods.
 fn two_nodes(pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd_with_pods([], pods);
     let spec = json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "k8s-2"}],

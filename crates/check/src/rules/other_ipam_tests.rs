@@ -7,15 +7,15 @@ use super::kubernetes_tests::{kubernetes, running, verdict, with_pods};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, note_of_other_ipam};
 
-/// A pod's record from `upgrade-ipam`, without a time.
+/// A pod's record as `upgrade-ipam` writes it: without a timestamp.
 fn upgraded(name: &str) -> Value {
     let mut record = pod("node-1", name);
     record["secondary"].as_object_mut().unwrap().remove("timestamp");
     record
 }
 
-/// A cluster with pods on node-1 that Calico networks. `record` is the record of 10.244.1.0, and `range` is the node's
-/// range.
+/// A cluster in which Calico networks the pods on node-1. `record` is the record of 10.244.1.0, and `range` is the
+/// node's pod range.
 fn cluster(record: Value, range: &str, pods: &[(&str, &str)]) -> Cluster {
     let pods: Vec<_> = pods.iter().map(|(name, address)| running(name, address)).collect();
     let mut cluster = with_pods(kubernetes(record), &pods);
@@ -34,7 +34,7 @@ fn addresses_of_host_local_are_one_finding() {
     let message = "2 pods have addresses from host-local, not from Calico IPAM, but blocks still record 1 address for pods";
     assert_eq!((found.severity.to_string(), found.message()), ("warning".into(), message.into()));
 
-    // The record of a pod that is gone does not affect the pod that now has the address.
+    // A deleted pod's record does not affect the pod that now has the address.
     let taken = cluster(upgraded("gone"), "10.244.1.0/24", &PODS);
     assert_eq!(verdict(&taken), ["pods-without-calico-ipam default"]);
     let clean = cluster(Value::Null, "10.244.1.0/24", &PODS);

@@ -1,4 +1,4 @@
-//! Addresses of other plugins, orchestrators and networks, besides Calico's own.
+//! Addresses that belong to CNI plugins, orchestrators and networks other than Calico's.
 
 use calipam_model::pod::PodParts;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -24,7 +24,7 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
         foreign_endpoint(&mut cluster, "cni", "node-1", &format!("web_init-{container}"), &[address]);
     }
     assert_eq!(verdict(&cluster), NOTHING);
-    // A container that has no address yet could be about to get the recorded one.
+    // A container without an address may be about to get the recorded one.
     let mut waiting = etcd([json!({"handle_id": "net.web_init-7"})]);
     foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &[]);
     assert_eq!(verdict(&waiting), NOTHING);
@@ -137,7 +137,7 @@ fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
     let notes = check(&cluster.0, &Options::default()).notes;
     assert!(notes[0].contains("LoadBalancer services only"), "{notes:?}");
 
-    // A single pod handle shows that node blocks have been lost.
+    // A single handle of a pod shows that nodes had blocks, which have been lost.
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.0123456789abcdef", json!({"block": {}}));
     let expected = [
         "critical unallocated-in-use 10.244.1.0",

@@ -7,8 +7,8 @@ use super::structure_tests::{evidence, findings, only, pod, verdict, whole};
 use crate::test_cluster::Cluster;
 use crate::{Code, Options, check};
 
-/// A cluster with node-1, node-2 and a pool with room for four blocks of four addresses. `blocks` have an owner and a
-/// number of taken addresses.
+/// A cluster with node-1, node-2 and a pool with room for four blocks of four addresses. Each entry of `blocks` is the
+/// owner of a block and its number of taken addresses.
 pub(super) fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
     let mut cluster = whole();
     cluster.0.pools.clear();
@@ -87,7 +87,7 @@ fn nearly_full_pools() {
     assert_eq!(percent(&cluster, 87.5), None, "above, not at");
     let expected = Some("tiny (10.244.1.0/28) is 87 % full: 14 of 16 in use");
     assert_eq!(percent(&cluster, 87.0).as_deref(), expected);
-    // One reserved address is in use, the other is free: neither counts.
+    // One reserved address is in use, and the other one is free. Neither of them counts.
     let mut reserved = Cluster(cluster.0.clone());
     reserved
         .resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.0", "10.244.1.15", "fd00::/8"]}));

@@ -1,4 +1,4 @@
-//! Properties of findings about any cluster, no matter how broken.
+//! Properties that findings have in any cluster, no matter how broken.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -42,7 +42,7 @@ const IDS: [&str; 9] = [
     "x\r",
 ];
 
-/// The value, or sometimes an invalid one.
+/// Returns the value, or sometimes an invalid one in its place.
 fn perhaps_broken(dice: &mut Dice, value: Value) -> Value {
     match dice.below(12) {
         0 => json!([]),
@@ -122,7 +122,8 @@ pub(super) fn entries(dice: &mut Dice) -> Entries {
         for kind in ["host", "virtual", "@"] {
             for node in NODES.into_iter().filter(|_| dice.one_in(3)).collect::<Vec<_>>() {
                 let state = dice.pick(&["confirmed", "", "pending", "pendingDeletion", "what\n"]);
-                // Only Kubernetes marks objects as deleted, and there the type is not part of an affinity's name.
+                // Only the Kubernetes datastore marks objects as deleted. There, the type is not part of an affinity's
+                // name.
                 let value = json!({"state": state, "deleted": kind == "host" && dice.one_in(9)});
                 let path = format!("/calico/ipam/v2/{kind}/{node}/{family}/block/{dashed}");
                 put(&mut entries, &path, &perhaps_broken(dice, value));

@@ -1,4 +1,4 @@
-//! LoadBalancer services and their records.
+//! LoadBalancer services and the records of their addresses.
 
 use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;

@@ -54,7 +54,7 @@ impl Store {
     }
 }
 
-/// The block with this owner, in which the pod has `taken` addresses.
+/// A block with this owner, in which the pod web-0 has `taken` addresses.
 fn block(owner: Value, taken: usize, sequence: u64) -> Value {
     let allocations: Vec<Value> = (0..4).map(|i| if i < taken { json!(0) } else { Value::Null }).collect();
     let record = json!({"handle_id": "k8s-pod-network.web-0", "secondary": {"namespace": "default",
@@ -64,7 +64,7 @@ fn block(owner: Value, taken: usize, sequence: u64) -> Value {
         "unallocated": (taken..4).collect::<Vec<_>>(), "sequenceNumber": sequence})
 }
 
-/// All writes from the creation of a pod and its block to their deletion. Null deletes the key.
+/// All writes from the creation of a pod and its block to their deletion. A null value deletes the key.
 fn life() -> Vec<(String, Value)> {
     let endpoint = format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--0-eth0");
     let pod = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "web-0", "endpoint": "eth0",
@@ -84,7 +84,7 @@ fn life() -> Vec<(String, Value)> {
         (BLOCK, block(own(), 2, 3)),
         (BLOCK, block(own(), 1, 4)),
         (HANDLE, handle(1)),
-        // Release the block while it holds an address, and take it back.
+        // Release the block while it still has an address, and claim it again.
         (AFFINITY, json!({"state": "pendingDeletion"})),
         (BLOCK, block(Value::Null, 1, 5)),
         (AFFINITY, Value::Null),

@@ -1,5 +1,5 @@
-//! Blocks, affinities, configuration and undecodable objects, on clusters made of a few hand-written entries. Also the
-//! complete cluster that other tests start from.
+//! Blocks, affinities, configuration and undecodable objects, on clusters made of a few hand-written entries. Also
+//! contains the healthy cluster that other tests start from.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::test_cluster::{self, Cluster, tunnel};
 use crate::{Code, Finding, Options, check};
 
-/// A healthy cluster with all sources read: node-1 with one /30, a tunnel address and a pod.
+/// A healthy cluster of which all sources were read. node-1 has one /30, a tunnel address and a pod.
 pub(super) fn whole() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
@@ -83,7 +83,7 @@ fn owners_of_every_form() {
     value["hostAffinity"] = "node-1".into();
     cluster.put(&values::block_key("10.244.1.12/30"), value);
     let unexpected = "unexpected-block-owner 10.244.1.8/30";
-    // The block has the owner field from Calico's first versions, which Calico 3 ignores.
+    // The block has only the owner field of Calico's first versions, which Calico 3 ignores.
     let ownerless = "empty-unowned-block 10.244.1.12/30";
     assert_eq!(verdict(&cluster), [unexpected, ownerless, "block-without-affinity 10.244.1.4/30"]);
     cluster.affinity("virtual/load-balancer", "10.244.1.4/30", json!({}));
@@ -129,7 +129,8 @@ fn blocks_marked_deleted_are_absent() {
 #[test]
 fn a_broken_block_is_judged_by_its_key_alone() {
     let mut cluster = whole();
-    // One block is corrupt, has another size, and belongs to a missing node. Two others cannot be decoded.
+    // One block is corrupt, does not have its pool's block size, and belongs to a missing node. Two others cannot be
+    // decoded.
     let short = json!({"cidr": "10.244.1.4/31", "affinity": "host:node-9", "allocations": [null]});
     cluster.put(&values::block_key("10.244.1.4/31"), short);
     cluster.put(&values::block_key("10.244.1.4/30"), json!("nonsense"));

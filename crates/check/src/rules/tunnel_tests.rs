@@ -7,8 +7,8 @@ use super::structure_tests::findings;
 use crate::Code;
 use crate::test_cluster::Cluster;
 
-/// A cluster in which node-1 has the given tunnel, and node-2 is `node`. Both have a block in a pool with these
-/// settings.
+/// A cluster in which node-1 has the tunnel `tunnel`, and node-2 is described by `node` and `labels`. Both have a block
+/// in a pool with the settings `pool`.
 fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
     let mut cluster = Cluster::new();
     let prefix = "/calico/resources/v3/projectcalico.org";
@@ -34,7 +34,7 @@ fn says(fields: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_node_needs_what_a_pool_that_selects_it_is_for() {
+fn a_node_needs_the_tunnel_of_a_pool_that_selects_it() {
     let vxlan = || json!({"ipv4VXLANTunnelAddr": "10.244.9.0"});
     let pool = |settings: Value| {
         let mut pool = json!({"cidr": "10.244.0.0/16", "blockSize": 30});

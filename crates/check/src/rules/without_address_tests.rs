@@ -12,7 +12,7 @@ use super::structure_tests::{evidence, findings, only};
 use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 
-/// Nodes without addresses, with reasons.
+/// The nodes whose next pod gets no address, each with the reason.
 fn stranded(cluster: &Cluster) -> Vec<(String, String)> {
     let found = findings(cluster).into_iter().filter(|f| f.code == Code::NodeWithoutAddresses);
     let reason = |value: &Value| value["refusals"][0]["reason"].as_str().unwrap().to_owned();
@@ -84,7 +84,7 @@ fn windows_reserves_every_address_of_small_blocks() {
 }
 
 #[test]
-fn ways_out_of_being_stranded() {
+fn a_node_is_not_stranded_if_it_can_claim_or_take_over_a_block() {
     let one_left = [("node-1", 4), ("node-2", 4), ("node-2", 3)];
     assert!(stranded(&small(strict(), &one_left)).is_empty(), "a block is left to claim");
     let full = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 4)];
@@ -108,7 +108,8 @@ fn the_block_limit_strands_even_where_borrowing_is_allowed() {
     let limited = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1});
     let found = stranded(&small(limited.clone(), &[("node-1", 4), ("node-2", 1)]));
     assert_eq!(found, of(&[("node-1", "block-limit")]));
-    // A stale affinity does not count. For an affinity without a block, the block is created.
+    // A stale affinity does not count toward the limit. If an affinity lacks its block, the allocator creates the
+    // block.
     let mut cluster = small(limited, &[("node-2", 4), ("node-2", 4)]);
     cluster.affinity("host/node-1", "10.244.1.0/30", json!({}));
     assert_eq!(stranded(&cluster).iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>(), ["node-2"]);
@@ -140,7 +141,7 @@ fn pools_that_do_not_serve() {
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         cluster.resource("ippools/tiny", spec);
         assert_eq!(stranded(&cluster), of(&expected), "{change}");
-        // Once a pod is waiting, the node is reported even if its state could be intended.
+        // Once a pod waits on a node, the node is reported even if its state could be intended.
         waiting(&mut cluster, "stuck", PodParts { node: "node-1", ..PodParts::default() });
         let is_judged =
             cluster.0.pools[0].value.allows(PoolUse::Workload) && !change.to_string().contains("==\"");
@@ -190,7 +191,7 @@ fn ways_out_through_other_pools() {
 }
 
 #[test]
-fn what_is_unknown_strands_nobody() {
+fn undecodable_data_strands_no_node() {
     let unknown: [(&str, Value); 4] = [
         ("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-30", json!({"cidr": "10.244.1.0/30"})),
         ("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.8-30", json!([])),

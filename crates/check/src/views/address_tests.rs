@@ -1,4 +1,4 @@
-//! Views of addresses when only the keys around them were read, or when some objects cannot be decoded.
+//! Views of an address if only the keys around it were read, or if some objects cannot be decoded.
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Source};
@@ -32,7 +32,7 @@ fn codes(view: &AddressView) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_the_record_spells_out_is_known() {
+fn owners_that_the_record_names_are_known() {
     let mut cluster = narrow([tunnel("node-1"), pod("node-1", "a"), pod("node-9", "b"), tunnel("node-9")]);
     cluster.endpoint("node-1", "a", &["10.244.1.1/32"]);
     assert_eq!(status(&cluster, "10.244.1.0"), Some(OwnerStatus::UsesIt));
@@ -48,7 +48,7 @@ fn what_the_record_spells_out_is_known() {
 }
 
 #[test]
-fn what_a_narrow_read_cannot_find_is_not_gone() {
+fn owners_that_a_partial_read_cannot_find_are_not_gone() {
     let container = json!({"handle_id": format!("k8s-pod-network.{}", "0".repeat(64))});
     let legacy = json!({"handle_id": "default.old-0"});
     let by_handle = json!({"handle_id": "ipip-tunnel-addr-node-9"});
@@ -90,7 +90,7 @@ fn findings_around_an_address_are_shown() {
 }
 
 #[test]
-fn what_does_not_decode_is_not_gone() {
+fn owners_that_cannot_be_decoded_are_not_gone() {
     let mut cluster = narrow([NONE, pod("node-1", "a"), tunnel("node-2")]);
     let value = json!("no endpoint");
     cluster.put("/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-a-eth0", value);
@@ -174,9 +174,9 @@ fn claimable_follows_the_pools_of_a_request() {
     assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "no node may claim blocks");
 }
 
-/// A node needs no claim for its own empty block, or for a place for which it has an affinity.
+/// A node needs no claim for its own empty block, or for a CIDR for which it already has an affinity.
 #[test]
-fn claimable_leaves_out_what_the_node_has() {
+fn claimable_leaves_out_blocks_that_the_node_has() {
     let mut cluster = Cluster::new();
     cluster.0.mark_read(ALLOCATION_SOURCES);
     cluster.only_pool("small", json!({"cidr": "10.244.1.0/29", "blockSize": 30}));

@@ -155,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_what_is_recorded_and_what_is_used() {
+    fn a_pod_has_the_addresses_that_are_recorded_or_used() {
         let pod = ("ns".to_owned(), "b".to_owned());
         let pods = [pod];
         let all = ["10.0.0.1 pod ns/b", "10.0.0.3 cooling ", "10.0.0.5 not recorded "];
         assert_eq!(shown(&Scope::default(), &pods), all);
-        // The pod's own address is recorded on another node.
+        // The address that is recorded for the pod is recorded on another node.
         assert_eq!(shown(&Scope::of_nodes(["node-1".to_owned()]), &pods), all[1..]);
         assert!(shown(&Scope::default(), &[("ns".to_owned(), "c".to_owned())]).is_empty());
     }

@@ -237,12 +237,12 @@ mod tests {
     fn each_block_has_a_cell() {
         let map = mapped(&small(), LIMITS);
         assert_eq!((map.cell_size, map.size, map.cells.len()), (30, 8, 2));
-        // The tunnel address of the node is in no block.
+        // No block contains the node's tunnel address.
         let empty = map.cells[0];
         assert_eq!((empty.index, empty.blocks, empty.findings), (0, 0, 1));
         let cell = map.cells[1];
         assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0, cell.cooling.0), (1, 1, 4, 1, 1));
-        // The address is leaked.
+        // The allocated address is leaked.
         assert_eq!((cell.findings, cell.worst), (1, Some(Severity::Error)));
         assert_eq!(map.cell_cidr(cell.index).to_string(), "10.244.1.4/30");
     }

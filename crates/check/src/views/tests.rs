@@ -15,7 +15,7 @@ fn small() -> Cluster {
     cluster
 }
 
-/// The same cluster with all sources for allocation read, and the block's affinity.
+/// The cluster from [`small`], with the block's affinity, and with all data read that allocations depend on.
 fn judged() -> Cluster {
     let mut cluster = small();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
@@ -119,11 +119,11 @@ fn a_node_shows_its_plugin_by_annotation_and_newest_address() {
         views.map(|plugin| (plugin.installed, plugin.assigned_by)).collect::<Vec<_>>()
     };
     let noted = Some("calipam 0.1.0".to_owned());
-    // The node has an older address.
+    // If no record is added, the node's newest address is an older one, from Calico.
     assert_eq!(plugins(&[]), [(noted.clone(), Some(Plugin::Calico))]);
     let records = [at("node-1", calipam), at("node-9", calico), at("node-1", calico)];
     assert_eq!(plugins(&records[..1]), [(noted.clone(), Some(Plugin::Calipam))]);
-    // Another node's address in its block does not count.
+    // Other nodes' addresses in the node's block do not count for the node.
     let expected = [(noted.clone(), Some(Plugin::Calipam)), (None, Some(Plugin::Calico))];
     assert_eq!(plugins(&records[..2]), expected);
     assert_eq!(plugins(&records)[0], (noted, Some(Plugin::Calico)));
@@ -149,7 +149,7 @@ fn a_negative_cooldown_counts_as_zero() {
     assert_eq!(cooldown.value, "0");
 }
 
-/// A dual-stack node with room in only one family.
+/// A dual-stack node that can get addresses of only one family.
 #[test]
 fn a_node_without_addresses_is_shown_by_family() {
     let families = |cluster: &Cluster| {
@@ -168,7 +168,7 @@ fn a_node_without_addresses_is_shown_by_family() {
     cluster.config(json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
     let full = Some("the block limit of 1 is reached: the node holds 1".to_owned());
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
-    // A node that does not exist needs no address.
+    // A deleted node needs no address.
     cluster.0.nodes.clear();
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(false), None)]);
 }

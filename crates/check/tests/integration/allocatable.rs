@@ -1,5 +1,5 @@
-//! Compares ALLOCATABLE with the allocator itself: on random clusters, nodes take addresses from a pool until no node
-//! gets another one.
+//! Compares ALLOCATABLE with what the allocator does: on random clusters, nodes take addresses from a pool until no
+//! node gets another one.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ struct World {
 }
 
 impl World {
-    /// A random cluster with pools of four-address blocks, some of which exist.
+    /// A random cluster with pools of four-address blocks. Some of the blocks exist.
     fn new(seed: u64) -> Self {
         let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
         let snapshot = Snapshot { taken_at, ..Snapshot::default() };
@@ -90,7 +90,7 @@ impl World {
                 _ => self.block(*place, true),
             }
         }
-        // With a block limit, it matters which blocks are claimed.
+        // With a block limit, reserving single addresses would make the result depend on which blocks are claimed.
         if !self.is_limited && self.one_in(2) {
             let reserved: Vec<String> =
                 (0..3).map(|_| address_at(cidr, self.rng.below(16) as u32).to_string()).collect();
@@ -119,14 +119,14 @@ impl World {
                 let path = format!("/calico/ipam/v2/{kind}/{name}/ipv4/block/{}", dashed(cidr));
                 self.put(&path, &json!({"state": "confirmed"}));
             }
-            // An affinity for a block of another node or none.
+            // An affinity whose block may belong to another node or to no node.
             _ if self.one_in(3) && !self.is_limited => self.affinity(cidr),
             _ => {}
         }
     }
 
-    /// The largest number of addresses that all nodes together get from a pool. With `by_name`, their requests name the
-    /// pool.
+    /// The largest number of addresses that all nodes together get from a pool. If `by_name` is true, their requests
+    /// name the pool.
     fn taken(&self, pool: &Pool, by_name: bool) -> u128 {
         let uses = [PoolUse::Workload, PoolUse::LoadBalancer, PoolUse::Tunnel];
         let wanted = uses.into_iter().find(|wanted| pool.allows(*wanted)).unwrap();
@@ -144,7 +144,7 @@ impl World {
         orders.max().unwrap_or_default()
     }
 
-    /// The number of addresses that some nodes get, one node after the other.
+    /// The number of addresses that these nodes get, one node after the other.
     fn taken_by(&self, hosts: &[&str], pool: &Pool, wanted: PoolUse, by_name: bool) -> u128 {
         let mut world = Self { snapshot: self.snapshot.clone(), rng: self.rng.clone(), ..*self };
         let others = POOLS.iter().filter(|(name, _)| *name != pool.name).map(|(_, cidr)| *cidr);

@@ -1,4 +1,4 @@
-//! One fault at a time.
+//! Clusters with one kind of fault at a time.
 
 use calipam_check::{Options, check};
 use calipam_model::block::BlockContent;

@@ -43,8 +43,8 @@ fn value_of(cluster: &Cluster, key: &[u8]) -> Vec<u8> {
     cluster.get(std::str::from_utf8(key).unwrap()).unwrap().value()
 }
 
-/// The findings with `value` under `key`, each as `code subject`. Undecodable objects and corrupt blocks must be among
-/// them.
+/// The findings after `value` was stored under `key`, each as `code subject`. Undecodable objects and corrupt blocks
+/// must be among them.
 fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
     let mut changed = cluster.clone();
     changed.put_raw(key, value);
@@ -102,7 +102,7 @@ fn flipped_bytes_never_panic() {
     }
 }
 
-/// Values of wrong types.
+/// Values of many JSON types. Most of them are wrong for any given field.
 fn unexpected_values() -> Vec<Value> {
     vec![
         Value::Null,

@@ -1,4 +1,4 @@
-//! The rules on generated clusters: a healthy one has no finding, and a fault causes exactly its own.
+//! The rules on generated clusters: a healthy cluster has no findings, and a fault causes exactly the expected ones.
 
 mod allocatable;
 mod each_fault;

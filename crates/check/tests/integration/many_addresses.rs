@@ -1,5 +1,5 @@
-//! A pod, or an endpoint, that names thousands of addresses: anyone who may create a pod can write such an annotation.
-//! The time and output of a check grow with the number of addresses, not with its square.
+//! A pod or an endpoint that names thousands of addresses. Anyone who may create a pod can annotate it with so many
+//! addresses. The time and output of a check must grow with the number of addresses, not with its square.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ fn at(position: usize) -> String {
     format!("10.244.{}.{}", 64 + position / 256, position % 256)
 }
 
-/// A cluster with an endpoint that names `count` addresses without a record. As many other addresses are recorded for
-/// its pod.
+/// A cluster with an endpoint that names `count` addresses, none of which has a record. Its pod has records for as many
+/// other addresses.
 fn endpoint_with(count: usize) -> Cluster {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 2, 2);
     let addresses: Vec<String> = (0..count).map(|position| at(position) + "/32").collect();
@@ -60,7 +60,7 @@ fn twice_the_addresses_make_a_report_of_twice_the_size() {
         let found = of_addresses(&whole, code);
         assert_eq!(found.len(), 1024, "{code}");
 
-        // One owner, described once, with a few of its addresses.
+        // All findings share one description of the owner, which lists only a few of its addresses.
         let owner = &found[0].owners[0];
         assert!(found.iter().all(|evidence| Arc::ptr_eq(&evidence.owners[0], owner)), "{code}");
         assert_eq!((owner.fields.len(), owner.further_fields), (LISTED, 1024 - LISTED));

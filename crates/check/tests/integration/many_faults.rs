@@ -17,7 +17,7 @@ fn all_faults_together_give_exactly_the_ground_truth() {
 
 #[test]
 fn all_faults_several_times_over() {
-    // More than three nodes that get no address for the same reason would share a finding.
+    // If more than three nodes got no address for the same reason, they would share a finding.
     assert_truth("all faults, 3 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 3));
 }
 
@@ -39,7 +39,7 @@ fn any_two_faults_do_not_hide_each_other() {
 
 #[test]
 fn every_rule_that_etcd_decides_has_a_fault() {
-    // The codes of faults that only Kubernetes data shows.
+    // The codes of findings that a check finds only in data from Kubernetes.
     let elsewhere = [
         "affinity-labels",
         "handle-case-collision",

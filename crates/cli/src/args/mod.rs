@@ -85,7 +85,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
     /// Create links in a directory, so that `ipam` and `kubectl ipam` work too
     ///
-    /// These are a short name, and the names under which kubectl finds its plugins.
+    /// One link is a short name; the others are the names under which kubectl finds its plugins.
     #[command(after_long_help = include_str!("help/install-links.txt"))]
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read

@@ -59,10 +59,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = CLUSTER)]
     pub latency: Option<String>,
 
-    /// Rate of new pods [default: 1 per node in 5s, at most 100/s]
+    /// Rate of new pods [default: 1 per node every 5s, at most 100/s]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
     pub arrival: Option<Rate>,
-    /// Average pod lifetime; a new pod replaces it [default: forever]
+    /// Average lifetime of a pod, which a new pod replaces [default: forever]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub lifetime: Option<Micros>,
     /// Take --arrival and --lifetime from an archive, recording or etcd

@@ -24,7 +24,7 @@ use crate::render::text::count;
 /// If the object is not an address, since nodes, blocks and handles belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let Object::Address(address) = args.object().by_form() else {
-        let what = "with several clusters, `history` is about an address";
+        let what = "with several clusters, `history` needs an address";
         return Err(
             Failure::usage(what).hint("nodes, blocks, pods and handles belong to one cluster: name it")
         );

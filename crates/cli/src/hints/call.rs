@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_kubectl_are_of_the_connection() {
+    fn kubectls_options_belong_to_the_connection() {
         let words =
             ["check", "--token", "hunter2", "--as", "jane", "--as-group", "dev", "--request-timeout=30"];
         let call = call(&[&words[..], &["-s", "u:hunter2@h", "--insecure-skip-tls-verify"]].concat());

@@ -120,7 +120,7 @@ mod tests {
     use super::super::yaml;
     use super::*;
 
-    /// C1, DEL, characters that change the writing direction, and zero-width characters.
+    /// A C1 control character, DEL, characters that change the writing direction, and zero-width characters.
     const UNSAFE: &str = "\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{ad}";
 
     fn assert_safe(text: &str) {

@@ -11,7 +11,7 @@ fn text(page: Page, grid: Grid) -> String {
 
 type Two<'a> = (&'a str, &'a str);
 
-/// Creates a list of one row, with the columns A and B.
+/// Creates a table of one row, with the columns A and B.
 fn a_b(a: &str, b: &str) -> Grid {
     Grid::new(false, [(a, b)], vec![left("A", |(a, _): Two<'_>| a), left("B", |(_, b): Two<'_>| b)])
 }

@@ -74,7 +74,7 @@ fn quoted_text_is_unchanged() {
     assert!(written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"), "{written}");
 }
 
-/// Texts that test YAML's rules for plain and quoted text, one per line.
+/// Strings that test YAML's rules for plain and quoted strings, one per line.
 const TEXTS: &str = r##"
 a
 a b
@@ -165,7 +165,7 @@ a\b
 a/b
 k8s-pod-network.3f9a0c"##;
 
-/// Texts with leading or trailing spaces, and texts with line breaks or characters that need escapes.
+/// Strings with leading or trailing spaces, line breaks, or characters that need escapes.
 const LINES: &[&str] = &[
     " ",
     " a",
@@ -243,7 +243,7 @@ fn values_other_than_text_are_read_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Any text of ordinary characters and characters that are special in YAML is read back unchanged.
+    /// Any string of ordinary characters and characters that are special in YAML is read back unchanged.
     #[test]
     fn any_text_is_read_back(one in "[-+.:#?!&*|>'\"%@`{}\\[\\], 0-3xobeinfNaä\n\r\t]{0,9}") {
         let value = places(&one);

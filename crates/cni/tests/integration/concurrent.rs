@@ -1,5 +1,5 @@
-//! Many concurrent calls, some of which are killed at any point. No address has two holders, and a repeated DEL leaves
-//! nothing.
+//! Many concurrent calls, some of which are killed at any point. No address has two holders, and nothing is left after
+//! a repeated DEL.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// The holders of addresses as the containers see them.
+/// The holder of each address, as the containers see it.
 type Ledger = Mutex<HashMap<IpAddr, String>>;
 
 /// The numbers of calls that ended and of calls that were killed.
@@ -67,8 +67,9 @@ fn count(calls: &Cell<usize>) {
     calls.set(calls.get() + 1);
 }
 
-/// Lets allocators of two nodes, each with its own connection, assign and release; one call in eight is killed. A
-/// request of a killed call may arrive after the first DEL, so each container is deleted once more at the end.
+/// Lets allocators on two nodes, each with a separate connection, assign and release addresses. One call in eight is
+/// killed. A request of a killed call may arrive after the first DEL, so each container is deleted once more at the
+/// end.
 pub(crate) fn churn(world: &World, rounds: usize) {
     let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
@@ -105,7 +106,7 @@ pub(crate) fn churn(world: &World, rounds: usize) {
     world.assert_empty();
 }
 
-/// The life of one container.
+/// Runs the calls for one container, from its ADD to its DEL.
 async fn live(
     allocator: &Allocator<AllocatorStore>,
     host: &str,

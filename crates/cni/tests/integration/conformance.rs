@@ -51,7 +51,7 @@ fn shares_a_connection(world: &World) {
     }
 }
 
-/// Goes through the life of a container for each version.
+/// Runs all calls in the life of a container, for each version.
 fn conforms(world: &World, versions: &[&str]) {
     for version in versions {
         let runtime = world.runtime().with("cniVersion", *version).with_ipam("assign_ipv6", "true");
@@ -78,7 +78,7 @@ fn life(world: &World, runtime: &Runtime, version: &str) {
     world.assert_empty();
 }
 
-/// Runs CHECK, which old versions do not have.
+/// Runs CHECK, which old versions of the protocol do not have.
 fn check(runtime: &Runtime, version: &str, previous: &Value, expected: u64) {
     let outcome = runtime.call_after("CHECK", "c1", POD, previous);
     match (version < "0.4.0", expected) {

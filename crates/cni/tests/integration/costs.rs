@@ -1,4 +1,4 @@
-//! The amount of data that calls read on large clusters: keys, and only a few blocks.
+//! The amount of data that calls read on large clusters. Calls read keys, and only a few whole blocks.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,23 +14,24 @@ use crate::runtime::{Runtime, addresses};
 use crate::world::World;
 
 const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
-/// 1,024 blocks of 64 addresses.
+/// A pool of 1,024 blocks, each with 64 addresses.
 const POOL: &str = "10.8.0.0/16";
 const TAKEN: usize = 64;
 
-/// The blocks of the pool, each with `taken` addresses taken.
+/// All blocks of the pool, each with `taken` allocated addresses.
 fn blocks(taken: usize) -> Vec<TakenBlock> {
     let pool: IpNet = POOL.parse().unwrap();
     pool.subnets(26).unwrap().map(|cidr| TakenBlock { cidr, taken }).collect()
 }
 
-/// A cluster with another pool and its blocks, and a relay that counts bytes.
+/// Adds the pool and `blocks` to a cluster. Also returns a runtime whose calls use only this pool, and a relay that
+/// counts the bytes of these calls.
 fn large(world: World, blocks: &[TakenBlock]) -> (World, Runtime, Relay) {
     world.put_pool("large", &json!({"cidr": POOL, "blockSize": 26}));
     world.put_blocks(blocks);
     let (runtime, relay) = world.relayed();
     let runtime = runtime.with_ipam("ipv4_pools", json!(["large"]));
-    // These calls do the work that is done only once in the life of a node.
+    // These calls do the work that is needed only once in the life of a node.
     runtime.call("ADD", "warm", POD);
     runtime.call("DEL", "warm", POD);
     relay.take_bytes();
@@ -61,7 +62,7 @@ fn a_claim_reads_keys() {
             number % 10 != 0
         });
         let (world, runtime, relay) = large(world, &all);
-        // Node `a` has had a block since the first call.
+        // Node `a` has owned a block since the first call, so another node claims one.
         runtime.with("nodename", "b").call("ADD", "c1", POD).success();
         assert_read(&relay, 60, "a claim");
         assert_eq!(world.observe().blocks.len(), all.len() + 2);
@@ -79,8 +80,8 @@ fn borrowing_reads_a_few_blocks() {
     });
 }
 
-/// The limit, in KB, of a search through blocks that are known to be full: on Kubernetes, keys with revisions are long,
-/// and a call after five seconds searches twice.
+/// The maximum amount of data, in KB, that a search through blocks known to be full may read. The limit is high for two
+/// reasons: on Kubernetes, keys with revisions are long, and a call after five seconds searches twice.
 const MOST_OF_ALL: usize = 1_500;
 
 #[test]
@@ -97,14 +98,14 @@ fn the_blocks_of_an_exhausted_pool_are_read_once() {
         relay.take_bytes();
         let begun = Instant::now();
         refused();
-        // A busy machine may need so long that the notes have expired.
+        // On a busy machine, the notes about full blocks may have expired by then.
         let most = if begun.elapsed() < Duration::from_secs(2) { 20 } else { MOST_OF_ALL };
         assert_read(&relay, most, "refused again at once");
         thread::sleep(Duration::from_millis(5_100));
         refused();
         assert_read(&relay, MOST_OF_ALL, "refused after a while");
 
-        // This node does not learn that another node releases an address.
+        // Another node releases an address, of which this node is not informed.
         all[700].taken -= 1;
         world.put_blocks(&all[700..=700]);
         refused();
@@ -135,7 +136,7 @@ fn affinities_are_labelled_once_in_the_life_of_a_node() {
     assert!(labels(&runtime, "c1"));
     assert!(!labels(&runtime, "c2"));
 
-    // After a reboot the files next to the lock are gone.
+    // After a reboot, the files next to the lock are gone.
     std::fs::remove_dir_all(runtime.folder().join("cni")).unwrap();
     assert!(!labels(&runtime, "c3"));
     // The marker of another node does not count.

@@ -18,10 +18,10 @@ use crate::node::{Node, calicos};
 use crate::runtime::PLUGIN;
 use crate::world::World;
 
-/// All system calls that change a folder or its files, except for the creation of a file. A kill between that and the
-/// next change is tested at the next change.
+/// All system calls that change a folder or its files, except for file creation. A kill after a file was created is
+/// tested as a kill before the next change.
 const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
-/// More calls of one kind than any run makes.
+/// A number of system calls of one kind that no run reaches.
 const MOST: usize = 50;
 
 #[test]
@@ -270,7 +270,7 @@ fn it_is_not_installed_if_it_could_not_assign() {
     assert!(installed.status.success(), "{installed:?}");
     node.assert_installed(30);
 
-    // An installed plugin is not checked again: the datastore can be down for a moment.
+    // An installed plugin is not checked again, because the datastore can be down for a moment.
     drop(world);
     assert!(install(&node).status.success());
     node.run(&["uninstall"]);

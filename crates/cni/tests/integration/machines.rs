@@ -1,4 +1,4 @@
-//! Pods of KubeVirt's machines. The machine keeps its addresses when its pods change and migrate.
+//! Pods of KubeVirt's machines. A machine keeps its addresses when its pods are replaced or migrate.
 
 use calipam_testkit::kube::{Flavour, create};
 use calipam_testkit::servers::KubeApiserver;
@@ -77,7 +77,7 @@ fn a_machine_keeps_its_addresses() {
     assert_eq!(attribute["alternateOwnerAttrs"]["pod"], "virt-launcher-vm-3");
     assert_eq!(attribute["alternateOwnerAttrs"]["vmim-uid"], "m");
 
-    // The address is released with the machine, when no pod has it any more; DEL may be repeated.
+    // The address is released after the machine was deleted and no pod has the address any more. DEL may be repeated.
     delete(server, &format!("{MACHINES}/vm"));
     runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
     assert_eq!(world.allocated(), held);
@@ -86,7 +86,7 @@ fn a_machine_keeps_its_addresses() {
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     delete(server, &format!("{INSTANCES}/vm"));
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
-    // A pod without its instance gets nothing: the addresses belong to the next instance.
+    // A pod without its instance gets no address, because the addresses belong to the next instance.
     let (code, text) = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).error();
     assert!(code == 999 && text.contains("virtualmachineinstances.kubevirt.io \"vm\" not found"), "{text}");
     delete(server, &format!("{PODS}/virt-launcher-vm-3"));
@@ -94,7 +94,7 @@ fn a_machine_keeps_its_addresses() {
     assert_eq!(runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0, 999);
 }
 
-/// The owner record of the only block.
+/// The first owner record in the only block.
 fn owners(server: &KubeApiserver) -> Value {
     let path = Flavour::Classic.path("ipamblocks");
     let blocks: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
@@ -114,7 +114,7 @@ fn without_persistence_a_launcher_is_any_pod() {
     assert!(code == 999 && text.contains("migration target"), "{text}");
     runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
 
-    // The container's own address is released, although machines now keep their addresses.
+    // An address that belongs to a container is released, although machines now keep their addresses.
     start_pod(server, "virt-launcher-vm-3", &json!({}));
     runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated().len(), 2);
@@ -122,7 +122,7 @@ fn without_persistence_a_launcher_is_any_pod() {
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated()[0].1, "net.c1");
     pods_of_replaced_instances_get_nothing(&world);
-    // Calico's plugin releases nothing if the pod is gone already.
+    // The address is released even though the pod is already deleted. Calico's plugin would release nothing.
     delete(server, &format!("{PODS}/virt-launcher-vm-1"));
     runtime.call("DEL", "c1", &args("virt-launcher-vm-1")).success();
     world.assert_empty();
@@ -137,7 +137,7 @@ fn set_persistence(server: &KubeApiserver, persistence: &str) {
     assert_eq!(server.request("PUT", &path, &config.to_string()).unwrap().status, 200);
 }
 
-/// A pod whose instance was replaced by another of the same name gets nothing, and releases its addresses.
+/// A pod whose instance was replaced by another one of the same name gets no address. The machine keeps its addresses.
 fn pods_of_replaced_instances_get_nothing(world: &World) {
     let (server, runtime) = (world.server(), world.runtime());
     start_pod(server, "virt-launcher-vm-4", &json!({}));

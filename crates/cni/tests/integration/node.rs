@@ -23,7 +23,8 @@ impl Node {
         node
     }
 
-    /// Installs Calico's plugin as `install-cni` does: a copy next to it, a rename, the permissions at the end.
+    /// Installs Calico's plugin as `install-cni` does: writes a temporary file, renames it, and sets the permissions
+    /// last.
     pub(crate) fn calico_installs(&self, version: u32) {
         let part = self.path("calico-ipam.tmp");
         fs::write(&part, calicos(version)).unwrap();
@@ -90,7 +91,7 @@ impl Node {
     }
 }
 
-/// Calico's plugin of a version: a program that runs.
+/// The content of Calico's plugin of a version, for which an executable script stands in.
 pub(crate) fn calicos(version: u32) -> Vec<u8> {
     format!("#!/bin/sh\necho v3.{version}.0\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! Compares the outlook on a snapshot with the program on a real etcd with the same data. On random clusters, for each
+//! Compares the outlook for a snapshot with the plugin on a real etcd with the same data. On random clusters, for each
 //! node and family, both give the same address, or no address for the same reason in Calico's words.
 
 use calipam_assign::{Family, NextAddress, Outlook};

@@ -135,11 +135,11 @@ fn no_block_is_created_over_another() {
             let places = net(pool).subnets(prefix).unwrap();
             places.filter(|place| !cidrs().iter().any(|old| cidr::overlap(*old, *place))).count()
         };
-        // There is a new block in every place that was free, and nowhere else.
+        // There is a new block in every free range of the pools, and in no other range.
         assert_eq!(blocks.len(), BLOCKS.len() + free("10.7.0.0/24", 28) + free("fd00:7::/120", 124));
         for (index, block) in blocks.iter().enumerate() {
             let other = blocks[..index].iter().find(|other| cidr::overlap(**other, *block));
-            // Only blocks that existed before may overlap each other.
+            // Only blocks that existed before the calls may overlap each other.
             assert!(
                 other.is_none_or(|other| cidrs().contains(other) && cidrs().contains(block)),
                 "{block} {other:?}"

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The plugin under test: the one that is built with the tests, or another one, such as the static program of packages.
+/// The plugin under test. It is built with the tests, unless a variable names another program, such as the static one
+/// in packages.
 pub(crate) const PLUGIN: &str = match option_env!("CALIPAM_TEST_PLUGIN") {
     Some(plugin) => plugin,
     None => env!("CARGO_BIN_EXE_calico-ipam"),
@@ -46,7 +47,7 @@ impl Outcome {
         self.json()
     }
 
-    /// Code and message of the error of a call that must have failed.
+    /// The error code and message of a call that must have failed.
     #[track_caller]
     pub(crate) fn error(&self) -> (u64, String) {
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -56,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// The addresses of a result of any version, without their prefix lengths.
+/// The addresses in a result of any version, without their prefix lengths.
 pub(crate) fn addresses(result: &Value) -> Vec<String> {
     let listed = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
     let by_family = ["ip4", "ip6"].into_iter().map(|family| &result[family]["ip"]);
@@ -112,7 +113,7 @@ impl Runtime {
         wait(self.start(command, container, args, configuration.to_string().as_bytes()))
     }
 
-    /// Calls the plugin with any text on stdin.
+    /// Calls the plugin with arbitrary bytes on stdin.
     pub(crate) fn call_with(&self, command: &str, container: &str, stdin: &[u8]) -> Outcome {
         wait(self.start(command, container, "", stdin))
     }
@@ -140,7 +141,7 @@ impl Runtime {
     }
 }
 
-/// Runs the plugin with only these environment variables.
+/// Runs the plugin with no other environment variables than `variables`.
 pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)], stdin: Stdio) -> Outcome {
     let mut plugin = Command::new(PLUGIN);
     plugin.args(arguments).env_clear().envs(variables.iter().copied()).stdin(stdin);

@@ -70,14 +70,14 @@ fn del_finds_a_borrowed_address_by_the_result_of_add() {
     world.delete_handle("net.c1");
     runtime.call_after("DEL", "c1", "", &result).success();
     assert_eq!(world.allocated(), [("10.7.0.1".to_owned(), "net.other".to_owned())]);
-    // The address of another container in a wrong result stays.
+    // If a wrong result contains the address of another container, the address is kept.
     let wrong = json!({"cniVersion": "1.0.0", "ips": [{"address": "10.7.0.1/32"}]});
     runtime.call_after("DEL", "c1", "", &wrong).success();
     assert_eq!(world.allocated().len(), 1);
 }
 
-/// Combines a block that contradicts itself or cannot be decoded with a handle object that is missing or cannot be
-/// decoded. DEL releases the container's addresses in other blocks, and none of other containers.
+/// Combines a block that contradicts itself or cannot be decoded with a handle that is sound, missing or undecodable.
+/// DEL releases the container's addresses in other blocks, and no addresses of other containers.
 #[test]
 fn del_passes_over_objects_that_cannot_be_changed_safely() {
     for damage in [json!([0, 1]), json!("none")] {
@@ -163,7 +163,8 @@ fn a_family_that_fails_leaves_nothing_of_the_other() {
     let (code, text) = small(world.runtime()).call("ADD", "second", "").error();
     let expected = "failed to request IPv6 addresses: Assigned 0 out of 1 requested IPv6 addresses";
     assert!(code == 999 && text.starts_with(expected), "{text}");
-    // Without any pool of the family, the allocator fails. Calico's plugin then leaves the IPv4 address allocated.
+    // If the second family has no pool at all, the allocator fails. Calico's plugin would leave the IPv4 address
+    // allocated.
     let none =
         world.runtime().with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["fd00:9::/64"]));
     assert_eq!(none.call("ADD", "third", "").error().0, 999);
@@ -293,7 +294,7 @@ fn unusual_files_next_to_the_lock_do_not_block() {
     world.assert_empty();
 }
 
-/// Runtimes do not make such calls, but they must be harmless.
+/// Runtimes do not make such calls, but the calls must be harmless.
 #[test]
 fn calls_for_one_container_at_the_same_time_leave_nothing() {
     let world = World::etcd(EtcdVersion::V3_6);

@@ -43,7 +43,7 @@ fn takes_over(world: &World, flavour: Flavour) {
     assert_eq!(annotation, "10.7.0.65");
     assert_eq!(cluster(world, flavour)["spec"]["datastoreReady"], true);
 
-    // The address is recorded for another container: the record stays.
+    // The address is already recorded for another container. That record is kept.
     Node::with(&[("10.7.0.70", "c3")]).migrate(world).unwrap();
     assert_eq!(world.allocated(), expected);
 }

@@ -1,4 +1,4 @@
-//! An installer with `--watch` keeps the plugin in place next to Calico's installer until it ends.
+//! Until it ends, an installer with `--watch` keeps the plugin in place, even if Calico's installer overwrites it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An installer with `--watch`.
 struct Watcher {
     child: Child,
-    /// The address of its metrics.
+    /// The address at which it serves metrics.
     address: String,
 }
 
@@ -31,7 +31,7 @@ impl Watcher {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let line = lines.find(|line| line.contains("serving /metrics")).expect("it serves");
         let address = line.rsplit(' ').next().unwrap().to_owned();
-        // Continues to read the log of the installer, so that its writes do not block.
+        // Continues to read the installer's log, so that the installer does not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -139,7 +139,7 @@ fn the_node_records_which_plugin_it_uses() {
     assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
     node.assert_installed(30);
 
-    // If Calico is updated to a version that calipam does not support, its plugin is left in place.
+    // If Calico is updated to a version that calipam does not support, Calico's plugin is left in place.
     calico_is("v3.99.0");
     node.calico_installs(31);
     wait_until("the annotation is gone", || annotation().is_none());

@@ -159,7 +159,7 @@ impl World {
         Settings::resolve(&overrides, &Default::default(), &LocalFiles).unwrap()
     }
 
-    /// All data, read by calipam itself.
+    /// All data, as calipam's datastore code reads it.
     pub(crate) fn observe(&self) -> Snapshot {
         let settings = self.settings();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -92,7 +92,7 @@ mod tests {
             let (spans, beyond) = (spans(net), Vec::from_iter(blocks_holding_elsewhere(net)));
             for block in blocks(around).filter(|block| overlap(*block, net)) {
                 let is_found = beyond.contains(&block) || has(&spans, &dashed(block));
-                // Names in Kubernetes have `-` for all separators.
+                // In Kubernetes, names contain `-` in place of `.` and `:`.
                 let form = |text: &str| text.replace(['.', ':'], "-");
                 let other: Vec<Span> = spans
                     .iter()

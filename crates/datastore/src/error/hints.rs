@@ -23,7 +23,7 @@ impl Error {
                 return failures.max_by_key(|failure| weight(failure)).and_then(etcd);
             }
             Self::Write { server: Server::Etcd, failure: Failure::PermissionDenied(_), .. } => {
-                "the user needs to write /calico/: `etcdctl role grant-permission ROLE --prefix=true readwrite /calico/`"
+                "the etcd user needs write access to /calico/: `etcdctl role grant-permission ROLE --prefix=true readwrite /calico/`"
                     .into()
             }
             Self::Request { server, failure, .. } | Self::Write { server, failure, .. } => {
@@ -120,7 +120,7 @@ fn etcd(failure: &Failure) -> Option<Hint> {
             "check ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)".into()
         }
         Failure::PermissionDenied(_) => {
-            "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`".into()
+            "the etcd user needs read access to /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`".into()
         }
         Failure::NoQuorum(_) => read_snapshot("see `etcdctl endpoint status --cluster`; or "),
         Failure::NoSpace => {
@@ -229,7 +229,7 @@ impl SettingsError {
                 Hint::new("give another file, {}, or none to use the environment", [Call::OtherConfig])
             }
             Self::BadFile { .. } => {
-                "expected calicoctl's configuration file: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec"
+                "expected a calicoctl configuration file, with apiVersion projectcalico.org/v3, kind CalicoAPIConfig and a spec"
                     .into()
             }
             Self::UnknownField { similar: Some(similar), .. } => format!("did you mean `{similar}`?").into(),

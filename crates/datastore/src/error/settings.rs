@@ -34,7 +34,7 @@ pub enum SettingsError {
     #[error("unknown datastore type {0:?}")]
     UnknownDatastore(String),
     /// The etcd datastore is set, but no endpoint.
-    #[error("no etcd endpoint is set")]
+    #[error("no etcd endpoints are set")]
     NoEndpoints,
     /// An endpoint is not a usable URL.
     #[error("{endpoint:?} is not an etcd endpoint: {reason}")]

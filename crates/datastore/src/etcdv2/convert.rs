@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_is_a_defect() {
+    fn undecodable_values_are_defects() {
         let path = "/calico/v1/host/n1/workload/k8s/a.b/endpoint/eth0";
         for value in ["", "{", r#"{"ipv4_nets":5}"#, "[]", "null,", r#""text""#] {
             let found = snapshot(&[(path, Some(value))]);

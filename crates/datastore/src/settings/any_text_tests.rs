@@ -1,4 +1,4 @@
-//! Settings with arbitrary text: each leads to a clear error at worst.
+//! Settings with arbitrary text. The worst result is a clear error.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::fields::FIELDS;
 use super::*;
 
-/// Texts that are special in URLs, YAML, PEM or headers.
+/// Strings that have a special meaning in URLs, YAML, PEM or headers.
 const PIECES: [&str; 32] = [
     "http://",
     "https://",
@@ -50,7 +50,7 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-/// Has the same file at every path.
+/// A file system with the same file at every path.
 struct OneFile(Vec<u8>);
 
 impl Files for OneFile {
@@ -63,7 +63,8 @@ impl Files for OneFile {
     }
 }
 
-/// Settings files: of arbitrary bytes, with arbitrary lines, and with arbitrary values of known fields.
+/// Generates settings files: empty, with arbitrary bytes, with a known field followed by arbitrary text, or with
+/// arbitrary strings as values of known fields.
 fn file() -> impl Strategy<Value = Vec<u8>> {
     const HEAD: &str = "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec:\n";
     let names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
@@ -153,7 +154,7 @@ proptest! {
         let _ = resolved.map_err(|error| error.to_string());
         let _ = KubernetesSettings::resolve(&overrides, &environment, &files);
 
-        // Leaves the server to the environment and the file.
+        // Sets only the kind of datastore, so that the server comes from the environment or the file.
         let server = |datastore: &str| Overrides { datastore: Some(datastore.to_owned()), ..Overrides::default() };
         for overrides in [Overrides::default(), server("etcd"), server("kubernetes")] {
             for files in [&files, &OneFile(Vec::new())] {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn version_and_kind_count() {
+    fn other_versions_and_kinds_are_errors() {
         for text in [
             "",
             "kind: CalicoAPIConfig\n",

@@ -74,7 +74,7 @@ fn a_file_counts_alone_and_the_command_line_wins() {
 }
 
 #[test]
-fn which_datastore() {
+fn the_datastore_is_selected_by_options_and_environment() {
     let target = |datastore: Option<&str>, environment: &[(&str, &str)]| {
         let overrides = Overrides { datastore: datastore.map(str::to_owned), ..Overrides::default() };
         resolve(&overrides, environment).map(|s| s.target)
@@ -167,7 +167,7 @@ fn kubernetes_settings_are_kept() {
     assert!(!format!("{kubernetes:?}").contains("t0ken"));
 }
 
-/// Each file on the command line replaces the corresponding setting, and no other.
+/// Each file on the command line replaces only the corresponding setting.
 #[test]
 fn certificates_of_the_command_line_win() {
     let environment = [("ETCD_ENDPOINTS", "https://a:2379"), ("ETCD_CA_CERT_FILE", "missing.pem")];

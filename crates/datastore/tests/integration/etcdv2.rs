@@ -45,7 +45,7 @@ async fn an_address_and_a_handle_take_a_few_keys() {
     for lookup in [Lookup::Address(address), Lookup::Handle(handle)] {
         let found = store.lookup(&lookup).await.unwrap();
         assert_eq!(counts(&found), [1, 1, 1, 1, 1, 1], "{lookup:?}");
-        // The same as in a whole read.
+        // The lookup returns the same objects as a whole read.
         assert_eq!(record(&found, address), record(&all, address));
         assert!(all.handles.contains(&found.handles[0]));
         assert!(all.affinities.contains(&found.affinities[0]) && all.pools == found.pools);
@@ -73,7 +73,7 @@ async fn on_a_busy_etcd_everything_is_read_at_one_index() {
     let client = calico.client();
     let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stop = std::sync::Arc::clone(&ended);
-    // Felix writes its state all the time.
+    // The writer updates Felix's state continuously.
     let writer = std::thread::spawn(move || {
         while !stop.load(std::sync::atomic::Ordering::Relaxed) {
             client.set("/calico/felix/v1/host/node-1/status", "{}").unwrap();

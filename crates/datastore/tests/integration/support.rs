@@ -48,7 +48,7 @@ pub(crate) fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }
 
-/// Consent to write to the clusters of these tests.
+/// Consent to write to the test clusters.
 pub(crate) fn consent() -> Consent {
     let question = Question {
         cluster: "0f0e1d2c".into(),

@@ -18,7 +18,7 @@ fn the_content_tells_what_a_file_is() {
 }
 
 #[test]
-fn what_comes_from_standard_input_is_a_file_of_that_name() {
+fn standard_input_is_read_like_a_file_and_named_in_errors() {
     let wrong = DataFile::of_input(&b"hello"[..]).unwrap_err().to_string();
     assert!(wrong.starts_with("standard input: "), "{wrong}");
     let header = b"{\"format\":\"calipam-export\",\"version\":1}\n";
@@ -33,7 +33,7 @@ fn what_comes_from_standard_input_is_a_file_of_that_name() {
 }
 
 #[test]
-fn the_clock_of_objects_is_the_newest_creation_that_they_hold_and_that_has_passed() {
+fn the_time_of_objects_is_their_newest_timestamp_in_the_past() {
     let folder = tempfile::tempdir().unwrap();
     let taken_at = |record: &str| {
         let path = folder.path().join("x.json");

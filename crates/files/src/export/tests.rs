@@ -80,7 +80,7 @@ fn a_changed_byte_of_a_compressed_export_is_found_out() {
         let mut changed = whole.clone();
         changed[place] ^= 0x10;
         std::fs::write(&path, &changed).unwrap();
-        // Some bits in the frame header have no meaning.
+        // Some bits in the frame header have no meaning, so a change of such a bit is harmless.
         if let Ok(read) = read_all(&path) {
             assert_eq!(read, (header.clone(), entries()), "byte {place}");
         }
@@ -104,7 +104,7 @@ fn a_part_is_read_of_a_whole_export_only() {
             let mut found = Vec::new();
             read_some(&path, wanted, |entry| found.push((*entry).to_owned())).map(|_| found)
         };
-        // Keys that are escaped or not text are compared as stored.
+        // Keys are compared as stored in etcd, even if they are escaped in the export or are not UTF-8.
         let wanted = |key: &[u8]| {
             key.ends_with(b"\r\neth0") || key.ends_with(b"\xFF\xFE") || key.ends_with(b"/handle/a")
         };

@@ -106,7 +106,7 @@ fn lists_of_all_kinds_and_single_objects() {
         json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
     write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
     write(&folder, "b.json", &pool().to_string());
-    // As the API server prints lists, items have no kind.
+    // In lists as the API server prints them, the items have no kind.
     let mut other = pod(None);
     other["metadata"]["name"] = "web-1".into();
     let items = format!("{},{other}", pod(None));
@@ -123,7 +123,7 @@ fn lists_of_all_kinds_and_single_objects() {
 }
 
 #[test]
-fn the_kind_of_a_long_list_may_stand_behind_its_items() {
+fn the_kind_of_a_long_list_may_follow_its_items() {
     let folder = tempfile::tempdir().unwrap();
     let block = |number: usize| {
         let (high, low) = (number >> 8, number & 255);
@@ -207,7 +207,7 @@ fn the_first_page_of_a_list_is_not_the_list() {
 }
 
 #[test]
-fn what_is_cut_or_not_of_calico_is_an_error() {
+fn truncated_files_and_files_without_calicos_objects_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let whole = json!({"apiVersion": "v1", "items": [pool(), pool()], "kind": "List"}).to_string();
     for len in 1..whole.len() {

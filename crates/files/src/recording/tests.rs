@@ -167,7 +167,7 @@ fn begin(recorder: &Recorder, state: &State, revision: i64, at: Timestamp) -> Jo
     begin_history(recorder, state, revision, at, None)
 }
 
-/// Begins a recording of another history, with the last recording's time.
+/// Begins a recording of another history. `last` is the time of the last change in the previous recording.
 fn begin_history(
     recorder: &Recorder,
     state: &State,
@@ -189,7 +189,8 @@ fn begin_history(
     Journal::create(&adding.finish_last(entries, last).unwrap(), positions, last.is_some()).unwrap()
 }
 
-/// Reads the exports in a folder with their changes, in order: the time and revision of each state.
+/// Reads the exports in a folder with their changes. Returns the time and revision of each state, in order, and the
+/// result for each export.
 fn recorded_states(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     let (mut states, mut told) = (States::default(), Vec::new());
     let archive = Archive::open(folder).unwrap();
@@ -204,7 +205,7 @@ fn recorded_states(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     (told, reached)
 }
 
-/// The state at a time, from an export and its changes.
+/// The state at `until`, from an export and its changes. Without a time, the last state.
 fn state_at(export: &Archived, until: Option<Timestamp>) -> (State, Reached) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.jsonl");
@@ -225,7 +226,8 @@ fn only(folder: &Path) -> Archived {
     archive.exports()[0].clone()
 }
 
-/// A recording with a few groups: the state after each group, and the length of the file at that point.
+/// Writes a recording with a few groups of changes. Returns the state after each group, and the length of the file at
+/// that point.
 fn recorded(folder: &Path, groups: i64) -> Vec<(State, u64)> {
     let mut world = World::new(3, 40);
     let recorder = Recorder::open(folder).unwrap();
@@ -284,7 +286,7 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         let (found, reached) = state_at(&export, None);
         assert!(found == states[known].0 && reached.damage.is_none(), "{length}");
     }
-    // The file grew before it was filled.
+    // At the kill, the file had already grown, but its new part was not yet filled.
     for length in states[3].1..states[4].1 - 4 {
         let zeros = vec![0; 64 + (states[4].1 - length) as usize];
         fs::write(export.changes(), [&whole[..length as usize], &zeros].concat()).unwrap();
@@ -292,7 +294,7 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         assert!(found == states[3].0 && reached.damage.is_none(), "{length}: {:?}", reached.damage);
     }
 
-    // The next run cuts off a torn end, even if the file grew before it was filled, and continues.
+    // The next run cuts off an incomplete end, even one of zeros, and continues.
     for tail in [&whole[states[3].1 as usize..whole.len() - 1], &[0; 300]] {
         fs::write(export.changes(), [&whole[..states[3].1 as usize], tail].concat()).unwrap();
         let recorder = Recorder::open(folder.path()).unwrap();
@@ -361,8 +363,8 @@ fn an_object_may_be_larger_than_a_frame_usually_is() {
     assert!(state_at(&only(folder.path()), None).0 == state);
 }
 
-/// The limit from issue 32: 40 bytes per change while pods come and go, with the fifty changes of each second in one
-/// group. The random ID of a container alone has 32 bytes, and is both written and deleted.
+/// A change takes at most 40 bytes (issue 32) while pods are started and stopped, if the fifty changes of each second
+/// form one group. A container's random ID alone is 32 bytes long, and is both written and deleted.
 #[test]
 fn a_change_takes_forty_bytes_or_less() {
     let folder = tempfile::tempdir().unwrap();

@@ -230,8 +230,8 @@ fn align_makes_findings_comparable() {
     let mut old = cluster(&[(BLOCK, block("host:node-1", &held))]);
     let mut new = old.clone();
     everything(&old, &new, |found| assert!(found.same, "{found:?}"));
-    // Without endpoints, no leaks are found. If only one side was read without endpoints, that must not count as a
-    // difference.
+    // Without endpoints, no leaks are found. If only one snapshot lacks endpoints, the missing leaks must not count as
+    // a difference.
     new.coverage.insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
     everything(&old, &new, |found| assert!(!found.findings.gone.is_empty(), "{found:?}"));
     align(&mut old, &mut new);
@@ -316,7 +316,7 @@ fn overlapping_blocks_are_compared_address_by_address() {
 }
 
 proptest! {
-    /// Each handle is compared with the handle of the same ID, in whatever order the two snapshots list them.
+    /// Handles with the same ID are compared, whatever the order of the handles in the two snapshots.
     #[test]
     fn handles_are_matched_by_id(
         old in proptest::collection::vec((0u8..12, 1u8..3), 0..12),

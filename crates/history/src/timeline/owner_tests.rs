@@ -112,12 +112,12 @@ fn changes_between_exports_are_events_of_each_owner() {
     let whats = |events: &[Event]| events.iter().map(|event| event.what).collect::<Vec<_>>();
     let found = of(address());
     assert_eq!(whats(&found), [EventKind::Known, EventKind::Released, EventKind::Reused]);
-    // The address was free before the next owner got it.
+    // The address was released before its next owner got it.
     let released = &found[1].time;
     let expected = (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")));
     assert_eq!((released.after, released.before), expected);
     assert_eq!(whats(&of(HistorySubject::Handle("net.a".into()))), [EventKind::Known, EventKind::Released]);
-    // Between two exports, recorded times order events.
+    // Events between two exports are ordered by their recorded times.
     let of_block = of(HistorySubject::Block(cidr()));
     let who = |event: &Event| event.after.as_ref().map(|holder| holder.allocated_to.clone());
     assert_eq!(of_block.iter().filter_map(who).collect::<Vec<_>>(), ["ns/c", "ns/b"]);

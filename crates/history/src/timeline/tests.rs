@@ -28,7 +28,7 @@ pub(super) fn fresh() -> Block {
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
-/// A block in which the pod `a` has got its address.
+/// A block in which the pod `a` has an address.
 pub(super) fn of_pod_a() -> Block {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
@@ -129,7 +129,7 @@ fn the_first_event_is_the_oldest_known_state() {
 }
 
 #[test]
-fn what_cannot_be_decoded_leaves_a_gap() {
+fn values_that_cannot_be_decoded_leave_a_gap() {
     let block = of_pod_a();
     let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
     let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
@@ -183,7 +183,7 @@ fn calipam_runs_are_named_even_after_compaction() {
     assert!(timeline(&block_history, &[other], &address()).iter().all(|event| event.by.is_none()));
     assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
 
-    // A deletion has no revision: the replaced version identifies it, even if etcd no longer has that version.
+    // A deletion has no revision. The version that it replaced identifies it, even if etcd no longer has that version.
     let deletion = JournaledWrite { revision: None, after: None, ..write(25, 22) };
     let found = timeline(&block_history, std::slice::from_ref(&deletion), &address());
     assert_eq!((found[6].what, found[6].by.as_ref()), (EventKind::BlockReleased, Some(&run)));
@@ -221,7 +221,7 @@ enum Step {
     /// Sets or removes a field that a later Calico version may add.
     Field(u8, Option<u8>),
     Mark(bool),
-    /// Changes the next address to assign.
+    /// Changes which free address is assigned next.
     Rotate,
     Number(u32),
 }
@@ -320,9 +320,9 @@ fn content(value: &Option<Vec<u8>>) -> Option<Value> {
 }
 
 proptest! {
-    /// There are events between two states if and only if any field differs.
+    /// There is an event between two states of a block exactly if their contents differ.
     #[test]
-    fn events_tell_of_every_difference(steps in proptest::collection::vec(step(), 0..40)) {
+    fn every_difference_has_an_event(steps in proptest::collection::vec(step(), 0..40)) {
         let mut block = Some(fresh());
         let mut stored = vec![block.as_ref().map(|block| serde_json::to_vec(block).unwrap())];
         for (number, step) in steps.iter().enumerate() {

@@ -61,7 +61,7 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
 mod tests {
     use super::*;
 
-    /// A block with four addresses, the first two allocated.
+    /// A block with four addresses, of which the first two are allocated.
     fn block(allocations: &str, attributes: &str) -> BlockContent {
         let json = format!(
             r#"{{"cidr":"10.0.0.0/30","affinity":"host:a","allocations":{allocations},"unallocated":[2,3],

@@ -184,7 +184,7 @@ mod tests {
     use crate::block::BlockContent;
     use crate::snapshot::Revision;
 
-    /// The cooldown can end between the plan and its execution.
+    /// The cooldown of an address can end between the plan and its execution.
     #[test]
     fn an_address_that_cools_although_it_is_in_use_gets_its_record_before_others_are_freed() {
         let json = br#"{"cidr": "10.0.0.0/30", "affinity": "host:a", "allocations": [0, 1, null, null],

@@ -39,7 +39,7 @@ fn the_cut_is_before_the_first_carriage_return() {
 
 proptest! {
     #[test]
-    fn what_goes_in_comes_out(text in "([0-9a-f]{0,700}|[0-9a-f]{63,65}|\\PC{0,40}|[0-9a-fA-F.\r-]{0,60}){0,4}") {
+    fn packed_text_is_unchanged(text in "([0-9a-f]{0,700}|[0-9a-f]{63,65}|\\PC{0,40}|[0-9a-fA-F.\r-]{0,60}){0,4}") {
         let packed = Text::new(&text);
         prop_assert_eq!(packed.to_string(), text.clone());
         let handle = format!("{NETWORK}{text}");

@@ -1,5 +1,5 @@
-//! Random sequences of block operations keep every rule in facts 3.1. The tests check the block's JSON against a plain
-//! list of the expected results; the block's own methods would prove nothing here.
+//! Random sequences of block operations keep every rule in facts 3.1. The tests compare the block's JSON with a plain
+//! list of the expected results, since the block's own methods would prove nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ enum Slot {
     Windows,
 }
 
-/// The expected state, computed without the block's arithmetic.
+/// The expected state of a block, computed without the block's arithmetic.
 struct Expected {
     size: u32,
     held: BTreeMap<u32, (Slot, Option<u64>)>,
@@ -76,7 +76,7 @@ impl Expected {
         Self { size, held, free, owner: None, sequence }
     }
 
-    /// Applies an operation; the sequence number rises by one if anything changed.
+    /// Applies an operation. If anything changed, the sequence number rises by one.
     fn apply(&mut self, operation: &Operation, now: Timestamp) {
         let changed = match operation {
             Operation::Assign { ordinal, owner } => {
@@ -132,7 +132,7 @@ impl Expected {
         !freed.is_empty()
     }
 
-    /// Compares with the block's JSON.
+    /// Compares the expected state with the block's JSON.
     fn compare(&self, printed: &Value) -> Result<(), TestCaseError> {
         let allocations = printed["allocations"].as_array().unwrap();
         let none = Vec::new();
@@ -185,7 +185,7 @@ fn record(owner: u8) -> Attribute {
 fn perform(block: &mut Block, operation: &Operation, now: Timestamp) {
     let cidr = block.cidr();
     block.update(|edit| match operation {
-        // The result is ignored: a comparison of the block shows whether the ordinal was free.
+        // The result is ignored, since comparing the block shows whether the ordinal was free.
         Operation::Assign { ordinal, owner } => drop(edit.assign(*ordinal, &record(*owner))),
         Operation::AutoAssign { count, owner, reserved } => {
             let is_reserved =

@@ -1,11 +1,13 @@
-//! Blocks that are read with only the borrowers' records.
+//! Blocks that are read with the detail `Borrowers`: the records of the owner are merged, and only borrowers' records
+//! are read in full.
 
 use calipam_model::DecodeError;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent, RecordDetail};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
-/// A block with four addresses, the first three taken. Because of its line break, the general JSON reader reads it.
+/// A block with four addresses, of which the first three are taken. Its line break makes the general JSON reader read
+/// it.
 fn block(before: &str, records: &str, after: &str) -> String {
     format!(
         r#"{{"cidr":"10.0.0.0/30",{before}"allocations":[0,1,2,null],"unallocated":[3],"attributes":[{records}],{after}
@@ -17,7 +19,7 @@ fn parse(json: &str, detail: RecordDetail) -> Result<BlockContent, DecodeError> 
     BlockContent::parse_with(json.as_bytes(), detail)
 }
 
-/// Reads the block, with the same result from both JSON readers.
+/// Reads the block with both JSON readers, and expects the same result.
 fn read(json: &str, detail: RecordDetail) -> Block {
     let general = parse(json, detail).unwrap();
     assert_eq!(parse(&json.replace('\n', " "), detail).as_ref(), Ok(&general), "{json}");
@@ -126,21 +128,21 @@ fn records_in_other_forms_are_read_as_by_the_general_reader() {
         let json = block(r#""affinity":"host:node-1","#, &[OWN, record, LENT].join(","), "");
         for detail in [RecordDetail::Full, RecordDetail::Borrowers] {
             let (general, plain) = (parse(&json, detail), parse(&json.replace('\n', " "), detail));
-            // Errors differ only in their position.
+            // The errors of the two readers differ only in their position.
             assert_eq!(plain.map_err(drop), general.map_err(drop), "{record}");
         }
     }
 }
 
 #[test]
-fn without_an_owner_before_them_all_records_are_whole() {
+fn all_records_are_read_in_full_unless_a_node_is_known_as_the_owner() {
     let records = [OWN, LENT, OWN].join(",");
     for (before, after) in [
         ("", r#""affinity":"host:node-1","#),
         ("", ""),
         (r#""affinity":null,"#, ""),
         (r#""affinity":"virtual:node-1","#, ""),
-        // The last `affinity` field counts.
+        // If there are several `affinity` fields, the last one counts.
         (r#""affinity":"host:node-1","#, r#""affinity":"host:node-2","#),
         (r#""affinity":"host:node-1","#, r#""AFFINITY":"","#),
     ] {

@@ -145,7 +145,7 @@ fn configuration_reads_as_the_facts_explain_it() {
     assert_eq!(read(&resource, "ipam-configuration").ipam_configuration, Some(config));
     assert!(config.strict_affinity && config.auto_allocate_blocks && config.keeps_addresses_of_machines());
     assert_eq!((config.block_limit(), config.cooldown_seconds), (4, 30));
-    // The key exists without the field: automatic allocation is off.
+    // The key exists, but its value lacks the field, so automatic allocation is off.
     let empty = read(key, "ipam-config-empty").ipam_config.unwrap();
     assert!(!empty.auto_allocate_blocks && !empty.strict_affinity);
     assert_eq!(empty.block_limit(), 20);

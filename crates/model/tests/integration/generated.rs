@@ -1,5 +1,5 @@
-//! Values from the generator come back unchanged from the model. These two implementations of the data format share no
-//! code.
+//! Values from the generator come back unchanged from the model. The generator and the model implement the data format
+//! independently, without shared code.
 
 use calipam_model::affinity::Affinity;
 use calipam_model::block::BlockContent;
@@ -51,7 +51,7 @@ fn keys_handles_and_affinities_come_back() {
             let Some(path) = std::str::from_utf8(path).ok() else { return };
             let Ok(Some(key)) = Key::parse(path) else { return };
             if key.to_string() != path {
-                // `keys_that_are_not_canonical_are_defects` tests these keys.
+                // The test `keys_that_are_not_canonical_are_defects` covers these keys.
                 return;
             }
             let printed = match key {
@@ -78,7 +78,7 @@ fn keys_handles_and_affinities_come_back() {
     }
 }
 
-/// The three keys, in a cluster with every fault, that Calico lists but cannot get.
+/// A cluster with every fault has three keys that Calico lists, but cannot get.
 #[test]
 fn keys_that_are_not_canonical_are_defects() {
     for cluster in clusters() {

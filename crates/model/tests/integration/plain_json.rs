@@ -1,5 +1,5 @@
 //! The fast reader of plain JSON gives the same results as the general one. A line break after a value makes the fast
-//! reader leave it to the general one.
+//! reader leave the value to the general one.
 
 use calipam_model::block::RecordDetail;
 use calipam_model::from_json;
@@ -105,7 +105,7 @@ fn json() -> impl Strategy<Value = String> {
 /// Bytes that are special in JSON, and some that are never valid.
 const BYTES: [u8; 22] = *b"\"\\{}[]:, \n\t\x00\xFF\xC3\x7Fen0-1.+";
 
-/// Changes to single bytes: position, byte, and true to insert it.
+/// Changes to single bytes. Each has a position, a new byte, and a flag that is true if the byte is inserted.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, bool)>> {
     let byte = prop_oneof![prop::sample::select(&BYTES[..]), any::<u8>()];
     prop::collection::vec((any::<prop::sample::Index>(), byte, any::<bool>()), 0..3)
@@ -193,7 +193,7 @@ fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
 
 const DETAILS: [RecordDetail; 2] = [RecordDetail::Full, RecordDetail::Borrowers];
 
-/// Reads an entry. Clears the texts of errors: they contain positions, which a line break changes.
+/// Reads an entry. Clears error messages, since they contain positions, which a line break changes.
 fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
     let mut snapshot = Snapshot { records, ..Snapshot::default() };
     snapshot.add_entry(key, value, 7);
@@ -205,7 +205,7 @@ fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
     snapshot
 }
 
-/// The debug output without the line break, which corrupt blocks keep.
+/// The debug output of a snapshot, without the line break that corrupt blocks keep.
 fn debug(snapshot: &Snapshot) -> String {
     format!("{snapshot:?}").replace("\\n\" }", "\" }")
 }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_stated_is_what_calico_assumes() {
+    fn missing_settings_have_the_defaults_of_calico() {
         let pool = |spec: Value| Document::parse(json!({"spec": spec}).to_string().as_bytes()).unwrap();
         let plain = pool(json!({"cidr": "10.0.0.0/24"}));
         let stated = json!({"cidr": "10.1.0.0/24", "ipipMode": "Never", "natOutgoing": false, "allowedUses": ["Workload", "Tunnel"]});

@@ -118,7 +118,7 @@ impl MigrateRefusal {
                 "name a CIDR that no pool has; or move to that pool permanently, with --to".into()
             }
             Self::NoRoomBack { .. } => Hint::new(
-                "name another block size, or fix the given reason; {} continues anyway",
+                "choose another block size, or fix the problem above; {} continues anyway",
                 [Call::Forced],
             ),
             Self::BlockInTheWay { block, .. } => Hint::new(

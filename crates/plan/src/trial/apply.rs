@@ -215,7 +215,7 @@ mod tests {
         assert!(kinds.iter().all(|count| *count > 0), "of each kind, deleted and created: {kinds:?}");
     }
 
-    /// A wrongly named object of Kubernetes has the key of another one.
+    /// On Kubernetes, an object with a wrong name can have the key of another object.
     #[test]
     fn objects_with_one_key_are_all_put_back() {
         let cluster = Cluster::plain(ClusterSpec::new(17), 1, 2);
@@ -231,7 +231,7 @@ mod tests {
         assert!(sorted(after) == sorted(snapshot));
     }
 
-    /// The only affinity with labels is one that the plan touches.
+    /// The only affinity with labels is one that the plan changes.
     #[test]
     fn labels_are_decided_before_objects_are_taken() {
         let mut snapshot = Cluster::plain(ClusterSpec::new(17), 2, 2).snapshot();

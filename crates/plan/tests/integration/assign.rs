@@ -1,4 +1,4 @@
-//! Plans of assignments, their trials, and the order of their writes.
+//! Plans that assign addresses, their trials, and the order of their writes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use calipam_plan::{Basis, Plan, SkipReason, SuggestedAction, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::json;
 
-/// The plan of one more address for the first node, before and after its trial.
+/// The plan that assigns one more address on the first node, before and after its trial.
 fn one_more(snapshot: Snapshot, report: Report) -> (Plan, Plan) {
     let options = Options::default();
     let node = snapshot.nodes[0].value.clone();
@@ -82,7 +82,7 @@ fn the_first_block_of_a_node_beside_those_of_services_is_not_blamed_for_pods() {
     assert_eq!(kept.actions.len(), made.actions.len(), "{:?}", kept.skipped);
 }
 
-/// The next write drops a record without an ordinal, as in Calico's allocator.
+/// The next write of the block drops a record that no ordinal refers to, as in Calico's allocator.
 #[test]
 fn a_block_with_a_record_that_no_ordinal_refers_to_gives_addresses() {
     let cluster = Cluster::plain(ClusterSpec::new(12), 1, 3);
@@ -130,7 +130,7 @@ fn the_affinity_of_a_new_block_comes_before_the_handle_and_the_block() {
     assert_eq!(kinds.collect::<Vec<_>>(), ["affinity", "handle", "block"]);
 }
 
-/// The plan for these addresses.
+/// The plan that assigns these addresses on the first node.
 fn of_addresses(snapshot: &Snapshot, addresses: Vec<IpAddr>, force: bool) -> Plan {
     let options = Options::default();
     let report = check(snapshot, &options);
@@ -221,7 +221,7 @@ fn a_refused_address_has_a_reason() {
     assert!(said.contains(", for ") && said.contains(" on node-1; "), "{said}");
 }
 
-/// The verbs, subjects and details of a plan.
+/// The changes of a plan, each as its verb, subject and detail.
 fn described(plan: &Plan) -> Vec<String> {
     plan.changes().map(|change| format!("{:?} {} {}", change.action, change.subject, change.detail)).collect()
 }
@@ -264,8 +264,8 @@ fn reservations_and_selectors_are_warned_of_where_an_address_is_named() {
     assert!(selector.text.contains("nodeSelector (!all())") && reservation.text.contains("reserved by r,"));
 }
 
-/// The request exceeds the free addresses in the node's own block: that block is filled, and two more of each family
-/// are claimed.
+/// The request exceeds the free addresses in the node's own block. The plan fills that block, and claims two more
+/// blocks of each family.
 #[test]
 fn many_addresses_come_from_several_blocks_and_pass_over_what_is_in_use() {
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);

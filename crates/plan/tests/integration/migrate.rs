@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// Two pools. In the first one, which is disabled, node-1 has a block with an address that a pod got a minute ago, and
-/// node-2 has one such block and an empty one.
+/// Two pools. The first one is disabled. In it, node-1 has a block with an address that a pod got a minute ago. node-2
+/// has a similar block, and an empty one.
 fn cluster() -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     snapshot.mark_read([Source::Blocks, Source::Affinities, Source::Handles, Source::Endpoints]);
@@ -72,7 +72,7 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
 }
 
 #[test]
-fn what_is_left_in_the_old_pool_is_counted() {
+fn blocks_and_addresses_left_in_the_old_pool_are_counted() {
     let left = |snapshot: &Snapshot| {
         let options = Options::default();
         let report = check(snapshot, &options);
@@ -123,7 +123,7 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     let expected = [of("old"), of("old")];
     assert_eq!([false, true].map(|disabled| begun(new, "old", disabled, [2, 2], false)), expected);
     assert_eq!(begun(new, "old", true, [2, 2], true), of("old"), "blocks are left in the disabled pool");
-    // If calipam named both pools, the later one is the new one.
+    // If calipam named both pools, the one that was created later is the new pool.
     assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2], false), of("old-10-0-0-0-24"));
     assert_eq!(begun(new, "old-10-0-0-0-24", true, [2, 2], false), Err(MigrateRefusal::NoneBegun));
     for other in ["other", "old-10-9-0-0-24"] {
@@ -131,7 +131,7 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     }
 }
 
-/// The clean-up keeps an affinity whose ADD may be about to create the block.
+/// The clean-up keeps an affinity if a CNI ADD may be about to create its block.
 #[test]
 fn a_clean_up_waits_for_an_affinity_between_two_steps() {
     for state in ["pending", "pendingDeletion"] {

@@ -96,7 +96,7 @@ mod tests {
         writer.frames([text], |text, out| out.extend_from_slice(text)).unwrap().to_vec()
     }
 
-    /// Returns true if all lines of a text are sound.
+    /// Returns true if all lines of `text` are sound.
     fn sound(text: &[u8]) -> bool {
         let file = framed(text);
         let mut lines = Lines::new(&file[..]);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_that_got_as_far_as_its_mark_was_made() {
+    fn a_deletion_with_a_mark_counts_as_written() {
         let version = |of: &Stored| Version { revision: of.revision.to_string(), value: Value::new(&of.raw) };
         let deletes = |before: &Stored| ChangeRecord {
             key: Key::Handle("h".into()).to_string(),

@@ -180,7 +180,7 @@ mod tests {
             parts.flat_map(|part| keys(part, &part.edits)).collect::<HashSet<Key>>().len()
         };
         let sizes: Vec<usize> = writes.iter().map(compared).collect();
-        // The block, and 42 times a handle and its evidence.
+        // A full write contains the block and 42 handles, each with two pieces of evidence.
         assert_eq!(sizes, [127, 127, 127, 127, 97]);
         let parts: Vec<usize> = writes.iter().flatten().map(|piece| piece.part).collect();
         assert_eq!(parts, (0..=200).collect::<Vec<_>>(), "no part is divided");
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((of_block, writes.len()), (vec![0, 1, 2, 3], 4));
     }
 
-    /// Creates a block with `count` addresses, each with a handle and a user, and its affinity.
+    /// Creates a block and its affinity. The block has `count` addresses, each with a handle and a user.
     fn creation(count: u32) -> Step {
         let mut step = Step::new("a test");
         let created = Block::new(block(), None, Timestamp::UNIX_EPOCH).unwrap();

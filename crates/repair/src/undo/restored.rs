@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_corrupt_comes_back_as_it_was() {
+    fn corrupt_values_are_restored_unchanged() {
         let corrupt = Bytes::from_static(br#"{"cidr":"10.0.0.0/30","allocations":[9]}"#);
         let object = restored(&key(), Some(&stored(Bytes::from_static(BEFORE.as_bytes()))), &corrupt);
         assert_eq!(object, corrupt);

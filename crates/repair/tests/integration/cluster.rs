@@ -44,12 +44,13 @@ pub(crate) async fn guid(store: &Datastore) -> String {
     observe(store).await.cluster.unwrap().guid
 }
 
-/// Everything under /calico/.
+/// All entries under /calico/.
 pub(crate) async fn dump(etcd: &Etcd) -> Entries {
     etcd.entries().unwrap()
 }
 
-/// The values of the entries, without the sequence numbers of blocks, which only rise.
+/// The values of the entries, without the sequence numbers of blocks. An undo does not restore these, because they must
+/// never decrease.
 pub(crate) fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
     let value = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).unwrap();

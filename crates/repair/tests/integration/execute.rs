@@ -1,4 +1,5 @@
-//! Steps are carried out under their guards. A broken guard abandons its step; other changes do no harm.
+//! Steps are carried out under their guards. A step is abandoned if one of its guards is broken. Changes that break no
+//! guard do no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -27,7 +28,7 @@ fn handle_of(held: &AllocationGuard) -> String {
     held.record.as_ref().handle().unwrap().to_string()
 }
 
-/// Blocks of nodes with at least two addresses of pods.
+/// The blocks that belong to a node and contain at least two pod addresses, with the ordinals of these addresses.
 fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
     let of_pod = |block: &Block| -> Vec<u32> {
         let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
@@ -62,7 +63,7 @@ async fn run(store: &Datastore, steps: Vec<Step>) -> Execution {
     execute(store, &cluster, steps, consent(&cluster), &options).await.unwrap()
 }
 
-/// Keys whose value or revision differ.
+/// The keys whose value or revision differs.
 fn differing(a: &Entries, b: &Entries) -> BTreeSet<String> {
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     keys.into_iter().filter(|key| a.get(*key) != b.get(*key)).cloned().collect()
@@ -114,7 +115,7 @@ async fn put(etcd: &Etcd, key: &Key, value: String) {
     etcd.client().await.unwrap().put(key.to_string(), value, None).await.unwrap();
 }
 
-/// Makes one change; returns `None` after the last case.
+/// Performs the change of a case. Returns `None` after the last case.
 async fn meanwhile(case: usize, etcd: &Etcd, block: &Block, pods: &[u32], node: &Key) -> Option<Meanwhile> {
     let key = Key::Block(block.cidr());
     let edited = |edit: &dyn Fn(&mut Block)| {
@@ -294,7 +295,7 @@ async fn a_handle_with_addresses_in_two_blocks_is_released_completely_or_not_at_
         let snapshot = observe(&store).await;
         let blocks = pod_blocks(&snapshot);
         let [(a, of_a), (b, of_b)] = &blocks[..2] else { panic!() };
-        // The first addresses of both blocks get the same handle, which is that of the address in the first block.
+        // The first address of the second block gets the handle of the first address of the first block.
         let record = held(a, of_a[0]).record.as_ref().to_attribute();
         let mut second = (*b).clone();
         second.update(|edit| edit.set_attribute(of_b[0], &record)).unwrap();
@@ -322,7 +323,8 @@ async fn a_handle_with_addresses_in_two_blocks_is_released_completely_or_not_at_
     }
 }
 
-/// A slow CNI ADD has written its handle, which looks like an orphan; it writes the block before the handle is deleted.
+/// A slow CNI ADD has written its handle, which looks like an orphan. The ADD writes the block before the repair
+/// deletes the handle.
 #[tokio::test]
 async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let (etcd, store) = start(300).await;
@@ -343,7 +345,8 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let says = "records more addresses under the handle";
     assert!(execution.conflicts[0].reason.contains(says), "{execution:?}");
     assert_eq!(dump(&etcd).await, before);
-    // Other writes of the block do no harm, and a deleted block records nothing.
+    // A write of the block that keeps the handle's records does no harm. A deleted block records nothing, so the guard
+    // is broken.
     let key = Key::Block(block.cidr()).to_string();
     let mut client = etcd.client().await.unwrap();
     client.put(key.as_str(), before[&key].0.clone(), None).await.unwrap();

@@ -1,5 +1,5 @@
-//! Journal files that are refused, and journal files after a crash. A full disk is tested in
-//! `tests/cli/repair/journal.rs`.
+//! Journal files that must be refused, and journal files after a crash. `tests/cli/repair/journal.rs` tests a full
+//! disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,19 +18,19 @@ use crate::cluster::{
     Until, consent, dump, guid, header, journal_path, leaks, new_journal, repair_by_hand, start,
 };
 
-/// The lines of a journal in frames, as any zstd tool reads them.
+/// Decompresses the frames of a journal into its lines, as any zstd tool does.
 fn lines_of(file: &[u8]) -> Vec<u8> {
     zstd::stream::decode_all(file).unwrap()
 }
 
-/// A text as one frame of a journal.
+/// `text` as one frame of a journal.
 fn framed(text: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     Packer::new().unwrap().push(text, &mut frame).unwrap();
     frame
 }
 
-/// The frames of a journal, each with its head.
+/// The frames of a journal, each including its head.
 fn frames_of(mut file: &[u8]) -> Vec<&[u8]> {
     let mut frames = Vec::new();
     while let Some(length) = file.get(8..12) {
@@ -43,7 +43,7 @@ fn frames_of(mut file: &[u8]) -> Vec<&[u8]> {
 }
 
 #[tokio::test]
-async fn what_was_written_is_read() {
+async fn a_journal_is_read_as_it_was_written() {
     let (_etcd, store) = start(300).await;
     let folder = tempfile::tempdir().unwrap();
     let path = journal_path(&folder.path().join("a/b"), "run");
@@ -72,11 +72,12 @@ async fn an_outcome_without_its_intent_leaves_none_open() {
     assert!(matches!(error, JournalError::Line { reason: LineFault::OutcomeOfNothing(0), .. }), "{error}");
 }
 
-/// The numbers of intents and outcomes in a journal of two intents, and whether it ended.
+/// The states in which a cut journal is read. Each consists of the number of intents, the number of outcomes, and
+/// whether the run has ended.
 type Seen = std::collections::BTreeSet<(usize, usize, bool)>;
 
-/// Cuts a journal at many places and reads it. Reading fails if less than the header is left, which is `header` bytes
-/// long.
+/// Cuts a journal at many offsets, and returns the states in which it is read. Reading must fail exactly if less than
+/// the header is left, which is `header` bytes long.
 fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
     let (_folder, cut) = new_journal("cut");
     let mut seen = Seen::new();
@@ -95,7 +96,7 @@ fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
 }
 
 #[tokio::test]
-async fn cut_at_any_byte_it_reads_as_what_was_durable() {
+async fn a_journal_cut_at_any_byte_is_read_up_to_its_last_durable_line() {
     let (_etcd, store) = start(300).await;
     let (_folder, path) = new_journal("run");
     repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Outcome).await;
@@ -105,7 +106,7 @@ async fn cut_at_any_byte_it_reads_as_what_was_durable() {
     let states = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
     let expected: Seen = states.into_iter().chain([(2, 2, true)]).collect();
     assert_eq!(seen_when_cut(&each.concat(), each[0].len()), expected, "a frame for each line");
-    // An outcome is not written immediately, so it can share a frame with later lines.
+    // Outcomes are not written immediately, so an outcome can share a frame with later lines.
     let seen = seen_when_cut(&whole, frames_of(&whole)[0].len());
     assert!(seen.is_subset(&expected), "{seen:?}");
     for state in [(0, 0, false), (1, 0, false), (2, 2, true)] {
@@ -163,7 +164,7 @@ fn intent(key: &str, before: Option<Value>) -> Intent {
     Intent { id: 0, step: 0, reason: "a test".into(), changes: vec![change], guards: Vec::new() }
 }
 
-/// Writes a journal of one intent and its outcome with sound checksums, and reads it.
+/// Writes a journal of one intent and its outcome, with sound checksums, and reads the journal.
 async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recorded, JournalError> {
     let (_folder, path) = new_journal("run");
     let journal = Journal::create(&path, &header("c")).unwrap();
@@ -194,12 +195,12 @@ async fn two_runs_may_find_the_same_outcome() {
 }
 
 #[tokio::test]
-async fn what_would_be_undone_wrongly_is_refused() {
+async fn journals_that_would_be_undone_wrongly_are_refused() {
     let handle = "/calico/ipam/v2/handle/x";
     let text = || Some(Value::Text("{}".into()));
     assert!(read_one(intent(handle, text()), vec![None]).await.is_ok());
     let message = |error: JournalError| error.to_string();
-    // Broken base64 would be taken for an absent object, and the present one would be deleted.
+    // If invalid base64 were taken for an absent object, the undo would delete the present object.
     let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), vec![None]).await.unwrap_err();
     assert!(message(broken).contains("line 2 of the journal"));
     let unequal = read_one(intent(handle, text()), vec![None, None]).await.unwrap_err();
@@ -252,7 +253,7 @@ fn a_run_that_is_over_is_over_while_children_are_started() {
 /// Pipes, links and folders with names of journals neither block a run nor affect it, and undecodable files are
 /// reported.
 #[tokio::test]
-async fn what_only_looks_like_a_journal_is_passed_over() {
+async fn files_that_only_look_like_journals_are_passed_over() {
     let (_etcd, store) = start(300).await;
     let cluster = guid(&store).await;
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -20,7 +20,7 @@ use crate::cluster::{
 };
 use crate::execute::release;
 
-/// The environment variable that is set in the copy of this program that is killed.
+/// The environment variable that is set in the copy of this program that kills itself.
 const DYING: &str = "CALIPAM_TEST_DYING";
 
 /// Kills this process at the n-th event of a kind.
@@ -82,7 +82,8 @@ fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usi
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
 }
 
-/// Undoes the first run or releases addresses, and kills this process at the n-th event of a kind. Runs in the copy.
+/// Undoes the first run or releases addresses, until the n-th event of a kind kills this process. This function runs in
+/// the copy.
 async fn run_until_killed(what: &str, undoes: bool) {
     let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
     let folder = Path::new(folder);
@@ -177,7 +178,7 @@ async fn a_killed_release_converges_and_can_be_undone() {
     if let Ok(what) = std::env::var(DYING) {
         return run_until_killed(&what, false).await;
     }
-    // The state after an undisturbed run, which is then undone.
+    // Records the state after an undisturbed run, and undoes the run.
     let (etcd, store) = start(3000).await;
     let folder = tempfile::tempdir().unwrap();
     let base = values(&dump(&etcd).await);
@@ -228,12 +229,12 @@ async fn a_dead_datastore_ends_the_run() {
     assert!(error.contains("cannot write /calico/") || error.contains("cannot read"), "{error}");
     assert!(execution.written < steps && execution.not_started > 0, "{execution:?}");
     assert_eq!(execution.written + execution.not_started, steps, "{execution:?}");
-    // The options hold the server as well.
+    // The options also own a reference to the server.
     drop(options);
     let mut etcd = Arc::into_inner(etcd).expect("nobody else has it").into_inner().unwrap();
     etcd.restart().unwrap();
     let store = open(&etcd.endpoint()).await;
-    // The next run resolves the first one; the undo of both brings everything back.
+    // The next run resolves the journal of the first run. Undoing both runs restores everything.
     release_even_ordinals(&store, &journal_path(folder.path(), "second")).await;
     for name in ["second", "first"] {
         let [journal, own] = [name, &format!("undo-{name}")].map(|name| journal_path(folder.path(), name));

@@ -1,4 +1,4 @@
-//! The executor on real API servers: one object after the other, in Calico's order.
+//! The executor on real API servers, where it writes one object after another, in Calico's order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// Two blocks, each with two addresses of pods; the second block has no owner.
+/// Creates two blocks, each with two pod addresses. The second block has no owner.
 pub(crate) fn seed(server: &KubeApiserver, flavour: Flavour) {
     let add = |plural: &str, object: Value| create(server, &flavour.path(plural), &[object]).unwrap();
     let cluster = json!({"clusterGUID": GUID, "calicoVersion": "v3.32.1", "datastoreReady": true});
@@ -110,7 +110,7 @@ async fn releases_are_made_in_order_and_undone() {
         assert!(execution.is_complete(), "{flavour:?}: {execution:?}");
         let released = observe(&store).await;
         assert!(released.handles.is_empty());
-        // The empty block without owner is gone, the other one stays.
+        // The empty block without an owner was deleted, and the other block was kept.
         let cidrs: Vec<String> = released.blocks.iter().map(|b| b.value.key.to_string()).collect();
         assert_eq!(cidrs, ["10.0.0.0/30"]);
         assert_eq!(released.cluster.as_ref().unwrap().datastore_ready, Some(true));
@@ -127,7 +127,7 @@ async fn releases_are_made_in_order_and_undone() {
         let undone = observe(&store).await;
         assert_eq!(values(&undone), values(&original));
         assert!(undone.defects.is_empty(), "{:?}", undone.defects);
-        // The plan of the first run finds addresses that were assigned again after it.
+        // The plan of the first run is carried out again, after its addresses were assigned again.
         let execution = run(&store, steps(&original, &[0]), &third, false).await;
         assert_eq!(execution.conflicts.len(), 2, "{execution:?}");
         assert_eq!(values(&observe(&store).await), values(&original));
@@ -170,10 +170,9 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
     assert_eq!((taken, block.free()), (vec![1, 2], [3, 0].as_slice()));
 }
 
-/// The count of a handle is raised before its block is written. If the address is then omitted, the count is lowered
-/// again.
+/// A handle's count is raised before its block is written. If the address is then omitted, the count is lowered again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handle_is_counted_back_where_its_address_is_omitted() {
+async fn a_handles_count_is_lowered_if_its_address_is_omitted() {
     let flavour = Flavour::Classic;
     let server = Arc::new(lease(Kinds::Calico(flavour)).unwrap());
     seed(&server, flavour);

@@ -87,7 +87,8 @@ impl Scene {
     }
 }
 
-/// The duration, the smallest number of assigned and released addresses, and the longest duration of a round.
+/// The minimum duration of a test, the minimum number of assigned and released addresses, and the maximum duration of a
+/// round.
 fn extent() -> (Duration, u64, Duration) {
     match std::env::var("CALIPAM_LIVE").as_deref() {
         Ok("full") => (Duration::from_secs(60), 10_000, Duration::from_secs(600)),
@@ -165,7 +166,7 @@ struct Done {
     conflicts: usize,
 }
 
-/// Reads a snapshot, reads objects again that could be half written, and plans without a grace period.
+/// Reads a snapshot, rechecks objects that could be half written, and plans a repair without a grace period.
 async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan {
     let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
     let snapshot = observe(store).await;
@@ -243,21 +244,21 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_allocators_on_etcd() {
+async fn repairs_alongside_allocators_on_etcd() {
     leaked_addresses_go_and_live_ones_stay(Scene::on_etcd()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_allocators_on_kubernetes() {
+async fn repairs_alongside_allocators_on_kubernetes() {
     leaked_addresses_go_and_live_ones_stay(Scene::on_kubernetes(Flavour::Classic)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_allocators_on_kubernetes_with_native_kinds() {
+async fn repairs_alongside_allocators_on_kubernetes_with_native_kinds() {
     leaked_addresses_go_and_live_ones_stay(Scene::on_kubernetes(Flavour::Native)).await;
 }
 
-/// Frees addresses of live pods in one block with their handles, for a rebuild to record again.
+/// Frees addresses of live pods in one block and deletes their handles, so that a rebuild has to record them again.
 async fn lose_records(store: &Datastore, tenants: &[&Tenant]) {
     let block = tenants[0].block;
     let guid = observe(store).await.cluster.unwrap().guid;

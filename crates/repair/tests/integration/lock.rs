@@ -15,7 +15,7 @@ async fn information(etcd: &Etcd) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_change_meanwhile_stays() {
+async fn changes_by_others_are_kept_when_the_lock_is_removed() {
     let (etcd, store) = start(600).await;
     let cluster = guid(&store).await;
     let (folder, first) = new_journal("first");

@@ -19,8 +19,8 @@ use crate::kubernetes::open as open_kubernetes;
 
 const GUID: &str = "0f0e1d2c";
 
-/// The changes, and the ordinals that are free after the run. Each change has its own block with two leaked addresses,
-/// and affects the first of them.
+/// The changes, each with the ordinals that are free after the run. For each change, there is a block with two leaked
+/// addresses. The change affects the first of these addresses.
 const CASES: [(Meanwhile, &[u64]); 9] = [
     (Meanwhile::Nothing, &[0, 1]),
     (Meanwhile::Reassigned, &[1]),
@@ -43,7 +43,7 @@ enum Meanwhile {
     /// An address outside of the plan was assigned.
     OtherAddress,
     BlockGone,
-    /// The handle of the first address counts another block, too.
+    /// The handle of the first address also counts addresses in another block.
     HandleGrew,
     HandleGone,
     /// The endpoint or pod in the record of the first address exists.
@@ -228,7 +228,7 @@ fn block_key(case: usize) -> Key {
     Key::Block(cidr(case).parse().unwrap())
 }
 
-/// The path, name and kind of an object of Calico.
+/// The path, name and kind of a Calico object.
 fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
     let (plural, name, kind) = match key {
         Key::Block(cidr) => ("ipamblocks", cidr.to_string().replace(['.', '/'], "-"), "IPAMBlock"),
@@ -239,7 +239,7 @@ fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
     (flavour.path(plural), name, kind)
 }
 
-/// The `wanted` object that must be absent for the release of the first address.
+/// The object that `wanted` accepts, and that must be absent for the release of the first address.
 fn absent(step: &Step, wanted: fn(&Key) -> bool) -> Key {
     let evidence = &step.parts[0].evidence;
     let found = evidence.iter().find(|(key, expect)| *expect == Precondition::Absent && wanted(key));
@@ -281,7 +281,7 @@ async fn every_object_in_turn(world: World) {
             Meanwhile::BlockGone | Meanwhile::NodeThere => assert!(!conflicts.is_empty(), "{what:?}"),
             _ => assert!(conflicts.is_empty(), "{what:?}: {conflicts:?}"),
         }
-        // A handle exists as long as it has an address.
+        // A handle is kept as long as it counts an address.
         let handles = (0..2).filter(|n| after.handles.iter().any(|h| h.value.id() == *id(case, *n)));
         let kept: Vec<usize> = match what {
             Meanwhile::Reassigned | Meanwhile::Freed | Meanwhile::HandleGrew | Meanwhile::WorkloadThere => {

@@ -21,7 +21,8 @@ async fn values_come_back_and_the_rest_is_untouched() {
     let [first, second, third] = ["1", "2", "3"].map(|name| journal_path(folder.path(), name));
     let original = dump(&etcd).await;
     let mut touched = Vec::new();
-    // A first run with its own journal is not undone: the undo of the second run restores the state between the two.
+    // The first of two runs has a separate journal, and is not undone. The undo of the second run restores the state
+    // between the two runs.
     let mut all = leaks(&store, 20).await;
     touched.extend(repair_by_hand(&store, &folder.path().join("0"), &all[..1], Until::Outcome).await);
     let base = dump(&etcd).await;
@@ -48,7 +49,7 @@ async fn values_come_back_and_the_rest_is_untouched() {
     let block = all[0].0.to_string();
     assert!(number(&undone, &block) > number(&repaired, &block));
     assert!(number(&repaired, &block) > number(&base, &block));
-    // A second undo finds everything restored already. The undo can be undone, too.
+    // A second undo finds everything restored already. The first undo can itself be undone.
     let execution = undo(&store, &plan, consent(&cluster), &Options::new("undo", &third)).await.unwrap();
     assert_eq!((execution.written, execution.already), (0, 20));
     let back = UndoPlan::new(&Recorded::read(&second).unwrap()).unwrap();
@@ -59,7 +60,7 @@ async fn values_come_back_and_the_rest_is_untouched() {
 }
 
 #[tokio::test]
-async fn what_changed_since_is_refused_and_the_rest_undone() {
+async fn changed_objects_are_refused_and_the_rest_is_undone() {
     let (etcd, store) = start(600).await;
     let cluster = guid(&store).await;
     let (folder, first) = new_journal("first");
@@ -72,7 +73,7 @@ async fn what_changed_since_is_refused_and_the_rest_undone() {
     let value = dump(&etcd).await[&block].0.clone();
     client.put(block.as_str(), value, None).await.unwrap();
     client.put(all[1].2.to_string(), r#"{"block":{"10.9.9.0/26":1}}"#, None).await.unwrap();
-    // The block of the third leak is gone.
+    // The block of the third leak is deleted.
     client.delete(all[2].0.to_string(), None).await.unwrap();
     let changed = dump(&etcd).await;
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
@@ -97,7 +98,7 @@ async fn changes_between_two_writes_of_a_run_are_noticed() {
     let leak = leaks(&store, 1).await;
     repair_by_hand(&store, &first, &leak, Until::Outcome).await;
     let mut recorded = Recorded::read(&first).unwrap();
-    // A second intent on a version of the block that the run has not written.
+    // Adds a second intent, for a version of the block that the run has not written.
     let mut again = recorded.intents[0].clone();
     again.id = 1;
     again.changes.truncate(1);
@@ -123,7 +124,7 @@ async fn another_cluster_and_missing_consent_are_refused() {
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
     let second = journal_path(folder.path(), "second");
     let options = Options::new("undo", &second);
-    // Consent for another cluster, for fewer objects, and a journal of another cluster.
+    // Tries consent for another cluster, consent for fewer objects, and a journal of another cluster.
     let error = undo(&store, &plan, consent("another"), &options).await.unwrap_err();
     assert!(matches!(error, RepairError::OtherCluster { .. }), "{error}");
     let mut question = plan.question("here");
@@ -141,8 +142,8 @@ async fn another_cluster_and_missing_consent_are_refused() {
     assert_eq!(dump(&etcd).await, before);
 }
 
-/// A step of several writes has intents that share no object. It is undone as a whole or not at all: otherwise the
-/// handles of live pods would be deleted while their block stays.
+/// The intents of a step with several writes share no object. The step is still undone as a whole or not at all.
+/// Otherwise, the handles of live pods would be deleted while their block is kept.
 #[tokio::test]
 async fn a_step_of_many_writes_is_undone_as_a_whole() {
     let (etcd, store) = start(600).await;

@@ -181,7 +181,7 @@ mod tests {
         let range = shown.range.unwrap();
         assert_eq!((range.runs, range.lowest.pods, range.highest.pods), (3, 1, 3));
         assert_eq!(range.highest.simulated, Micros::from_secs(30));
-        // Two of three runs had no ADD that failed for this reason.
+        // In two of the three runs, no ADD failed for the reason `3`.
         assert_eq!((shown.adds.reasons["3"], range.highest.adds.reasons["3"]), (0, 3));
         assert_eq!(Run::of_several(&[run(3, 10)]), run(3, 10));
     }

@@ -248,7 +248,7 @@ mod tests {
         assert!(!is_cooling());
     }
 
-    /// The number of addresses that are allocated to pods that are gone.
+    /// The number of addresses that are allocated to pods that no longer exist.
     fn leaked(world: &World) -> usize {
         let (data, pods) = (world.server.data(), world.pods.borrow());
         data.blocks()

@@ -86,7 +86,8 @@ mod tests {
         Micros::from_millis(millis)
     }
 
-    /// The time at which a list can be answered, if etcd answers after 2 ms and is asked every 100 ms.
+    /// The time, in milliseconds, at which a list request can be answered, if etcd answers after 2 ms and is asked
+    /// every 100 ms.
     fn ready(caches: &mut Caches, millis: u64, kind: Kind) -> u64 {
         caches.ready(at(millis), kind, at(100), at(2)).0 / 1_000
     }

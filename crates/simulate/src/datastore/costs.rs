@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_sets_only_the_costs_that_it_names() {
+    fn a_specification_sets_only_the_costs_that_it_names() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
         costs
             .set("read=2ms, write=2ms/5ms/9ms/20ms/50ms,object=3us,kib=700,reads-per-second=10,decode=5ns")
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_costs_are_refused() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
         for bad in [
             "read",

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::engine::within;
 
-    /// A server with one processor, which a list of one object keeps busy for a second.
+    /// A server with one processor. A list request for one object keeps it busy for a second.
     fn server(engine: &Engine) -> Rc<Server> {
         let costs = Costs {
             object_nanos: 1_000_000_000,
@@ -204,7 +204,7 @@ mod tests {
         Server::new(engine, DatastoreKind::Etcd, costs, Data::default(), 1)
     }
 
-    /// Sends three requests at once, the second of which is given up. Returns those that were done, and the full
+    /// Sends three requests at once, and gives up the second one. Returns the requests that were done, and the full
     /// seconds until each answer.
     fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>) {
         let engine = Engine::default();
@@ -256,7 +256,7 @@ mod tests {
         }
         engine.run_until(Micros::from_secs(60));
         let answered = answered.take();
-        // 1,000 requests at 100 per second, without the work after the last answers.
+        // 1,000 requests at 100 per second take ten seconds, less the work that follows the last answers.
         assert_eq!((answered.len(), answered[0]), (1_000, 1_000));
         assert!((9_000_000..=10_000_000).contains(&answered[999]), "{answered:?}");
     }
@@ -277,7 +277,7 @@ mod tests {
         send("write", Work::Write(Kind::Blocks), 0);
         engine.run_until(Micros::from_secs(60));
         let answered = answered.take();
-        // A slice of each list comes first.
+        // The write waits only for one slice of each list request.
         let (first, at) = answered[0];
         assert!(first == "write" && (30..40).contains(&(at.0 / 1_000)), "{answered:?}");
         assert_eq!(answered.len(), 4);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_rates_are_refused() {
         for bad in ["", "x", "5/d", "1.1234567", "99999999999999999999"] {
             assert!(matches!(bad.parse::<Rate>(), Err(NotARate::Text(_))), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Experiments of many runs.
+//! Experiments that consist of many runs.
 
 use calipam_simulate::answer::{Cause, Failure, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Micros, Scenario, ScenarioError};
@@ -44,7 +44,7 @@ fn only_the_collector_frees_the_addresses_of_a_removed_node() {
     let free = |failure: &Failure| failure.with_collector.addresses_free_after.unwrap();
     assert!(free(&range.lowest) <= free(&range.highest) && range.highest.held >= range.lowest.held);
     assert_eq!(range.lowest.without_collector.addresses_free_after, None);
-    // The pods of the node are replaced when it is known to be down for five minutes.
+    // The pods of the node are replaced once the node has been known to be down for five minutes.
     assert!(shown.with_collector.all_running_after.is_some_and(|after| after >= Micros::from_secs(340)));
 }
 
@@ -57,7 +57,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
 
 #[test]
 fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
-    // Nearly full, so that freed addresses are assigned again soon.
+    // The pool is nearly full, so that freed addresses are soon assigned again.
     let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/26", 29)], ..small() };
     let shown = clashes(&scenario, &Cause::ALL, 2).unwrap();
     let causes: Vec<Cause> = shown.causes.iter().map(|row| row.cause).collect();

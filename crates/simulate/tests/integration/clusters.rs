@@ -113,10 +113,10 @@ fn evicted_to(new: Pool) -> Evicted {
 fn an_eviction_takes_as_long_as_its_batches_and_the_pauses_between_them() {
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/24", 28));
     assert_eq!((pods, moved), (8, 8));
-    // Three batches of 20 seconds, two pauses, and the time to get addresses.
+    // The eviction takes three batches of 20 seconds, two pauses, and the time until the pods have addresses.
     assert!((Micros::from_secs(70)..Micros::from_secs(75)).contains(&took), "{took}");
 
-    // The new pool has only four addresses: the second batch waits until the eviction stops.
+    // The new pool has only four addresses, so the second batch waits until the eviction is stopped.
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/30", 30));
     assert_eq!((pods, moved), (8, 4));
     let given_up = Micros::from_secs(20 + 5 + 180);

@@ -1,4 +1,4 @@
-//! Single runs. A seed always gives the same run, and no address has two owners.
+//! Single runs. Runs with the same seed are equal, and no address ever has two owners.
 
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Run, run};
@@ -38,11 +38,11 @@ fn every_pod_of_a_cluster_with_room_starts() {
 
 #[test]
 fn an_add_sends_the_requests_of_the_plugin() {
-    // The requests for the inputs, the block, the handle, and the block again.
+    // An ADD sends requests for the inputs, the block, the handle, and the block again.
     let shown = run(&small()).unwrap();
     assert_eq!(shown.adds.requests_in_own_block.median, 4);
-    // Instead of the first request for the block: the inputs again, some block keys, the pending affinity twice, the
-    // block, and the confirmed affinity.
+    // The first request for the block is replaced by these: the inputs again, some block keys, the pending affinity
+    // twice, the block, and the confirmed affinity.
     assert_eq!(shown.adds.requests_with_list.median, 9);
 }
 
@@ -68,7 +68,7 @@ fn neither_a_failure_nor_pods_that_come_and_go_give_an_address_two_owners() {
 
 #[test]
 fn an_exhausted_pool_is_a_result() {
-    // 16 blocks for 20 nodes: four nodes have none, and borrow.
+    // There are 16 blocks for 20 nodes, so four nodes have no block, and borrow.
     let borrowing = Scenario { nodes: 20, pods_per_node: 5, pools: vec![pool("10.0.0.0/24", 28)], ..small() };
     let shown = run(&borrowing).unwrap();
     assert_eq!((shown.waiting_pods, shown.blocks.blocks), (0, 16));
@@ -105,7 +105,7 @@ fn a_run_is_the_same_on_any_machine() {
     assert_eq!((shown.pods, shown.datastore_requests, times), RECORDED);
 }
 
-/// The result on one machine. Other machines must have the same result until the model changes.
+/// The result on one machine. All machines must have the same result until the model changes.
 const RECORDED: (u64, u64, (Micros, Micros, Micros)) =
     (96, 6_030, (Micros(29_825), Micros(63_434), Micros(99_041)));
 
@@ -123,7 +123,7 @@ fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
     let shown = run(&scenario).unwrap();
     assert_eq!((shown.waiting_pods, shown.pods, shown.adds.failed + shown.adds.too_long), (0, 30, 0));
     assert!(shown.simulated > scenario.end(), "{}", shown.simulated);
-    // A run with a duration ends after it.
+    // A run with a given duration ends after that time.
     let shown = run(&Scenario { duration: Some(Micros::from_mins(1)), ..scenario }).unwrap();
     assert_eq!(shown.simulated, Micros::from_mins(1));
     assert!(shown.waiting_pods > 0, "{shown:?}");

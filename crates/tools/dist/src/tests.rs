@@ -45,7 +45,7 @@ fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
     packages(&request(folder, target), &krew).unwrap()
 }
 
-/// Finds the file whose path ends like this.
+/// Finds the file whose path ends with `end`.
 fn ending<'a>(written: &'a [PathBuf], end: &str) -> &'a str {
     let found = written.iter().filter_map(|path| path.to_str()).find(|path| path.ends_with(end));
     found.unwrap_or_else(|| panic!("{end}: {written:?}"))
@@ -124,7 +124,7 @@ fn dpkg_installs_and_removes_both_packages() {
     }
     let dpkg = |order: &str, arguments: &[&str]| {
         let system = format!("--root={}", system.display());
-        // The test needs no root, and the folder is not a complete system.
+        // The test runs without root privileges, and the folder is not a complete system.
         stdout(
             "dpkg",
             &[&[&*system, "--force-not-root", "--force-bad-path", "--log=/dev/null", order], arguments]
@@ -211,7 +211,7 @@ fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
     image::write_all(&request, &Machine::of(target).unwrap(), "0123abc").unwrap()
 }
 
-/// Reads the JSON of a blob, and checks that its name is its sum.
+/// Reads the JSON of a blob, and checks that the blob's name is its checksum.
 fn blob(layout: &Path, descriptor: &Value) -> Value {
     let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     let path = layout.join("blobs/sha256").join(digest);
@@ -279,7 +279,7 @@ fn a_layout_holds_images_for_several_machines_and_nothing_old() {
         .map(|manifest| manifest["platform"]["architecture"].as_str().unwrap())
         .collect();
     assert_eq!(machines, ["amd64", "arm64"]);
-    // The index; two manifests with their configurations; the layer, which is the same for both here.
+    // The blobs are the index, two manifests with their configurations, and the layer, which both images share here.
     assert_eq!(fs::read_dir(layout.join("blobs/sha256")).unwrap().count(), 6);
 }
 

@@ -14,7 +14,7 @@ use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::memory::MemoryStore;
 use calipam_testkit::servers::Etcd;
 
-/// The answer to a batch: whether it was applied, and the handle after it.
+/// The answer to a batch: whether the batch was applied, and the handle afterwards.
 type Answer = (bool, Option<Object>);
 
 /// The answers to writes of a handle at current and outdated versions.

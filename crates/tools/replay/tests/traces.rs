@@ -34,7 +34,7 @@ fn every_allocator_trace_is_reproduced() {
 }
 
 #[test]
-fn a_replay_finds_what_is_recorded_otherwise() {
+fn a_replay_reports_differences_from_the_recording() {
     let path = files().into_iter().find(|path| path.ends_with("auto-first-block.json")).unwrap();
     let recorded = Trace::read(&path).unwrap();
     let found = |change: &dyn Fn(&mut Trace)| {

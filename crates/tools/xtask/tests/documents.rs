@@ -11,13 +11,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// The texts between backticks, outside of blocks of code.
+/// The strings between backticks, outside of code blocks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside = text.split("```").step_by(2);
     outside.flat_map(|part| part.split('`').skip(1).step_by(2))
 }
 
-/// A path from the root, or from `crates`: `check/src/code.rs`.
+/// Returns true for a path from the root or from `crates`, such as `check/src/code.rs`.
 fn is_path(word: &str) -> bool {
     // `NAME` stands for the name of any command.
     let is_plain =
@@ -39,7 +39,7 @@ fn every_path_that_is_named_is_there() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// The pages for people: at the root, in `docs`, and that of the servers for tests.
+/// The documentation pages: at the root, in `docs`, and the page about the servers for tests.
 fn pages() -> Vec<String> {
     let docs = fs::read_dir(root().join("docs")).unwrap();
     let names = docs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -54,7 +54,7 @@ fn links(text: &str) -> Vec<&str> {
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// The anchors of a page's headings: in small letters, without punctuation, with `-` for blanks.
+/// The anchors of a page's headings: in lower case, without punctuation, with `-` for spaces.
 fn anchors(text: &str) -> BTreeSet<String> {
     let outside = text.split("\n```").step_by(2).flat_map(str::lines);
     let headings =
@@ -109,7 +109,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     own.chain(folders.iter().flat_map(|folder| sources(folder))).collect()
 }
 
-/// Every source file of the crates: its place below `crates`, and its text.
+/// Every source file of the crates: its path below `crates`, and its content.
 fn texts() -> impl Iterator<Item = (String, String)> {
     let crates = root().join("crates");
     sources(&crates).into_iter().map(move |path| {
@@ -117,7 +117,8 @@ fn texts() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Doc tests are not allowed, since `cargo xtask test` does not run them: that would start rustdoc for each crate.
+/// Doc tests are not allowed, since `cargo xtask test` does not run them. To run them, it would have to start rustdoc
+/// for each crate.
 #[test]
 fn no_comment_holds_a_test() {
     for (place, text) in texts() {

@@ -18,8 +18,8 @@ use serde_json::json;
 
 use super::{Unattended, criteria, open};
 
-/// The live state has one finding more. Everything that findings depend on is written again before the second read,
-/// which drops the findings that an operation in progress could explain.
+/// The live state has one finding more than the file. Everything that findings depend on is written again before the
+/// second read. That read drops the findings that an operation in progress could explain.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finding_of_both_states_is_not_gone() {
     let cluster = Cluster::damaged(ClusterSpec::new(32));
@@ -44,7 +44,8 @@ async fn a_finding_of_both_states_is_not_gone() {
     assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
 }
 
-/// An operator who agrees. Another client writes a block between the last read and the first write.
+/// An operator who agrees. As writing starts, another client writes a block, after the last read and before the first
+/// write.
 struct Overtaken<'e> {
     etcd: &'e Etcd,
     block: Key,
@@ -75,7 +76,7 @@ impl Operator for Overtaken<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_is_not_deleted_if_a_block_came_after_the_last_look() {
+async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
     for (block, is_deleted) in [("10.9.3.0/26", false), ("10.99.3.0/26", true)] {
         let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
         let pool = Key::Pool("old".into()).to_string();
@@ -123,7 +124,7 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
     let mut live = Live::begin(&datastore, &criteria, &Unattended).await.unwrap().unwrap();
     assert_eq!(live.report().findings, []);
 
-    // The snapshot in memory loses an endpoint, as if by a bug in following, and a change reveals that.
+    // Removes an endpoint from the snapshot in memory, as a bug in following could. A later change reveals the loss.
     let block = {
         let snapshot = live.snapshot();
         let mut snapshot = snapshot.write().unwrap();

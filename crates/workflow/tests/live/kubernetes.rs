@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::{Unattended, criteria, open};
 
-/// The time within which a change has to be known, even on a busy machine.
+/// The time within which a change must reach the snapshot, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn on(server: &KubeApiserver, etcd: Option<&Etcd>) -> Overrides {
@@ -56,8 +56,8 @@ async fn begin(datastore: &Datastore) -> Live {
     Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
 }
 
-/// The snapshot in memory, with the time and namespaces of `at`. A complete read lists namespaces only if a pod is
-/// waiting.
+/// The snapshot in memory, with the fields of `at` that need not be equal, such as the time. The namespaces are one of
+/// them, because a complete read lists namespaces only if a pod is waiting.
 fn held(live: &Live, at: &Snapshot) -> Snapshot {
     let held = live.snapshot();
     let held = held.read().unwrap().clone();
@@ -178,7 +178,7 @@ async fn churn(
         live.wait(Duration::from_millis(200)).await.unwrap();
         assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
         steps += 1;
-        // The hourly complete read, while other clients write.
+        // Performs the hourly complete read while other clients write.
         if steps == 3 {
             assert!(matches!(live.read(datastore, &Unattended).await.unwrap(), Step::Whole(None)));
         }
@@ -193,7 +193,7 @@ async fn churn(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
+async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     let (spec, flavour) = (ClusterSpec::new(9).v4_only(), Flavour::Native);
     let server = Arc::new(KubeApiserver::start().unwrap());
     install(&server, flavour).unwrap();
@@ -204,7 +204,7 @@ async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
     let work = move |churn: Churn| churn.run_on(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
     churn(work, &mut live, &datastore).await;
 
-    // The server has lost its history. Changes that were made while it was down are found anyway.
+    // The server has lost its history. Changes that were made while the server was down are found anyway.
     let mut server = Arc::into_inner(server).unwrap();
     let handles =
         format!("/registry/{}/ipamhandles/", Flavour::Native.api_version().split('/').next().unwrap());
@@ -224,7 +224,7 @@ async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
 
 /// The API server is restarted with an earlier state of its etcd, as after a restore of the disk.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_comes_back_older_is_read_anew() {
+async fn a_server_restored_to_an_earlier_state_is_read_again() {
     let flavour = Flavour::Classic;
     let mut server = KubeApiserver::start().unwrap();
     install(&server, flavour).unwrap();
@@ -265,7 +265,7 @@ async fn a_server_that_comes_back_older_is_read_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_pods_of_an_etcd_come_and_go() {
+async fn the_snapshot_is_current_while_pods_of_an_etcd_come_and_go() {
     let spec = ClusterSpec::new(9).v4_only();
     let (server, etcd) = (Arc::new(lease(Kinds::Kubernetes).unwrap()), Arc::new(Etcd::start().unwrap()));
     let cluster = Cluster::plain(spec, 4, 0);

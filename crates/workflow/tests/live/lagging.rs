@@ -1,5 +1,5 @@
-//! Independent watches: one reports nothing, while another reports changes that make sense only together with the
-//! missing ones.
+//! Watches are independent of each other. One reports nothing, while another reports changes that make sense only
+//! together with the unreported ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ fn ok_text(body: String) -> Reply {
     Reply::Whole(200, body)
 }
 
-/// The findings after each step, and the number of watches of pods.
+/// The findings after each step, and the number of watch requests for pods.
 async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
     let changed = Arc::new(AtomicBool::new(false));
     let fake = server(has_pod, &changed);

@@ -26,10 +26,11 @@ pub(super) struct Disturbed<'s> {
     pub killed: usize,
     /// The number of kills, and of undo runs, for each phase.
     rounds: usize,
-    /// The journal of the last run, if that run has written and was not killed.
+    /// The journal of the last run, if that run wrote something and was not killed.
     ended: Option<PathBuf>,
-    /// The number of phases that were undone, and below it the number of refused undo runs.
+    /// The number of phases that were undone.
     pub undone: usize,
+    /// The number of undo runs that were refused.
     pub refused: usize,
 }
 

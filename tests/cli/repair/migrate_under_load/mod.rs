@@ -20,7 +20,7 @@ use super::kubernetes::{KubeSite, in_each_group};
 use super::migrate::spec;
 use super::site::Site;
 
-/// A migration: its arguments, and the pool that it must result in.
+/// A migration: its arguments, and the pool that must exist at its end.
 struct Way {
     arguments: &'static [&'static str],
     cidr: &'static str,
@@ -60,8 +60,9 @@ struct Amount {
     pods: usize,
     /// The number of kills and undo runs of each phase.
     rounds: usize,
-    /// The minimum number of phases that must be killed, and below it of those that must be undone.
+    /// The minimum number of times that a phase must be killed.
     killed: usize,
+    /// The minimum number of phases that must be undone.
     undone: usize,
 }
 
@@ -123,7 +124,7 @@ fn completes_despite_kills_and_undos_under_load() {
     };
     let mut cluster = Cluster::plain(spec(), amount.nodes as u32, 0);
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-    // The agents of nodes would move tunnels, but there are none here.
+    // The agents of nodes would move tunnels to the new pool, but no agents run here.
     for name in &names {
         let node = cluster.node_mut(name);
         (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();

@@ -43,7 +43,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Prepares a run of the program behind a proxy.
+    /// Prepares a run of the program that connects through a proxy.
     pub(super) fn command(&self, torn: &Tearing, arguments: &[&str]) -> Command {
         match self {
             Self::Etcd(site) => {

@@ -16,8 +16,8 @@ fn claim(cluster: &Cluster, cidr: &str, host: &str) -> Result<Claimed, String> {
     claimed.map_err(|partly| partly.error.to_string())
 }
 
-/// Claims a CIDR for `host-b` after another host claimed one, and expects the numbers of claimed blocks and of others'
-/// blocks.
+/// Claims `cidr` for `host-b`, after `host-a` has claimed `of_other`. Expects an error, or the numbers of blocks that
+/// were claimed and of blocks that belong to `host-a`.
 fn claimed(of_other: Option<&str>, cidr: &str, expected: Result<(usize, usize), &str>) {
     let cluster = Cluster::new(&["10.0.0.0/24", "fd80:24e2:f998:72d6::/120"]);
     cluster.node("host-b", &[]);
@@ -105,7 +105,7 @@ fn a_block_of_another_host_is_not_given_up() {
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 }
 
-/// Gives up a CIDR, and expects an error.
+/// Tries to give up the blocks in a CIDR, and expects an error.
 fn not_given_up(cidr: &str, expected: &str) {
     let error = with_one_address().give_up(net(cidr), "host-a", InUse::Release).unwrap_err().to_string();
     assert_eq!(error, expected);
@@ -157,8 +157,8 @@ fn blocks_of_other_hosts_stay_when_a_host_gives_up_its_own() {
 }
 
 #[test]
-fn an_affinity_of_an_unnamed_kind_is_given_up_with_its_pool() {
-    // Before affinities had kinds, they were written without one. On etcd, their paths are like those of hosts.
+fn an_affinity_without_a_kind_is_given_up_with_its_pool() {
+    // Affinities had no kind in early versions. On etcd, such affinities have the same paths as those of hosts.
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     claim(&cluster, "10.0.0.0/26", "host-a").unwrap();
     let (path, block, _) = cluster.store.values("/calico/ipam/v2/assignment/").remove(0);

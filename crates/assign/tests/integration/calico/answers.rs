@@ -1,4 +1,4 @@
-//! Lost answers of the datastore.
+//! Datastore answers that are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use calipam_testkit::memory::Fault;
 use super::cluster::{Cluster, wants, wants_as};
 use super::differs;
 
-/// Loses the answer to the write of the block, or the write itself.
+/// Requests a second address for `host-a`. Loses the write of the block, or only the answer to this write.
 fn one_more(fault: Fault, is_given: bool) {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/26", 30)]);
     cluster.addresses(&wants("host-a", 1));
@@ -37,7 +37,7 @@ fn a_handle_that_cannot_be_written_is_not_tried_again() {
     let given = cluster.addresses(&wants_as("host-a", 2, "h"));
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&writes);
-    // The first write is the block's.
+    // Only the write of the block succeeds, which comes first.
     cluster.store.set_fault(move || match counted.fetch_add(1, Ordering::Relaxed) {
         0 => Fault::None,
         _ => Fault::Lost,
@@ -58,7 +58,7 @@ fn an_assignment_whose_answer_is_lost_is_found_again() {
         });
         drop(cluster.auto(&wants_as("host-a", 1, "h")));
         cluster.store.set_fault(|| Fault::None);
-        // DEL releases the address if there is one.
+        // DEL releases the address, if one was assigned.
         drop(cluster.release_handle("h"));
         assert!(cluster.blocks().iter().all(|block| block.is_empty()), "answer {lost} was lost");
     }

@@ -42,7 +42,7 @@ rows! { used_for:
 }
 
 #[test]
-fn an_address_of_a_disabled_pool_is_in_no_pool() {
+fn an_address_of_a_disabled_pool_counts_as_outside_the_pools() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"disabled": true}));
     let error = cluster.assign(&given("10.0.0.1")).unwrap_err().to_string();

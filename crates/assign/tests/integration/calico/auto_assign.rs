@@ -1,4 +1,4 @@
-//! The number of addresses that a request gets, and the messages if there are fewer.
+//! The number of addresses that a request gets, and the messages if it gets fewer than it wants.
 
 use calipam_assign::{Assigned, AutoAssign, Error, Family, Message};
 use serde_json::json;
@@ -79,7 +79,7 @@ fn only_the_requested_pool_is_used_under_strict_affinity() {
     assert_eq!((given.addresses.len(), given.messages), (64, vec![Message::StrictAffinity]));
 }
 
-/// Expects the message if only `given` of `wanted` addresses were assigned.
+/// Expects this message about a shortage if a request wants `wanted` addresses and gets `given`.
 fn shortage(wanted: u32, given: u32, windows: bool, messages: &[Message], expected: Option<&str>) {
     let addresses = net("10.0.0.0/16").subnets(32).unwrap().take(given as usize).collect();
     let messages = messages.to_vec();
@@ -137,7 +137,7 @@ fn a_node_keeps_using_its_block() {
     assert!(first != second && cluster.block().cidr().contains(&second[0]));
 }
 
-/// Replaces the pool from which `host-a` has addresses, and expects `host` to get an address of the new pool.
+/// Replaces the pool from which `host-a` has addresses, and expects `host` to get an address from the new pool.
 fn after_the_pool_was_deleted(host: &str) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.node("host-b", &[]);

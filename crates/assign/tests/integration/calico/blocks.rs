@@ -34,7 +34,8 @@ const ALIKE: &[(&str, &str, &str)] =
 const UNLIKE: &[(&str, &str, &str)] =
     &[("10.0.0.1", "h", "red"), ("10.0.0.2", "h", "blue"), ("10.0.0.3", "i", "red")];
 
-/// Releases addresses, and expects the addresses and the number of owner records that are left.
+/// Assigns addresses and releases some of them. Expects the remaining addresses and the remaining number of owner
+/// records.
 fn by_address(assigned: &[(&str, &str, &str)], released: &[&str], left: &[&str], records: usize) {
     let cluster = cluster(assigned);
     let requests: Vec<Release> = released.iter().map(|address| Release::any(ip(address))).collect();
@@ -56,7 +57,7 @@ rows! { by_address:
     an_address_with_a_record_of_its_own_goes_alone(OF_TWO_HANDLES, &["10.0.0.2"], &["10.0.0.1"], 1);
 }
 
-/// Releases a handle, and expects the addresses and the number of owner records that are left.
+/// Assigns addresses and releases a handle. Expects the remaining addresses and the remaining number of owner records.
 fn by_handle(assigned: &[(&str, &str, &str)], handle: &str, left: &[&str], records: usize) {
     let cluster = cluster(assigned);
     assert_eq!(cluster.release_handle(handle).is_ok(), assigned.iter().any(|(_, of, _)| *of == handle));
@@ -70,7 +71,7 @@ rows! { by_handle:
     addresses_of_a_handle_with_the_same_attributes_go(ALIKE, "h", &["10.0.0.3"], 1);
 }
 
-/// Expects the addresses that blocks record under a handle.
+/// Expects these addresses to be recorded under a handle.
 fn recorded(assigned: &[(&str, &str, &str)], handle: &str, expected: &[&str]) {
     let found = run(cluster(assigned).allocator().search_handle(handle, "host-a")).unwrap();
     assert_eq!(found, expected.iter().map(|address| ip(address)).collect::<Vec<IpAddr>>());
@@ -90,7 +91,7 @@ fn a_new_block_is_empty_until_an_address_is_assigned() {
     assert!(cluster.block().is_empty());
 }
 
-/// Expects the number of addresses of a block of 64 that can be assigned.
+/// Reserves addresses in a block of 64. Expects the number of addresses that can still be assigned.
 fn assignable(reserved: &[&str], expected: usize) {
     let cluster = cluster(ONE);
     cluster.reserve("r", reserved);

@@ -1,4 +1,4 @@
-//! Addresses from the blocks of others, strict affinity, and the block limit of nodes.
+//! Addresses borrowed from other hosts' blocks, strict affinity, and the block limit of hosts.
 
 use calipam_assign::{AutoAssign, Message};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::cluster::{Cluster, wants, wants_as};
 use super::{differs, rows};
 
-/// Two hosts, and a pool of one block that selects both.
+/// Two hosts, and a pool that selects both and has room for one block.
 fn one_block() -> Cluster {
     let cluster = Cluster::new(&[]);
     for host in ["host-a", "host-b"] {
@@ -62,7 +62,7 @@ fn a_host_that_holds_as_many_blocks_as_it_may_gets_no_more() {
     assert_eq!(partly.error.to_string(), BLOCK_LIMIT);
     assert!(partly.done.v4.unwrap().addresses.is_empty());
 
-    // Addresses in the block of another host do not help it.
+    // `host-a` cannot use addresses in the block of `host-b`.
     assert_eq!(cluster.addresses(&wants("host-b", 1)).len(), 1);
     assert_eq!(cluster.refusal(&wants("host-a", 1)), BLOCK_LIMIT);
 }

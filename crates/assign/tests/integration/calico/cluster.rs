@@ -23,7 +23,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster with one node, `host-a`, and these pools, of the usual block size.
+    /// A cluster with one node, `host-a`, and pools with these CIDRs and the default block size.
     pub(super) fn new(pools: &[&str]) -> Self {
         let now = "2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap();
         let cluster = Self { store: MemoryStore::new(now) };
@@ -32,7 +32,7 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster with one node and pools of these block sizes.
+    /// A cluster with one node, `host-a`, and pools with these CIDRs and block sizes.
     pub(super) fn with_blocks(pools: &[(&str, u8)]) -> Self {
         let cluster = Self::new(&[]);
         pools.iter().for_each(|(cidr, size)| cluster.pool(cidr, json!({"blockSize": size})));
@@ -104,7 +104,7 @@ impl Cluster {
         run(self.allocator().release_ips(requests))
     }
 
-    /// Releases addresses that are all allocated.
+    /// Releases addresses, all of which must be allocated.
     pub(super) fn release_all(&self, addresses: &[IpAddr]) {
         let requests: Vec<Release> = addresses.iter().copied().map(Release::any).collect();
         let released = self.release(&requests).unwrap();
@@ -115,7 +115,7 @@ impl Cluster {
         run(self.allocator().release_by_handle(handle))
     }
 
-    /// The addresses of a handle; `None` if there is no such handle.
+    /// The addresses of a handle; `None` if the handle does not exist.
     pub(super) fn of_handle(&self, handle: &str) -> Option<Vec<IpAddr>> {
         match run(self.allocator().ips_by_handle(handle)) {
             Ok(found) => Some(found),
@@ -140,14 +140,14 @@ impl Cluster {
         self.records("/calico/ipam/v2/host/").into_iter().filter_map(Into::into).collect()
     }
 
-    /// The only block.
+    /// The cluster's only block.
     pub(super) fn block(&self) -> Block {
         let mut blocks = self.blocks();
         assert_eq!(blocks.len(), 1, "{blocks:?}");
         blocks.remove(0)
     }
 
-    /// The block from which a request gets its address.
+    /// Requests an address, and returns the block that contains it.
     pub(super) fn block_after(&self, request: &AutoAssign) -> IpNet {
         let address = self.addresses(request)[0];
         self.blocks().iter().map(Block::cidr).find(|cidr| cidr.contains(&address)).unwrap()
@@ -172,12 +172,12 @@ fn pool_path(cidr: &str) -> String {
     format!("{RESOURCES}/ippools/{}", cidr.replace(['.', ':', '/'], "-"))
 }
 
-/// A request by `host` for IPv4 addresses for workloads.
+/// A request by `host` for IPv4 addresses of workloads.
 pub(super) fn wants(host: &str, v4: u32) -> AutoAssign {
     AutoAssign { host: host.into(), v4, intended_use: Some(PoolUse::Workload), ..AutoAssign::default() }
 }
 
-/// A request by `host` for IPv4 addresses for workloads, with a handle.
+/// A request by `host` for IPv4 addresses of workloads, under a handle.
 pub(super) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
     AutoAssign { handle: Some(handle.into()), ..wants(host, v4) }
 }

@@ -33,7 +33,7 @@ fn a_handle_has_addresses_of_both_families_and_of_several_requests() {
     assert!(cluster.blocks().iter().all(|block| block.is_empty()));
 }
 
-/// A request for a handle that may have `most` addresses of each family.
+/// A request for one address of each family. The handle may have at most `most` addresses of each family.
 fn limited(most: u32) -> AutoAssign {
     AutoAssign { v6: 1, max_per_handle: most, ..wants_as("host-a", 1, "h") }
 }

@@ -1,5 +1,6 @@
-//! The test cases of Calico's allocator (libcalico-go/lib/ipam) for ADD, DEL and affinities, rewritten from their
-//! setup, requests and expectations. If calipam differs on purpose, a test names the row of `docs/cni.md` by [`differs`].
+//! Test cases from Calico's allocator (libcalico-go/lib/ipam) for ADD, DEL and affinities. They are rewritten: only the
+//! setup, the requests and the expectations come from Calico. Where calipam differs on purpose, a test calls
+//! [`differs`] with the row in `docs/cni.md` that describes the difference.
 
 mod affinities;
 mod answers;

@@ -14,7 +14,7 @@ fn labels(labels: Labels<'_>) -> BTreeMap<String, String> {
     labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Checks whether a pool with these selectors serves a pod, on a node and in a namespace with these labels.
+/// Checks whether a pool with these selectors serves a pod, if the pod's node and namespace have these labels.
 fn selected(node_selector: &str, selector: &str, node: Labels<'_>, namespace: Labels<'_>, expected: bool) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", node);
@@ -71,7 +71,7 @@ fn pools_that_match_and_pools_without_a_selector_serve() {
     assert!(all_in(&given[..4], "10.0.0.0/30") && all_in(&given[4..], "10.2.0.0/30"), "{given:?}");
 }
 
-/// Expects an error: a pool whose selector cannot be parsed is not skipped.
+/// Expects an error, since a pool whose selector cannot be parsed is not skipped.
 fn unreadable(selector: &str) {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"namespaceSelector": selector}));

@@ -26,7 +26,7 @@ fn pod(name: &str) -> Expected {
     Expected::Pod(PodName { namespace: format!("ns-{name}"), name: format!("pod-{name}") })
 }
 
-/// An address of a handle, with the given active and alternate owners.
+/// Assigns an address to a handle, and sets its active and alternate owners.
 fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let address = cluster.addresses(&wants_as("host-a", 1, HANDLE))[0];
@@ -36,8 +36,8 @@ fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
     (cluster, address)
 }
 
-/// Changes the owners under conditions. Expects the new owners, or an error and the old owners if a condition is not
-/// met.
+/// Changes an address's owners under conditions. Expects the new owners, or an error and the old owners if a condition
+/// is not met.
 fn changed(
     before: [Option<&str>; 2],
     [active, alternate]: [NewOwner; 2],
@@ -109,7 +109,7 @@ fn the_owners_of_an_address_change_in_a_live_migration() {
     }
 }
 
-/// Changes the owners of an address, and expects an error.
+/// Tries to change the owners of an address, and expects an error.
 fn refused(address: Option<&str>, handle: &str, expected: &str) {
     let (cluster, held) = owned(NONE);
     let address = address.map_or(held, ip);
@@ -146,7 +146,7 @@ fn the_attributes_of_an_address_are_read() {
     assert_eq!((record.handle.as_deref(), record.owner), (Some("h"), Some(owner)));
 }
 
-/// Reads the record of an address, and expects an error.
+/// Tries to read the record of an address, and expects an error.
 fn not_recorded(has_pool: bool, has_block: bool, expected: &str) {
     let cluster = Cluster::new(if has_pool { &["10.0.0.0/24"] } else { &[] });
     if has_block {
@@ -163,7 +163,7 @@ rows! { not_recorded:
 }
 
 #[test]
-fn an_address_that_was_assigned_without_handle_has_none() {
+fn an_address_that_was_assigned_without_a_handle_has_no_handle() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let address = cluster.addresses(&wants("host-a", 1))[0];
     assert_eq!(run(cluster.allocator().assignment_attributes(address)).unwrap().handle, None);

@@ -1,4 +1,5 @@
-//! The pools that serve a request: enabled, selected, requested by name, allowed for the use.
+//! The choice of the pools that serve a request. It depends on their states, node selectors and allowed uses, and on
+//! the pools that the request names.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,14 +20,14 @@ const V6: [&str; 2] = ["fe80::11/120", "fe80::2:0/120"];
 enum Is {
     Unselective,
     Selecting,
-    /// It selects other nodes.
+    /// The pool selects other nodes.
     NotSelecting,
     SelectingAll,
     Disabled,
 }
 
-/// Creates two pools, requests an address from those in `requested`, and expects the pools that serve; `None` for an
-/// error.
+/// Creates two pools, and requests an address from those at the positions in `requested`. Expects the positions of the
+/// pools that serve the request; `None` for an error.
 fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<&[usize]>) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
@@ -62,7 +63,7 @@ fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<
         return;
     };
     let expected: Vec<IpNet> = expected.iter().map(|index| net(pools[*index]).trunc()).collect();
-    // The allocator selects the pools only once here.
+    // The allocator selects the pools only once in this test, so each pool is reported once.
     assert_eq!(*serving.lock().unwrap(), expected);
     let address = given.unwrap().addresses().next().unwrap();
     assert!(expected.iter().any(|pool| pool.contains(&address)), "{address}");
@@ -103,7 +104,8 @@ rows! { served:
 const WORKLOADS: &str = "192.168.2.0/24";
 const TUNNELS: &str = "192.168.3.0/24";
 
-/// Requests an address for a use, with a pool for each of `uses`, and expects the pool of the address, or an error.
+/// Creates a pool for each of `uses`, and requests an address for the use `wanted`. Expects the pool that contains the
+/// address, or an error.
 fn used_for(uses: &[PoolUse], wanted: PoolUse, named: Option<&str>, expected: Result<&str, &str>) {
     let cluster = Cluster::new(&[]);
     for allowed in uses {

@@ -14,7 +14,8 @@ use serde_json::json;
 use super::cluster::{Cluster, net, owned_by, wants, wants_as};
 use super::differs;
 
-/// A cluster with interleaved requests and a pool of sixteen blocks of four addresses.
+/// A cluster with a pool of sixteen blocks of four addresses, and a datastore at which requests of several clients can
+/// interleave.
 fn sixteen_blocks() -> Cluster {
     let Cluster { store } = Cluster::with_blocks(&[("10.0.0.0/26", 30)]);
     Cluster { store: store.interleaved() }
@@ -131,8 +132,8 @@ async fn give_up(store: &MemoryStore, host: &str) {
     drop(Allocator::new(store).release_affinity(net("10.0.0.0/30"), host, InUse::Release).await);
 }
 
-/// Expects that no affinity is confirmed for a block of another host. The block may be gone: as with Calico, its host
-/// creates it again with the next request.
+/// Expects that no affinity is confirmed for a block of another host. A confirmed affinity may lack its block: as with
+/// Calico, the host creates the block again with its next request.
 fn assert_no_false_claim(cluster: &Cluster, when: &str) {
     for affinity in cluster.affinities().iter().filter(|found| found.state == AffinityState::Confirmed) {
         let block = cluster.blocks().into_iter().find(|block| block.cidr() == affinity.key.cidr);
@@ -142,7 +143,7 @@ fn assert_no_false_claim(cluster: &Cluster, when: &str) {
     }
 }
 
-/// Expects that both hosts get an address, and that this finishes interrupted operations.
+/// Expects that both hosts get an address, and that no half-done operation is left after that.
 fn assert_usable(cluster: &Cluster, when: &str) {
     assert_no_false_claim(cluster, when);
     cluster.node("host-b", &[]);
@@ -201,7 +202,7 @@ fn a_block_in_which_an_address_is_assigned_while_it_is_given_up_is_not_deleted()
 #[test]
 fn a_host_that_lost_a_block_to_another_takes_the_next_and_cleans_up() {
     let cluster = sixteen_blocks();
-    // A lost claim's affinity, which could not be deleted.
+    // `host-a` has lost the race for this block, and could not delete its pending affinity.
     crate::run(claim(&cluster.store, "host-b"));
     cluster.store.put("/calico/ipam/v2/host/host-a/ipv4/block/10.0.0.0-30", r#"{"state":"pending"}"#);
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
@@ -224,7 +225,7 @@ fn taken(in_use: bool, age: i64) -> Cluster {
     cluster
 }
 
-/// Requests an address for `host-a` while the only block belongs to another host.
+/// Requests an address for `host-a` while the only block belongs to `host-b`.
 fn reclaimed(in_use: bool, age: i64, is_given: bool) {
     let cluster = taken(in_use, age);
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), usize::from(is_given));

@@ -11,7 +11,7 @@ use crate::run;
 
 const HANDLE: &str = "testnode-ipip-tunnel-address";
 
-/// A request to release an address if it still has this sequence number.
+/// A request to release an address only if it still has this sequence number.
 fn guarded(address: &str, sequence: u64) -> Release {
     Release { address: ip(address), handle: Some(HANDLE.into()), sequence: Some(sequence) }
 }
@@ -85,13 +85,13 @@ fn a_hundred_addresses_in_many_blocks_are_released_at_once() {
         all.extend(cluster.addresses(&wants(node, 13)));
     }
     assert_eq!(all.len(), 100);
-    // Addresses of a disabled pool can be released as well.
+    // Addresses in a disabled pool can be released, too.
     cluster.pool("11.0.0.0/24", json!({"blockSize": 30, "disabled": true}));
     cluster.release_all(&all);
     assert!(cluster.blocks().iter().all(|block| block.is_empty()));
 }
 
-/// Assigns 192.168.0.1 in a new block, and releases it on a condition.
+/// Assigns 192.168.0.1 in a new block, and releases it on the condition that it has this handle or sequence number.
 fn on_condition(handle: Option<&str>, sequence_is_right: Option<bool>, is_released: bool) {
     let cluster = Cluster::new(&["192.168.0.0/16"]);
     cluster.assign(&given("192.168.0.1")).unwrap();
@@ -110,7 +110,7 @@ rows! { on_condition:
     with_an_empty_handle_it_is_released(Some(""), None, true);
 }
 
-/// Assigns and releases addresses, and expects those that were not allocated.
+/// Assigns and releases addresses. Expects the released addresses that were not allocated.
 fn not_allocated(assigned: &[&str], released: &[&str], expected: &[&str]) {
     let cluster = Cluster::new(&["192.168.1.0/24", "fd80:24e2:f998:72d6::/120"]);
     assigned.iter().for_each(|address| cluster.assign(&given(address)).unwrap());

@@ -9,7 +9,7 @@ use crate::run;
 use super::cluster::{Cluster, all_in, given, ip, net, wants};
 use super::{differs, rows};
 
-/// Requests all 64 addresses of a pool, some of which are reserved.
+/// Requests all 64 addresses of a pool, some of which are reserved. Expects the number of assigned addresses.
 fn reserved(reservations: &[&[&str]], expected: usize) {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     for (number, cidrs) in reservations.iter().enumerate() {

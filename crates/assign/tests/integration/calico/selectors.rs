@@ -11,7 +11,7 @@ const OTHER: &str = "20.0.0.0/24";
 const SELECTS: &str = r#"foo == "bar""#;
 const SELECTS_NOT: &str = r#"foo != "bar""#;
 
-/// A cluster in which `host-a` has the label `foo=bar`, and the pool selects it.
+/// A cluster with a pool that selects the label `foo=bar`, which `host-a` has.
 fn cluster() -> Cluster {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
@@ -31,8 +31,8 @@ fn addresses_come_only_from_pools_that_select_the_node() {
     assert!(given.len() == 256 && all_in(&given, POOL));
 }
 
-/// Releases three addresses one after the other. After the first, the pool no longer selects the node.
-fn block_goes_with_its_last_address(release: impl Fn(&Cluster, usize, std::net::IpAddr)) {
+/// Releases three addresses one after the other. After the first release, the pool no longer selects the node.
+fn assert_block_is_deleted_with_its_last_address(release: impl Fn(&Cluster, usize, std::net::IpAddr)) {
     let cluster = cluster();
     let handles = ["h0", "h1", "h2"];
     let given = handles.map(|handle| cluster.addresses(&wants_as("host-a", 1, handle))[0]);
@@ -48,14 +48,14 @@ fn block_goes_with_its_last_address(release: impl Fn(&Cluster, usize, std::net::
 }
 
 #[test]
-fn a_block_of_a_pool_that_no_longer_selects_the_node_goes_with_its_last_address() {
-    block_goes_with_its_last_address(|cluster, _, address| cluster.release_all(&[address]));
+fn a_block_of_a_pool_that_no_longer_selects_the_node_is_deleted_with_its_last_address() {
+    assert_block_is_deleted_with_its_last_address(|cluster, _, address| cluster.release_all(&[address]));
 }
 
 #[test]
-fn a_block_of_a_pool_that_no_longer_selects_the_node_goes_with_its_last_handle() {
+fn a_block_of_a_pool_that_no_longer_selects_the_node_is_deleted_with_its_last_handle() {
     let release = |cluster: &Cluster, number, _| cluster.release_handle(&format!("h{number}")).unwrap();
-    block_goes_with_its_last_address(release);
+    assert_block_is_deleted_with_its_last_address(release);
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn reservations_come_on_top_of_addresses_that_windows_reserves() {
     let cluster = cluster(&[("10.0.0.0/26", 26)]);
     cluster.reserve("one", &["10.0.0.1/32", "10.0.0.32/30"]);
     cluster.reserve("two", &["11.0.0.0/30", "10.0.0.17/32"]);
-    // One address is reserved twice.
+    // Windows also reserves 10.0.0.1, which counts only once.
     assert_eq!(cluster.addresses(&windows("host-a", 64, 0)).len(), 64 - 4 - 5);
 }
 

@@ -7,7 +7,7 @@ use crate::rules::structure_tests::{evidence, findings, only, pod, verdict, whol
 use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 
-/// A cluster with a second block of node-1, which has these records.
+/// A cluster in which node-1 has a second block, with these records.
 fn with(records: impl IntoIterator<Item = Value>) -> Cluster {
     let mut cluster = whole();
     cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
@@ -22,7 +22,7 @@ fn about_handles(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn orphans_missing_ones_and_counts() {
+fn orphan_missing_and_miscounted_handles() {
     let mut cluster = with([pod("a"), pod("a"), pod("b"), pod("c")]);
     cluster.handle("k8s-pod-network.a", json!({"10.244.1.4/30": 1}));
     cluster.handle("k8s-pod-network.b", json!({"10.244.1.4/30": 3, "10.244.9.0/30": 1}));
@@ -65,7 +65,7 @@ fn several_blocks_and_several_addresses_in_order() {
 }
 
 #[test]
-fn what_has_no_handle_misses_none() {
+fn records_without_a_handle_miss_no_handle() {
     let records = [
         json!({}),
         json!({"handle_id": "", "secondary": {"node": "node-1"}}),
@@ -86,10 +86,10 @@ fn carriage_returns() {
     let finding = only(&cluster, Code::HandleCarriageReturn);
     assert_eq!(evidence(&finding)["recordedAs"], json!(["k8s-pod-network.a\r\neth0"]));
     assert_eq!(evidence(&finding)["addresses"], json!(["10.244.1.4"]));
-    // A handle under the long ID is not an orphan if one under the clean ID exists.
+    // A handle with the long ID is no orphan if a handle with the clean ID exists.
     cluster.handle("k8s-pod-network.a\r\neth0", json!({"10.244.1.4/30": 1}));
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
-    // Without a handle under the clean ID, it is the allocation's handle.
+    // Without a handle with the clean ID, the one with the long ID is the allocation's handle.
     cluster.0.handles.retain(|h| h.value.id() != *"k8s-pod-network.a");
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
     cluster.0.handles.pop();

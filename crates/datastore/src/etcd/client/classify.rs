@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_etcd_says() {
+    fn etcd_errors_are_classified() {
         let of = |code, message: &str| {
             status(&Status::new(code, message), Attempt { timeout: 5, connect: 5, has_certificate: false })
         };

@@ -284,7 +284,8 @@ mod tests {
 
     use super::*;
 
-    /// The first ranges and the three large ones together cover every key below the IPAM prefix once.
+    /// The first ranges, together with the ranges of blocks and handles, cover every key below the IPAM prefix exactly
+    /// once.
     #[test]
     fn nothing_below_the_ipam_prefix_is_left_out() {
         let mut ranges = first_ranges(0, &Extent::Whole);

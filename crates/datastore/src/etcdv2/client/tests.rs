@@ -1,4 +1,4 @@
-//! Tests with endless answers.
+//! Tests with responses that never end.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::*;
 use crate::settings::{Timeouts, TlsSettings};
 
-/// Reads from a server whose answers begin correctly and continue with the output of `more`.
+/// Reads from a server whose responses begin correctly and continue with the output of `more`.
 async fn read(longest: usize, more: fn(TcpStream)) -> Failure {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Kubeconfigs with arbitrary text: each leads to a clear error at worst.
+//! Kubeconfigs with arbitrary text. The worst result is a clear error.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::secret::Secret;
 use crate::settings::any_text_tests::text;
 use crate::settings::{KubectlOptions, KubernetesSettings};
 
-/// An address without a server.
+/// The URL of a port on which no server listens.
 const NOBODY: &str = "https://127.0.0.1:1";
 
 /// Creates a client, and sends a request to [`NOBODY`].
@@ -25,7 +25,7 @@ fn client(settings: &KubernetesSettings) -> Result<(), String> {
         assert!(config.auth_info.exec.is_none(), "no program is run");
         let client =
             transport::client(config).map_err(|error| connect::unusable(&server, &error).to_string())?;
-        // Headers are created with the request.
+        // Headers with arbitrary text are created only when a request is sent.
         if server == NOBODY {
             let request = http::Request::get("/version").body(Vec::new()).unwrap();
             let _ = timeout(Duration::from_secs(1), client.request_text(request)).await;
@@ -38,7 +38,7 @@ fn inline(text: impl Into<String>) -> KubernetesSettings {
     KubernetesSettings { kubeconfig_inline: Secret::new(text), ..KubernetesSettings::default() }
 }
 
-/// A kubeconfig with the given text in one of its fields.
+/// Returns a kubeconfig in which the field with this number contains `text`.
 fn kubeconfig(field: usize, text: &str) -> String {
     let mut cluster = json!({"server": NOBODY});
     let mut user = json!({});

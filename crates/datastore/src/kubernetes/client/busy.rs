@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_not_begun_is_sent_again() {
+    fn only_requests_that_were_not_started_are_sent_again() {
         let after = |method, status: u16, seconds: &'static str| {
             let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(seconds))]);
             pause(&method, StatusCode::from_u16(status).unwrap(), &headers)
@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(after(Method::PUT, 503, "1"), None);
         assert_eq!(after(Method::DELETE, 500, "1"), None);
         assert_eq!(after(Method::GET, 403, "1"), None);
-        // HTTP also allows dates; API servers send seconds.
+        // HTTP also allows a date in `Retry-After`, but API servers send seconds.
         assert_eq!(after(Method::GET, 429, "Fri, 01 May 2026 12:00:00 GMT"), None);
         assert_eq!(after(Method::GET, 429, "-1"), None);
         assert_eq!(pause(&Method::GET, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), None);

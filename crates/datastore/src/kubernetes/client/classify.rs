@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says() {
+    fn server_errors_are_classified() {
         let status = br#"{"kind":"Status","message":"etcdserver: request timed out","code":500}"#;
         assert_eq!(
             status_failure(StatusCode::INTERNAL_SERVER_ERROR, status),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plugin_prints_is_not_shown() {
+    fn the_output_of_a_plugin_is_not_shown() {
         let out = std::process::Output {
             status: std::process::ExitStatus::default(),
             stdout: b"token: hunter2".to_vec(),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_context_of_a_server_is_found_where_another_one_counts() {
+    fn the_context_of_a_server_is_found_if_another_one_is_current() {
         let folder = tempfile::tempdir().unwrap();
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
             clusters: [{name: x, cluster: {server: 'https://x:6443/'}}, {name: y, cluster: {server: 'https://u:p@y'}}]\n\
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_named_without_secrets() {
+    async fn unusable_settings_are_named_without_secrets() {
         let folder = tempfile::tempdir().unwrap();
         let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
         let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");

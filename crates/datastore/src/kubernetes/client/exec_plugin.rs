@@ -149,7 +149,7 @@ mod tests {
     use crate::settings::{KubernetesSettings, Timeouts};
 
     #[tokio::test]
-    async fn a_plugin_that_hangs_is_killed_with_what_it_has_started() {
+    async fn a_plugin_that_hangs_is_killed_with_its_children() {
         let plugin = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
             "args": ["-c", "sleep 61.5; true"], "interactiveMode": "Never"});
         let plugin: ExecConfig = serde_json::from_value(plugin).unwrap();
@@ -206,7 +206,7 @@ mod tests {
         assert_killed("62.5", start);
     }
 
-    /// Waits briefly until a killed process is gone.
+    /// Waits until a killed process is gone. Fails if it is still running 30 seconds after `start`.
     fn assert_killed(seconds: &str, start: Instant) {
         while is_running(seconds) {
             assert!(start.elapsed() < Duration::from_secs(30), "it was not killed");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_killed_and_nothing_else() {
+    fn only_marked_processes_are_killed() {
         let sleep =
             |mark: &str| std::process::Command::new("sleep").arg("60").env(MARK, mark).spawn().unwrap();
         let (mut own, mut other) = (sleep("own"), sleep("other"));

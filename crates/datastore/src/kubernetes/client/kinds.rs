@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_named() {
+    fn kinds_that_are_not_installed_are_named() {
         let Err((source, reason)) = find(&Api::default(), Source::Blocks) else {
             panic!("nothing is installed")
         };

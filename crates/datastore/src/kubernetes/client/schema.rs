@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_kept_that_are_named_or_where_all_are() {
+    fn fields_are_kept_if_the_schema_names_them_or_keeps_all() {
         let old = json!({"properties": {"handle_id": {}}});
         let new = json!({"properties": {"handle_id": {}, "releasedAt": {"type": "string"}}});
         let open = json!({"x-kubernetes-preserve-unknown-fields": true});

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_watch_tells() {
+    fn watch_events_are_parsed() {
         let pod = json!({"metadata": {"namespace": "a", "name": "b", "uid": "u", "resourceVersion": "12"}});
         let change = Change {
             version: 12,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_never_passed_over() {
+    fn events_that_are_not_understood_are_errors() {
         let pod = json!({"metadata": {"name": "b", "resourceVersion": "12"}});
         assert!(report("RENAMED", &pod).is_err());
         for version in ["", "x", "-1", "+1", "1.5", "99999999999999999999999"] {

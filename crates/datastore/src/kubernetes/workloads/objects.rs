@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_calico_count_before_those_of_the_status() {
+    fn calicos_addresses_take_precedence_over_those_of_the_status() {
         let status =
             json!({"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}]});
         let plain = pod(json!({"metadata": {}, "status": status}));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_goes_there_and_back() {
+    fn the_configuration_is_converted_in_both_directions() {
         let object = json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": false, "maxBlocksPerHost": 0,
             "ipCooldownSeconds": 30}});
         let config = ipam_config(&object);

@@ -92,7 +92,7 @@ mod tests {
     impl Names for List {
         async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
             self.reads.set(self.reads.get() + 1);
-            // The end of the empty prefix is after all names.
+            // The end `[0]` stands for the end of the empty prefix, which is after all names.
             let within = |name: &&String| name.as_bytes() >= start && (end == [0] || name.as_bytes() < end);
             Ok(self.names.iter().filter(within).take(most).cloned().collect())
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_out_shares_no_longer_beginning() {
+    async fn names_that_are_left_out_share_no_longer_prefix() {
         let many = (0..50_000).map(|n| format!("net.{n:05}"));
         let all = list(many.chain(["nodes".to_owned(), "z".to_owned()]));
         let found = some(&all, "").await.unwrap();

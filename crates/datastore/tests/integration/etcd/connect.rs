@@ -1,4 +1,4 @@
-//! Connections that succeed, and the errors of those that fail.
+//! Successful connections, and the errors of failed connections.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ fn text(path: &std::path::Path) -> &str {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn a_port_without_a_server() {
     let mut etcd = Etcd::start().unwrap();
     let endpoint = etcd.endpoint();
     etcd.kill();
@@ -65,7 +65,7 @@ async fn endpoints_that_are_down_do_not_cost_the_run() {
 }
 
 #[tokio::test]
-async fn an_empty_etcd_is_told() {
+async fn an_empty_etcd_is_reported() {
     let etcd = Etcd::start().unwrap();
     let store = Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap();
     let error = store.observe(&quiet()).await.unwrap_err();
@@ -167,7 +167,7 @@ async fn users_and_passwords() {
 }
 
 #[tokio::test]
-async fn a_user_does_no_harm_where_the_server_has_none() {
+async fn a_user_does_no_harm_if_the_server_has_no_users() {
     let etcd = Etcd::start().unwrap();
     seed(&etcd, &entries(1)).await;
     let user = [("ETCD_USERNAME", "u"), ("ETCD_PASSWORD", "p")];

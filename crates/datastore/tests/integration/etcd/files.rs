@@ -17,8 +17,8 @@ async fn three_ways_to_the_same_data() {
         all.push(("/calico/ipam/v2/handle/broken".into(), b"{\xFF\n".to_vec()));
         all.push(("/calico/ipam/v2/handle/long".into(), vec![b' '; 20_000]));
         seed(&etcd, &all).await;
-        // History, which a snapshot file also contains: a changed key, a deleted key, and a key that was deleted and
-        // created again.
+        // Creates history, which a snapshot file also contains: a changed key, a deleted key, and a key that was
+        // deleted and created again.
         let mut client = etcd.client().await.unwrap();
         for key in ["/calico/ipam/v2/handle/a", "/calico/ipam/v2/handle/b", "/calico/ipam/v2/handle/c"] {
             client.put(key, "{}", None).await.unwrap();
@@ -69,7 +69,7 @@ async fn exports_are_whole_or_not_there() {
 
 /// Reading a truncated or damaged snapshot succeeds or returns an error, but never panics or hangs.
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_snapshots_are_told() {
+async fn damaged_snapshots_never_panic_or_hang() {
     let etcd = Etcd::start().unwrap();
     seed(&etcd, &entries(8)).await;
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,8 @@ async fn damaged_snapshots_are_told() {
             "{error}"
         );
     }
-    // Without the checksum at its end, the file is like a member's database, and the reader must tolerate damage in it.
+    // Without the checksum at its end, the file looks like the database of an etcd member. The reader must tolerate
+    // damage in such a file.
     let database = &whole[..whole.len() - 32];
     assert_eq!(read(database).await.unwrap().blocks.len(), 8);
     for i in 0..200 {

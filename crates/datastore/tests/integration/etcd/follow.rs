@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::support::{assert_same, entries, open, seed};
 use crate::support::quiet;
 
-/// Time in which other clients keep writing; longer if there were few reads by then.
+/// The time for which other clients keep writing. They continue if there were too few reads by then.
 const WORK: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -45,7 +45,7 @@ impl Following {
         following
     }
 
-    /// Applies the changes and returns their number of keys, or the reason that everything must be read.
+    /// Applies the changes. Returns the number of changed keys, or the reason why everything must be read again.
     async fn news(&mut self) -> Result<usize, WholeReadReason> {
         let changes = self.followed.news().await.unwrap()?;
         self.followed.apply(&mut self.snapshot);
@@ -70,7 +70,7 @@ async fn put(etcd: &Etcd, key: &str, value: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_others_write_what_is_followed_is_what_a_whole_read_finds() {
+async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     let mut cluster = Cluster::plain(ClusterSpec::new(6).v4_only().at(Timestamp::now()), 4, 8);
     for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
         cluster.inject(fault, 2);
@@ -87,7 +87,7 @@ async fn while_others_write_what_is_followed_is_what_a_whole_read_finds() {
     let (begin, mut reads, mut all) = (Instant::now(), 0, 0);
     let is_enough_read = |reads, all| reads >= 3 && all > 40;
     let log = loop {
-        // Data that no allocator writes: undecodable values, keys that are not Calico's, and configuration.
+        // Writes what no allocator writes: undecodable values, keys that are not Calico's, and configuration.
         let number = reads % 7;
         put(&etcd, &format!("/calico/ipam/v2/handle/broken.{number}"), ["{", r#"{"block":{}}"#][reads % 2])
             .await;
@@ -112,7 +112,7 @@ async fn while_others_write_what_is_followed_is_what_a_whole_read_finds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_etcd_has_forgotten_is_read_whole() {
+async fn everything_is_read_again_after_a_compaction() {
     let etcd = Etcd::start().unwrap();
     seed(&etcd, &entries(20)).await;
     let mut following = Following::begin(&etcd).await;
@@ -161,8 +161,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     position.note(&last);
     assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
 
-    // The restored server is before the known revision, at it or after it with other keys, or at it with another value
-    // of the same key.
+    // In turn, the restored server is before the known revision; at the known revision, or after it, with other keys;
+    // and at the known revision with another value of the same key.
     for (writes, name, what) in
         [(1, "other", "before"), (5, "other", "at"), (9, "other", "after"), (5, "lost", "at, the same key")]
     {
@@ -179,8 +179,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
         waited.await.expect(what).unwrap();
         let positions = [("etcd".to_owned(), position)].into();
         let mut changes = following.store.changes_after(positions).await.unwrap();
-        // The first request is abandoned, unless the server has answered already. That does not use up the proof of the
-        // history.
+        // The first request is abandoned, unless the server has already answered. After an abandoned request, the next
+        // one can still prove that the history differs.
         let recorded = match timeout(Duration::ZERO, changes.reported()).await {
             Ok(recorded) => recorded,
             Err(_) => changes.reported().await,
@@ -207,7 +207,7 @@ async fn an_etcd_that_may_omit_changes_is_read_in_full() {
     let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
     let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();
     let is_old = version.starts_with("3.4.") && patch < 25 || version.starts_with("3.5.") && patch < 8;
-    // The changes of an old etcd are not recorded, either. The error comes before anything is written.
+    // Recording the changes of an old etcd is also refused, before anything is written.
     let recorded = open(&etcd).await.changes_after(Positions::new()).await;
     let is_refused = recorded.is_err_and(|error| error.to_string().contains("too early"));
     assert_eq!(is_refused, is_old, "{version}");

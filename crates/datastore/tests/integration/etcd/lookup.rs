@@ -33,7 +33,7 @@ async fn an_address_takes_a_few_keys() {
 }
 
 /// Keys of endpoints contain no addresses. If there are only a few endpoints, all of them are read, to find a second
-/// user on another node.
+/// user of the address on another node.
 #[tokio::test]
 async fn a_few_endpoints_are_all_read_for_an_address() {
     let etcd = Etcd::start().unwrap();

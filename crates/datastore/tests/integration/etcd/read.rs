@@ -49,7 +49,7 @@ async fn everything_is_read_in_order_whatever_the_size() {
 async fn keys_that_no_sample_foresaw_are_read() {
     let etcd = Etcd::start().unwrap();
     let mut all = entries(100);
-    // Blocks without affinity, endpoints without addresses, orphan handles under another prefix.
+    // Adds blocks without affinities, endpoints without addresses, and orphan handles under another prefix.
     all.retain(|(key, _)| !key.contains("/host/node-1"));
     for i in 0..9_000 {
         all.push((format!("/calico/ipam/v2/handle/zz-orphan-{i:05}"), br#"{"block":{}}"#.to_vec()));
@@ -80,7 +80,7 @@ async fn a_great_number_of_nodes_and_affinities_is_read() {
 }
 
 #[tokio::test]
-async fn what_nobody_knows_is_a_defect() {
+async fn unknown_keys_and_undecodable_values_are_defects() {
     let etcd = Etcd::start().unwrap();
     let mut all = entries(1);
     for (key, value) in [
@@ -143,7 +143,7 @@ async fn a_read_is_of_one_revision() {
     assert!(matches!(seen[0], Revision::Etcd(_)));
 }
 
-/// Another client compacts every few milliseconds: the read starts over until it succeeds, or fails with a clear error.
+/// Another client compacts every few milliseconds. The read starts over until it succeeds, or fails with a clear error.
 #[tokio::test(flavor = "multi_thread")]
 async fn compaction_during_the_read() {
     let etcd = Etcd::start().unwrap();

@@ -85,7 +85,7 @@ pub(super) async fn seed(etcd: &Etcd, entries: &Entries) {
     }
 }
 
-/// Reads everything under /calico/ in the simplest way.
+/// Reads everything under /calico/ in one request.
 pub(super) async fn plain_read(client: &mut Client) -> Vec<RawKv> {
     let options = etcd_client::GetOptions::new().with_prefix();
     let answer = client

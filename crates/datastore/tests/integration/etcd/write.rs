@@ -62,7 +62,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert_eq!(after[0].as_ref().map(|s| &s.revision), revisions[0].as_ref());
     assert_eq!(after[0].as_ref().unwrap().raw, Object::from(block).encode());
     assert!(after[1].is_none() && after[2].is_some());
-    // Sent a second time, the batch finds other states than it expects.
+    // If the batch is sent a second time, the objects are not in the states that it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
     let later = plain_read(&mut client).await;
     let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {
@@ -106,7 +106,7 @@ async fn one_condition_that_fails_stops_all() {
 }
 
 #[tokio::test]
-async fn what_etcd_would_not_take_is_never_sent() {
+async fn batches_that_etcd_would_reject_are_never_sent() {
     let (_etcd, store, writer, mut client) = start().await;
     let before = plain_read(&mut client).await;
     let creates = |count: usize| -> Vec<Change> {
@@ -124,7 +124,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
         Batch { changes: creates(129), evidence: Vec::new() },
         Batch { changes: creates(1), evidence: absent(128) },
         Batch { changes: vec![Change::create(key.clone(), large)], evidence: Vec::new() },
-        // No stored key has revision 0, which would match a missing one.
+        // No stored key has revision 0. A comparison with 0 would match a missing key.
         Batch { changes: vec![Change::update(key, Revision::Etcd(0), small.encode())], evidence: Vec::new() },
         Batch {
             changes: creates(1),
@@ -135,7 +135,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
         assert!(matches!(error, Error::Write { .. }), "{error}");
     }
     assert_eq!(plain_read(&mut client).await, before);
-    // Exactly at the limit.
+    // A batch exactly at the limit is sent.
     let full = Batch { changes: creates(128), evidence: Vec::new() };
     assert!(matches!(writer.commit(&full).await.unwrap(), Swap::Done(_)));
     assert_eq!(store.observe(&quiet()).await.unwrap().handles.len(), 3 * 14 + 128);
@@ -197,7 +197,7 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
     let block = writer.read(&[block_key(0)]).await.unwrap()[0].clone().unwrap();
     let ids: Vec<String> = (0..500).map(|n| format!("h-{n}")).collect();
 
-    // The first and the last already exist.
+    // The first and the last handle already exist.
     for taken in [&ids[0], &ids[499]] {
         let (key, object) = handle(taken);
         client.put(key.to_string(), object.encode(), None).await.unwrap();
@@ -236,10 +236,10 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
 }
 
 #[tokio::test]
-async fn batches_that_change_what_others_expect_are_never_one() {
+async fn batches_that_change_what_others_expect_are_never_merged() {
     let (_etcd, _store, writer, _client) = start().await;
-    // Each batch creates a handle if the next one in the ring is missing. In any order, that cannot be true for all
-    // batches.
+    // Each batch creates a handle on the condition that the next handle in the ring is missing. In no order can the
+    // conditions of all batches be met.
     let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
     let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Precondition::Absent);
     let swaps = create_at_once(&writer, &ids, next).await;

@@ -14,8 +14,8 @@ use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, un
 use super::views::views_agree;
 use crate::support::{observe, open_kubernetes};
 
-/// The code of a finding that a server does not give: objects get their creation time from the server, so services are
-/// younger than the grace period.
+/// The code of a finding that cannot occur on a server. The server sets the creation times of objects, so all services
+/// are younger than the grace period.
 const TOO_YOUNG: &str = "service-without-address ";
 
 fn server(flavour: Flavour) -> Lease {
@@ -49,10 +49,10 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     assert!(from_list.remove(&lacking[0]));
     assert_eq!(distinct_lines(&found), from_list);
     views_agree(&open_kubernetes(&server.kubeconfig(), None).await).await;
-    what_is_said_not_to_exist_is_refused(&server, &kubernetes);
+    assert_excluded_faults_are_rejected(&server, &kubernetes);
 }
 
-/// Objects that the server rejects: the kind, the field that a fault would break, and its value.
+/// Objects that the server rejects. Each entry is a kind, the field that a fault would break, and the broken value.
 fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
     let mut all = vec![
         ("ipamblocks", "/spec/allocations", Value::Null),
@@ -80,7 +80,7 @@ fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
 
 /// Asserts that the server rejects the faults that [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in)
 /// excludes.
-fn what_is_said_not_to_exist_is_refused(server: &KubeApiserver, cluster: &KubeCluster) {
+fn assert_excluded_faults_are_rejected(server: &KubeApiserver, cluster: &KubeCluster) {
     for (plural, field, value) in impossible(cluster.flavour()) {
         let object = cluster.objects().iter().find(|object| object.plural == plural).unwrap();
         let mut json = object.json.clone();

@@ -1,4 +1,4 @@
-//! Reads while a writer changes the same etcd one key at a time.
+//! Reads from an etcd while workers change it one key at a time.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -14,16 +14,17 @@ use jiff::Timestamp;
 use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_etcd};
 
-/// Pause before a recheck, longer than most operations of a worker. The test waits for the end of longer ones.
+/// The pause before a recheck, which is longer than most operations of a worker. The test waits separately for the end
+/// of longer operations.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Time for the workers; longer if there were too few reads by then, as on a busy machine, or none between
-/// two writes.
+/// The time for which the workers run. They continue if there were too few reads by then, as on a busy machine, or if
+/// no read fell between two writes.
 const WORK: Duration = Duration::from_secs(8);
 const LIMIT: Duration = Duration::from_secs(120);
-/// Minimum number of revisions to read.
+/// The minimum number of distinct revisions to read.
 const MIN_REVISIONS: usize = 3;
 
-/// True if the workers have done enough.
+/// Returns true once the workers have completed enough operations.
 fn is_enough(log: &ChurnLog) -> bool {
     log.started > 50 && log.stopped > 20 && log.claimed > 3 && log.released > 0
 }
@@ -96,6 +97,6 @@ async fn every_report_is_of_one_revision_and_without_false_findings() {
     assert!(revisions.len() >= MIN_REVISIONS, "the reader saw {} revisions", revisions.len());
     assert!(is_enough(&log), "{log:?}");
     assert!(half_done > 0, "no read fell between two writes: {log:?}");
-    // All operations are finished and leave nothing behind.
+    // After all operations have ended, only the injected faults are found.
     assert_eq!(lines(&findings(&observe(&datastore).await.unwrap())), truth);
 }

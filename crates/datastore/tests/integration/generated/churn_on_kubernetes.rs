@@ -15,17 +15,20 @@ use calipam_testkit::servers::Etcd;
 use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_kubernetes};
 
-/// Pause before a recheck, longer than most operations of a worker. The test waits for the end of longer ones.
+/// The pause before a recheck, which is longer than most operations of a worker. The test waits separately for the end
+/// of longer operations.
 const SETTLE: Duration = Duration::from_secs(4);
-/// Time for the workers; longer if they or the readers had not done enough by then, as on a busy machine.
+/// The time for which the workers run. They continue if they or the readers had not done enough by then, as on a busy
+/// machine.
 const WORK: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(180);
-/// Number of parallel readers: with several, there are many reads although each reader has to wait.
+/// The number of parallel readers. Together, they read often although each one waits before a recheck.
 const READERS: usize = 3;
-/// Minimum number of reads.
+/// The minimum number of reads.
 const MIN_READINGS: usize = 6;
 
-/// True if the workers have done enough: 120 addresses assigned and released, and every event of pods and blocks.
+/// Returns true once the workers have assigned and released 120 addresses, and every kind of event of pods and blocks
+/// has occurred.
 fn is_enough(log: &ChurnLog) -> bool {
     let each_ending = log.finished.min(log.evicted).min(log.restarted);
     log.operations() >= 120 && each_ending > 2 && log.lost > 0 && log.claimed > 3
@@ -35,7 +38,7 @@ fn is_enough(log: &ChurnLog) -> bool {
 struct Scene {
     server: Lease,
     flavour: Flavour,
-    /// An etcd with Calico's data in place of the server, and its endpoint.
+    /// The etcd that stores Calico's data instead of the server, and its endpoint.
     etcd: Option<(Etcd, String)>,
     spec: ClusterSpec,
     nodes: Vec<String>,
@@ -74,13 +77,14 @@ impl Scene {
     }
 }
 
-/// The findings of readers.
+/// The findings of the readers.
 #[derive(Default)]
 struct Seen {
     readings: usize,
-    /// Findings of single reads. Unfinished operations or the time between two lists can cause false ones.
+    /// Findings after a single read. They include false ones, because operations were in progress or because objects
+    /// changed between two list requests.
     unsettled: BTreeSet<String>,
-    /// Findings that remained after another read of their objects.
+    /// Findings that remained after their objects were read again.
     settled: BTreeSet<String>,
 }
 
@@ -120,7 +124,7 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
     seen
 }
 
-/// The intended findings of a churn.
+/// The findings that a churn causes on purpose.
 fn leaks(log: &ChurnLog) -> BTreeSet<String> {
     log.ledger.leaked().keys().map(|address| format!("leaked-address {address}")).collect()
 }
@@ -181,23 +185,23 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
         seen.unsettled.difference(&expected).next().is_some(),
         "no reading fell between two writes: {log:?}"
     );
-    // All operations are finished: only the leaks are found.
+    // After all operations have ended, only the leaks are found.
     let after: BTreeSet<String> = lines(&findings(&observe(&datastore).await.unwrap())).into_iter().collect();
     assert_eq!(after, expected);
     assert_eq!(log.ledger.verify(scene.target()).unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_allocators_work_in_the_classic_api_group() {
+async fn no_false_findings_while_allocators_work_in_the_classic_api_group() {
     nothing_false_is_found(Scene::new(Flavour::Classic), 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_allocators_work_in_the_native_api_group() {
+async fn no_false_findings_while_allocators_work_in_the_native_api_group() {
     nothing_false_is_found(Scene::new(Flavour::Native), 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_allocators_work_on_etcd_with_the_pods_of_kubernetes() {
+async fn no_false_findings_while_allocators_work_on_etcd_with_kubernetes_pods() {
     nothing_false_is_found(Scene::with_etcd(), 3).await;
 }

@@ -4,14 +4,15 @@ use calipam_check::Finding;
 
 use super::findings::evidence;
 
-/// The only kind of datastore with a finding.
+/// The only kind of datastore in which a finding occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Etcd,
     Kubernetes,
 }
 
-/// The differences: side, code, text in the evidence (empty for any), and the reason.
+/// The differences. Each entry is a kind of datastore, a finding code, a string in the evidence (empty for any
+/// evidence), and the reason.
 const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
@@ -62,7 +63,7 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
-/// Defects of Kubernetes objects that etcd cannot have: text in the evidence, and the reason.
+/// Defects that only Kubernetes objects can have. Each entry is a string in the evidence, and the reason.
 const UNDECODABLE: [(&str, &str); 2] = [
     (
         "metadata.name",
@@ -71,7 +72,7 @@ const UNDECODABLE: [(&str, &str); 2] = [
     ("neither true nor false", "etcd holds a truth value, the classic API group a text"),
 ];
 
-/// True if the tables have a reason why only this kind of datastore has the finding.
+/// Returns true if the tables explain why the finding occurs only in this kind of datastore.
 pub(super) fn is_explained(side: Side, finding: &Finding) -> bool {
     let (code, evidence) = (finding.code.name(), evidence(finding));
     let line = |(of, rule, part, _): &(Side, &str, &str, &str)| {

@@ -29,8 +29,8 @@ async fn all_faults_together_in_etcd_with_kubernetes() {
         assert_eq!(complaints(&findings, &truth), [""; 0]);
         found.extend(findings.iter().map(|finding| finding.code));
     }
-    // Tested elsewhere: names, labels and ranges of objects, which etcd keys do not have; a fault that excludes all
-    // others; and waiting pods, in `tests/cli/why.rs`.
+    // Other tests cover these codes. They concern names, labels and ranges of objects, which do not exist in etcd; a
+    // fault that excludes all others; and waiting pods, which `tests/cli/why.rs` tests.
     let elsewhere = [
         "affinity-labels",
         "handle-case-collision",

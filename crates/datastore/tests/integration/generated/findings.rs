@@ -1,4 +1,4 @@
-//! Findings in the forms of a cluster, and the expected findings.
+//! Checks a cluster in each of its forms, and compares the findings with the expected ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::support::{observe, open_file};
 
 pub(super) const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
-/// A cluster with a fault. Faults that concern all of it, or services and machines, get a cluster with all features; a
-/// few pods are enough for the others.
+/// A cluster into which a fault was injected `count` times. A fault that concerns the whole cluster, services or
+/// machines is injected into a cluster with all features. For any other fault, a few pods are enough.
 pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
     let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
@@ -34,8 +34,8 @@ pub(super) fn checked(snapshot: &Snapshot) -> Report {
     check(snapshot, &Options::default())
 }
 
-/// Rechecks a report that was read at `read`. Before each read, waits for `settle`, and for the operations that were in
-/// progress at the last read.
+/// Rechecks a report whose snapshot was read at `read`. Before each further read, waits for `settle`, and for the
+/// operations that were in progress at the last read.
 pub(super) async fn recheck(
     datastore: &Datastore,
     (snapshot, mut read): (&Snapshot, Instant),
@@ -84,7 +84,7 @@ async fn snapshot_of_file(path: &Path) -> Snapshot {
     observe(&open_file(path).await.unwrap()).await.unwrap()
 }
 
-/// The findings in a list of everything.
+/// The findings in one list of all objects.
 pub(super) async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
     findings(&snapshot_of_list(cluster).await)
 }
@@ -120,7 +120,7 @@ pub(super) fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<Strin
     truth.complaints(&found)
 }
 
-/// Findings in only one of the two forms that no line of the table explains.
+/// The findings that occur in only one of the two forms, and that no table of differences explains.
 pub(super) fn unexplained(etcd: &[Finding], kubernetes: &[Finding], cluster: &KubeCluster) -> Vec<String> {
     let renamed = |f: &Finding| format!("{} {}", f.code, cluster.subject(&f.subject.to_string()));
     let known: BTreeSet<String> = etcd.iter().map(renamed).collect();

@@ -29,8 +29,8 @@ pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, Ground
     (snapshot, beside.truth().clone())
 }
 
-/// All forms: etcd with and without a kubeconfig; both API groups in one list and in a list of each kind; the classic
-/// group through Calico's aggregated API.
+/// All forms: etcd with and without a kubeconfig; both API groups, in one list of all objects and in a list of each
+/// kind; the classic group through Calico's aggregated API.
 pub(super) async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
     let (classic, native) = (cluster.kubernetes(Flavour::Classic), cluster.kubernetes(Flavour::Native));
     let aggregated = classic.through_aggregated_api();

@@ -41,7 +41,8 @@ async fn a_cluster_with_calico_ipam_for_services_only_is_healthy() {
     assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
 }
 
-/// Only the pod shows that its address bypasses IPAM. With etcd alone, it is reported as unallocated.
+/// Only the pod object shows that its address bypasses IPAM. If Calico's etcd is read without Kubernetes, the address
+/// is reported as unallocated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_does_not_record_addresses_that_bypass_ipam() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 2, 2);
@@ -84,7 +85,8 @@ async fn no_mix_of_features_leads_to_a_release_in_any_form() {
     }
 }
 
-/// A kind that is missing from a file counts as not read, so no rule concludes that it has no objects.
+/// A kind that is missing from a file counts as not read, so no rule concludes that the cluster has no objects of this
+/// kind.
 #[tokio::test(flavor = "multi_thread")]
 async fn kinds_missing_from_a_list_cause_no_findings() {
     let cluster = Cluster::featured(ClusterSpec::new(9));
@@ -109,7 +111,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list["items"].as_array().into_iter().flatten()
 }
 
-/// Only borrowed addresses are findings, not migrated machines or the tunnels of Windows nodes.
+/// Only borrowed addresses cause findings. Migrated machines and the tunnels of Windows nodes do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn features_under_strict_affinity() {
     let mut cluster = Cluster::featured(ClusterSpec::new(8));

@@ -9,10 +9,11 @@ use super::findings::{
     FLAVOURS, broken, complaints, distinct_lines, in_etcd, in_folder, in_list, unexplained,
 };
 
-/// The wrong findings in one form of a cluster, and the unexplained differences between forms.
+/// The wrong findings in etcd and in Kubernetes lists of the same cluster, and the unexplained differences between the
+/// two.
 async fn compare(cluster: &Cluster, flavour: Flavour) -> Vec<String> {
     let kubernetes = cluster.kubernetes(flavour);
-    // One list of everything does not show that a kind has no object.
+    // One list of all objects does not show whether a kind without objects was read.
     let has_blocks = cluster.blocks().next().is_some();
     let list = if has_blocks { in_list(&kubernetes).await } else { in_folder(&kubernetes).await };
     let etcd = in_etcd(cluster);
@@ -64,9 +65,9 @@ async fn all_faults_together_are_the_same_in_every_form() {
     }
 }
 
-/// Exactly the objects that Kubernetes cannot have are reported as left out.
+/// Exactly the objects that cannot exist in Kubernetes are reported as left out.
 #[test]
-fn what_cannot_be_said_in_kubernetes_is_left_out() {
+fn objects_that_kubernetes_cannot_have_are_left_out() {
     let keys = |cluster: &KubeCluster| -> BTreeSet<String> {
         cluster.left_out().iter().map(|left| left.key.clone()).collect()
     };
@@ -75,10 +76,11 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
         for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
             let broken = keys(&broken(*fault, 1).kubernetes(flavour));
             let left_out: Vec<&String> = broken.difference(&healthy).collect();
-            // Kubernetes has the settings once, so their second object is left out of every cluster.
+            // Kubernetes stores the IPAM settings once, so the second settings object in etcd is left out of every
+            // cluster.
             let expected = !fault.exists_in(Form::of(flavour)) && *fault != Fault::ConfigurationMismatch;
-            // These faults disappear in Kubernetes, but no object is left out: the settings have only the sound object,
-            // a boolean replaces the text, and object names have no capital letters.
+            // These faults disappear in Kubernetes although no object is left out: only the sound settings object is
+            // used, a boolean replaces the string, and object names contain no capital letters.
             let silent = matches!(
                 fault,
                 Fault::UndecodableConfiguration | Fault::AffinityDeletedText | Fault::UppercaseBlockKey
@@ -90,7 +92,7 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_that_kubernetes_decides_has_a_fault() {
-    // Tested elsewhere: rules that compare endpoints with pods, rules about etcd keys, and rules whose faults exclude
+    // Other tests cover rules that compare endpoints with pods, rules about etcd keys, and rules whose faults exclude
     // all others.
     let elsewhere = [
         "endpoint-without-pod",

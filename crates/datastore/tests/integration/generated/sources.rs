@@ -1,4 +1,5 @@
-//! The same cluster from every source: etcd, an export by calipam, one by the generator, an etcd snapshot.
+//! The same cluster read from every source: etcd, an export by calipam, an export by the generator, and an etcd
+//! snapshot.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use super::findings::{checked, findings, lines};
 use crate::support::{observe, open_etcd, open_file};
 
-/// A report without location, time and revision, which differ.
+/// A report without the values that depend on the source, such as the location, the time and the revision.
 fn comparable(report: &calipam_check::Report) -> Value {
     let mut value = serde_json::to_value(report).unwrap();
     for field in ["location", "revision", "takenAt"] {
@@ -24,7 +25,7 @@ fn comparable(report: &calipam_check::Report) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_faults_are_found_by_every_way() {
+async fn all_faults_are_found_in_every_source() {
     let cluster = Cluster::all_faults(ClusterSpec::new(3).at(Timestamp::now()), 1);
     let truth = cluster.truth().lines();
     let folder = TempDir::new().unwrap();
@@ -52,7 +53,7 @@ async fn all_faults_are_found_by_every_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sized_cluster_gets_into_etcd_whole() {
+async fn a_sized_cluster_is_written_to_etcd_completely() {
     let mut head = Cluster::plain(ClusterSpec::new(4).wide().v4_only().at(Timestamp::now()), 1, 3);
     head.inject_all(1);
     let truth = head.truth().lines();

@@ -1,4 +1,4 @@
-//! A view of only the data that it needs equals the same view of all data.
+//! A view computed from only the sources that it needs equals the same view computed from all sources.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -58,8 +58,8 @@ pub(super) async fn views_agree(store: &Datastore) {
     addresses_agree(store, &whole).await;
 }
 
-/// For every recorded, used or wrong address, `show --ip` has no finding that a check of everything does not have. If
-/// it has fewer findings, it reports that it read only a part.
+/// For the addresses of all findings and a sample of the recorded addresses, `show --ip` has no finding that a check of
+/// everything does not have. If it has fewer findings, it reports that it read only a part.
 async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
     let known = calipam_check::check(whole, &calipam_check::Options::default()).findings;
     let of_address = |address: IpAddr| {

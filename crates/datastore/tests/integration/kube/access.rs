@@ -109,7 +109,7 @@ fn failure(error: Error) -> Failure {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_credentials_and_servers_have_errors_of_their_own() {
+async fn wrong_credentials_and_servers_have_distinct_errors() {
     let server = server(Flavour::Classic);
     let folder = tempfile::tempdir().unwrap();
     let wrong = settings(&kubeconfig_with_token(&server, folder.path(), "wrong"));

@@ -39,7 +39,7 @@ async fn open(etcd: &Etcd, server: &KubeApiserver) -> Datastore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
+async fn pods_are_added_if_the_nodes_match_those_in_etcd() {
     let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());
     seed(&etcd).await;
     create(&server, "/api/v1/nodes", &[node("node-1", json!({})), node("node-2", json!({}))]).unwrap();
@@ -69,7 +69,7 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     (whole.taken_at, whole.newest_creation) = (read.taken_at, read.newest_creation);
     assert!(whole == read && whole.pods.len() == 2);
 
-    // With a third node, fewer than half of the nodes are known to Calico.
+    // With a third node in Kubernetes, Calico knows fewer than half of the nodes.
     create(&server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();
     let error = observe(&store).await.unwrap_err();
     let Error::OtherCluster { nodes, known, .. } = error else { panic!("{error}") };

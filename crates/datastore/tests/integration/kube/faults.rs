@@ -1,4 +1,4 @@
-//! A server that fails during reads: there is a clear error in time, and never a snapshot with half of the data.
+//! A server that fails during reads causes a clear error in time, and never a snapshot with half of the data.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) fn ok(body: &str) -> Reply {
     Reply::Whole(200, body.to_owned())
 }
 
-/// A healthy cluster with two Calico kinds.
+/// Answers like the server of a healthy cluster with two Calico kinds.
 pub(super) fn healthy(path: &str) -> Reply {
     match path.split('?').next().unwrap_or_default() {
         "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
@@ -33,7 +33,7 @@ pub(super) fn healthy(path: &str) -> Reply {
     }
 }
 
-/// A list with one object.
+/// A page of a list, with one object.
 pub(super) fn page(kind: &str, number: usize, next: &str) -> String {
     format!(
         r#"{{"kind":"{kind}List","metadata":{{"resourceVersion":"7","continue":"{next}"}},"items":[{{"metadata":{{"name":"x-{number}","namespace":"default"}},"spec":{{}},"status":{{}}}}]}}"#
@@ -121,7 +121,7 @@ async fn a_request_that_is_put_off_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_allocator_reads_is_asked_for_again() {
+async fn reads_of_an_allocator_are_retried() {
     let begun = |failures: usize| {
         let asked = AtomicUsize::new(0);
         Fake::start(move |path| match asked.fetch_add(1, Ordering::SeqCst) < failures {
@@ -161,7 +161,7 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
     assert!(matches!(html, Failure::NotKubernetes(_)), "{html}");
 }
 
-/// A cluster whose server supports whole lists.
+/// Answers like a server that is recent enough for lists without pages.
 fn recent(path: &str) -> Reply {
     if path == "/version" { ok(r#"{"major":"1","minor":"33+"}"#) } else { healthy(path) }
 }

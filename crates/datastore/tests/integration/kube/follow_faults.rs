@@ -15,16 +15,16 @@ use super::faults::ok;
 use super::support::settings_for_url;
 use crate::support::quiet;
 
-/// The next answers of the server about pods.
+/// The server's next responses to requests for pods.
 struct Script {
     newest: &'static str,
-    /// The output of short watches, one after another; the last one repeats.
+    /// The responses to short watches, in order. The last one is repeated.
     watches: Vec<Reply>,
-    /// The output of long watches.
+    /// The response to long watches.
     long: Reply,
 }
 
-/// A server whose long watches hang.
+/// A script whose long watches hang.
 fn script(newest: &'static str, watches: Vec<Reply>) -> Script {
     Script { newest, watches, long: Reply::Stalled(String::new()) }
 }
@@ -95,8 +95,8 @@ impl Following {
         Self { store, snapshot, followed, script, _fake: fake }
     }
 
-    /// Applies the changes up to now. Returns the number of changed objects, the reason that everything must be read,
-    /// or an error.
+    /// Applies the changes up to now. Returns the number of changed objects, the reason why everything must be read
+    /// again, or an error.
     async fn news(&mut self) -> Result<Result<usize, WholeReadReason>, Error> {
         self.followed.confirm_current().await?;
         let changes = match self.followed.news().await? {
@@ -114,14 +114,14 @@ impl Following {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_taken_when_all_were_told() {
+async fn changes_are_applied_once_all_are_reported() {
     let changed = [event("ADDED", &pod("aa", "8")), event("DELETED", &pod("b", "9"))];
     let early = vec![watch_reply(&[bookmark("8")]), watch_reply(&[bookmark("10")])];
     for (newest, watches, changes, names) in [
         ("7", vec![watch_reply(&[])], 0, "a b"),
         ("9", vec![watch_reply(&[bookmark("9")])], 0, "a b"),
         ("9", vec![watch_reply(&changed)], 2, "a aa"),
-        // A bookmark with an earlier version: the next watch continues from there.
+        // After a bookmark with an earlier version, the next watch continues from that version.
         ("10", early, 0, "a b"),
     ] {
         let mut following = Following::begin(newest, watches).await;
@@ -130,7 +130,7 @@ async fn changes_are_taken_when_all_were_told() {
     }
 }
 
-/// True for the expected result.
+/// Returns true for the expected result.
 type Is = fn(&Result<Result<usize, WholeReadReason>, Error>) -> bool;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,7 +163,7 @@ async fn incomplete_reports_are_not_applied() {
 
 /// A restored server does not report changes that it lost, and may soon reach the same version again.
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_watch_breaks_off_everything_is_read_whole() {
+async fn an_interrupted_watch_is_never_continued() {
     let failure = event("ERROR", &json!({"kind": "Status", "code": 500, "message": "no"}));
     let is_interrupted: Is = |found| matches!(found, Ok(Err(WholeReadReason::Interrupted)));
     let failed: Is = Result::is_err;
@@ -185,9 +185,9 @@ async fn where_a_watch_breaks_off_everything_is_read_whole() {
     }
 }
 
-/// The last recorded change must be reported first: only the same history has it.
+/// The server must report the last recorded change first, because only the same history contains that change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recording_goes_on_only_with_the_same_history() {
+async fn a_recording_continues_only_with_the_same_history() {
     let added = event("ADDED", &pod("c", "8"));
     let following =
         Following::with(Script { long: Reply::Stalled(added.clone()), ..script("9", vec![]) }).await;

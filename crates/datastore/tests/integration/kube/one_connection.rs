@@ -1,5 +1,6 @@
 //! The requests of a short-lived process share one connection, if the server speaks HTTP/2. A real API server rarely
-//! ends connections, and never on request, so a fake server does that, and also serves without HTTP/2.
+//! ends connections, and never when a test wants it to. These tests use a fake server instead, which can also serve
+//! without HTTP/2.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -125,7 +126,7 @@ fn frames(mut stream: Tls, seen: &Seen, refuses: &dyn Fn(usize) -> bool) -> std:
         if kind == HEADERS && !is_ending {
             is_ending = refuses(seen.requests.fetch_add(1, Ordering::SeqCst));
             if is_ending {
-                // The payload has the last stream that was accepted, and no error.
+                // The payload consists of the number of the last accepted stream, and the code for no error.
                 send(&mut stream, GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())?;
             }
         }

@@ -1,4 +1,4 @@
-//! The order of lists: users of addresses are read later than records of addresses.
+//! The order of list requests: objects that use addresses are read later than objects that record addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
 use calipam_testkit::kube::fake::Reply;
 
-/// The server sends both lists in parallel, but the revision of the first list is fixed once that list begins to
+/// The server may send both lists in parallel, because the revision of the first list is fixed once that list begins to
 /// arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_asked_for_while_blocks_still_arrive() {
@@ -47,7 +47,8 @@ async fn pods_are_not_asked_for_before_blocks_begin_to_arrive() {
     assert!(begun.load(Ordering::SeqCst) && !early.load(Ordering::SeqCst));
 }
 
-/// The server takes long to prepare the list of many handles, which no finding compares with pods.
+/// The server may take long to prepare a list of many handles. Pods need not wait for it, because no finding compares
+/// handles with pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_do_not_wait_for_handles() {
     const HANDLES: &str = "/apis/crd.projectcalico.org/v1/ipamhandles";
@@ -74,9 +75,9 @@ async fn pods_do_not_wait_for_handles() {
     assert_eq!((result.unwrap().pods.len(), fake.count(HANDLES)), (1, 1));
 }
 
-/// Blocks that are read again may be newer than the pods, which are then read again, too.
+/// Blocks that are read again may be newer than the pods. In that case, the pods are also read again.
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_read_again_where_blocks_were() {
+async fn pods_are_read_again_if_blocks_were() {
     let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
     let (refusals, pods) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let asked = Arc::clone(&pods);
@@ -86,7 +87,7 @@ async fn pods_are_read_again_where_blocks_were() {
         }
         match path.starts_with(BLOCKS) {
             true if path.contains("continue=") && refusals.fetch_add(1, Ordering::SeqCst) == 0 => {
-                // The pods were requested by now.
+                // Fails only after the pods have been requested.
                 while asked.load(Ordering::SeqCst) == 0 {
                     std::thread::sleep(Duration::from_millis(1));
                 }

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::support::{open, pod, resource, seed, server, settings};
 
-/// Number of objects in a list of more than two pages.
+/// A number of objects that fills more than two pages.
 const MANY: usize = 10_500;
 
-/// Reads everything; returns the highest reported numbers of read and expected objects.
+/// Reads everything. Also returns the highest numbers of read and expected objects that were reported as progress.
 async fn told(store: &Datastore) -> (Snapshot, u64, u64) {
     let (read, expected) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (r, e) = (Arc::clone(&read), Arc::clone(&expected));
@@ -56,7 +56,7 @@ async fn every_object_of_long_lists_comes_once() {
         .collect();
     create_in_etcd(&server, "/registry/pods/", &pods).unwrap();
 
-    // Pages are requested from a server that does not report its version.
+    // If the server does not report its version, pages are requested.
     let proxy = Tearing::kubernetes(&server).unwrap();
     proxy.plan(|seen| if seen.path == "/version" { Tear::Status(404) } else { Tear::Pass });
     let store = Datastore::open(&settings(&proxy.kubeconfig())).await.unwrap();
@@ -74,7 +74,7 @@ async fn every_object_of_long_lists_comes_once() {
     let names: BTreeSet<String> = snapshot.pods.iter().map(|p| p.value.name().to_string()).collect();
     assert_eq!(names.len(), MANY + 1);
 
-    // For this many objects, the kind is listed instead of reading them one by one.
+    // So many objects of a kind are read with list requests instead of one by one.
     let keys: BTreeSet<Key> = (0..2_000).map(|i| Key::Handle(format!("net.{i}"))).collect();
     let again = store.reread(&keys).await.unwrap().unwrap();
     let found: BTreeSet<Key> = again.handles.iter().map(|h| Key::Handle(h.value.id().to_string())).collect();

@@ -1,4 +1,4 @@
-//! Detection of schemas that keep the cooldown, on real API servers, in both API groups.
+//! Detection of schemas that have the field for the cooldown, on real API servers, in both API groups.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn without_released_at(server: &KubeApiserver, flavour: Flavour) {
         let attribute = &mut schema["properties"]["spec"]["properties"]["attributes"]["items"]["properties"];
         assert!(attribute.as_object_mut().unwrap().remove("releasedAt").is_some());
         match server.request("PUT", &path, &definition.to_string()).unwrap() {
-            // The server's own controllers write to the definition, too.
+            // The server's controllers also write to the definition, so the write can conflict.
             response if response.status == 409 => {}
             response => return assert_eq!(response.status, 200, "{}", response.body),
         }

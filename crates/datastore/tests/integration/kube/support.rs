@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::resolve;
 
-/// Timeouts of tests whose servers do not answer.
+/// The timeout in tests whose servers do not answer.
 pub(super) const SHORT: Duration = Duration::from_secs(2);
 
 /// An API server with Calico's kinds.
@@ -42,7 +42,7 @@ pub(super) async fn open(server: &KubeApiserver) -> Datastore {
     Datastore::open(&settings(&server.kubeconfig())).await.unwrap()
 }
 
-/// Writes a kubeconfig for a server with another token.
+/// Writes a copy of the server's kubeconfig in which `token` replaces its token.
 pub(super) fn kubeconfig_with_token(
     server: &KubeApiserver,
     folder: &Path,
@@ -64,7 +64,7 @@ pub(super) fn node(name: &str, annotations: Value) -> Value {
         {"name": name, "labels": {"zone": "a"}, "annotations": annotations}})
 }
 
-/// The block 10.0.0.0/30 of node-1 with a tunnel's address and a pod's.
+/// The block 10.0.0.0/30 of node-1, in which one address belongs to a tunnel and one to a pod.
 pub(super) fn block(flavour: Flavour) -> Value {
     resource(
         flavour,

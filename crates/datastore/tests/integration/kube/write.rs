@@ -81,7 +81,7 @@ async fn blocks_are_updated_against_the_version_that_was_read() {
         expected["sequenceNumberForAllocation"].as_object_mut().unwrap().remove("1");
         assert_eq!(now["spec"], expected);
         assert_eq!(now["metadata"]["labels"], json!({"team": "net"}));
-        // The written value reads back the same, and the old version is gone.
+        // The written value is read back unchanged, and an update against the old version fails.
         let again = read(writer, &block_key()).await.unwrap();
         assert_eq!(again.raw, object.encode());
         assert_eq!(commit(writer, update, Vec::new()).await, Swap::Conflict);
@@ -142,7 +142,7 @@ async fn deletion_compares_and_leaves_nothing() {
         assert_eq!(commit(writer, delete.clone(), Vec::new()).await, Swap::Done(vec![None]));
         assert!(read(writer, &key).await.is_none());
         assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Conflict);
-        // The deletion of an object that others have only marked is completed.
+        // If another client has only marked an object for deletion, the deletion is completed.
         let key = Key::Handle("ipip-tunnel-addr-node-1".into());
         let path = format!("{}/ipip-tunnel-addr-node-1", flavour.path("ipamhandles"));
         let mut marked = get(server, &path);
@@ -200,7 +200,7 @@ async fn evidence_and_strangers_stop_a_write() {
     .await;
 }
 
-/// Evidence in Kubernetes also counts for writes to etcd.
+/// Objects in Kubernetes can be evidence for writes to etcd.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_an_api_server_added_to_etcd_are_evidence() {
     let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());

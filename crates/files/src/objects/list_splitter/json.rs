@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_no_list_is_an_error() {
+    fn truncated_bodies_and_other_values_are_errors() {
         let body =
             json!({"items": [{"a": "b"}, {"c": [1]}], "metadata": {"resourceVersion": "1"}}).to_string();
         for len in 0..body.len() {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_no_list_is_an_error() {
+    fn truncated_bodies_and_other_values_are_errors() {
         let body = body(&[vec![1; 30], vec![2; 40]]);
         let end_of_list = body.len() - 4;
         for len in 0..end_of_list {

@@ -1,9 +1,9 @@
-//! Clocks that are set back, several recorders, other histories: each change is returned once and in order.
+//! With clocks that are set back, several recorders, or other histories, each change is returned once and in order.
 
 use super::*;
 
 #[test]
-fn a_clock_that_is_set_back_changes_no_order_and_is_told() {
+fn a_clock_that_is_set_back_is_reported_and_changes_no_order() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::open(folder.path()).unwrap();
     let mut journal = begin(&recorder, &State::new(), 1, time(0));
@@ -29,9 +29,9 @@ fn a_clock_that_is_set_back_changes_no_order_and_is_told() {
     assert_eq!(told, expected);
 }
 
-/// One clock was two days ahead when a full state was written, and was set back before the next one.
+/// The clock was two days ahead when a full state was written, and was set back before the next changes.
 #[test]
-fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
+fn changes_recorded_until_a_clock_has_caught_up_are_returned() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::open(folder.path()).unwrap();
     let (mut state, ahead) = (State::new(), 2 * 86_400);
@@ -53,12 +53,12 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
     assert_eq!(told.iter().map(|(_, revision)| *revision).collect::<Vec<_>>(), [1, 2, 3, 4, 9, 10]);
     assert!(told.is_sorted() && told[2].0 >= time(ahead), "{told:?}");
     assert_eq!(reached.iter().map(|reached| reached.continues).collect::<Vec<_>>(), [false, true, false]);
-    // The next run continues from the last one.
+    // The next run continues from the last recording.
     let journal = Recorder::open(folder.path()).unwrap().resume(GUID).unwrap().unwrap();
     assert_eq!(journal.positions()["etcd"].last.unwrap().0, 10);
 }
 
-/// The two recorders received the changes at different times, by their own clocks, and neither of them ran all the
+/// According to their clocks, the two recorders received the changes at different times. Neither recorder ran all the
 /// time.
 #[test]
 fn changes_from_two_recorders_are_returned_once_and_in_order() {
@@ -73,7 +73,8 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
         states.insert(world.revision, world.state.clone());
     }
     let last = world.revision;
-    // Records from the first state at or after `from` until `until`. Each group becomes known `late` seconds later.
+    // Records the changes from the first state at or after revision `from` until revision `until`. By the recorder's
+    // clock, each group arrives `late` seconds later.
     let mut record = |folder: &Path, from: i64, until: i64, late: i64| {
         let recorder = Recorder::open(folder).unwrap();
         let (begin_at, state) = states.range(from..).next().unwrap();
@@ -117,7 +118,7 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
 
 /// After a restore, the same revisions occur again, and count as new.
 #[test]
-fn another_history_is_told_from_its_beginning() {
+fn another_history_is_returned_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::open(folder.path()).unwrap();
     let put = |name: &str, revision: i64| {
@@ -125,7 +126,8 @@ fn another_history_is_told_from_its_beginning() {
     };
     let mut journal = begin(&recorder, &State::new(), 1, time(0));
     journal.append(time(1), BTreeMap::new(), put("a", 5)).unwrap();
-    // The clock was set back as well, or has a resolution of seconds.
+    // The new recording begins at the time of the last change, because the clock was set back or has a resolution of
+    // seconds.
     let mut journal = begin_history(&recorder, &State::new(), 2, time(1), Some(journal.last()));
     journal.append(time(10), BTreeMap::new(), put("b", 4)).unwrap();
     let (told, reached) = recorded_states(folder.path());

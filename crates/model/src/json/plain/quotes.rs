@@ -108,13 +108,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_quotes_are_found_up_to_what_is_unusual(
+        fn all_quotes_are_found_up_to_an_unusual_byte(
             bytes in prop::collection::vec(prop_oneof![3 => Just(b'"'), 9 => 32u8..=255, 1 => any::<u8>()], 0..200),
             plain: bool,
         ) {
             let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'\\';
             let bytes: Vec<u8> = bytes.into_iter().filter(|byte| !plain || is_plain(byte)).collect();
-            // Any unusual byte rejects its entire block.
+            // An unusual byte rejects the entire block of bytes that contains it.
             let usual: usize =
                 bytes.chunks(BLOCK).take_while(|block| block.iter().all(is_plain)).map(<[u8]>::len).sum();
             let expected: Vec<usize> = (0..usual).filter(|place| bytes[*place] == b'"').collect();

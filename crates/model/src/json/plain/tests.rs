@@ -13,7 +13,7 @@ fn skip(text: &str) -> bool {
 }
 
 #[test]
-fn what_calico_writes_is_plain() {
+fn json_that_calico_writes_is_plain() {
     for text in [
         r#"{"a":{"b":[1,-2,null,true,false,"é",{}],"c":[]},"d":18446744073709551615} "#,
         r#" [ { "a" : "" } , 0 ] "#,
@@ -26,7 +26,7 @@ fn what_calico_writes_is_plain() {
 }
 
 #[test]
-fn what_is_rare_or_no_json_is_left_to_the_general_reader() {
+fn rare_and_invalid_json_is_left_to_the_general_reader() {
     let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(read(&deep(48)).is_some() && skip(&deep(48)));
     for text in [

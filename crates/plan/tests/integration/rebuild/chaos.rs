@@ -1,4 +1,4 @@
-//! Unforeseen data: parts of values changed, exchanged and lost at random.
+//! Unforeseen data: values are changed in part, exchanged or lost at random.
 
 use calipam_check::Scope;
 use calipam_plan::rebuild::Request;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::judge::{Rebuilt, rebuild};
 use super::steps::{assert_no_harm, carry_out, part_of};
 
-/// Keys of IPAM's own data.
+/// The keys of all IPAM data in the cluster.
 fn keys(cluster: &Cluster) -> Vec<String> {
     let text = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
     cluster.keys().filter_map(text).filter(|key| key.starts_with("/calico/ipam/v2/")).collect()
@@ -62,7 +62,7 @@ fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
     }
 }
 
-/// A request for everything, or for a part.
+/// A random request to rebuild everything, or only a part.
 fn request(cluster: &Cluster, rng: &mut Rng) -> Request {
     let node = &cluster.nodes()[rng.below(cluster.nodes().len() as u64) as usize];
     match rng.below(6) {
@@ -87,7 +87,7 @@ fn whatever_is_there_a_rebuild_keeps_its_promises() {
         }
         let name = format!("round {round}, {wanted:?}");
         let Rebuilt { before, plan, .. } = rebuild(&name, cluster.snapshot(), &wanted);
-        // The same plan, interrupted at random.
+        // The same plan, but with random steps left out or interrupted.
         let kept = plan.actions.iter().filter(|_| rng.below(4) > 0).collect::<Vec<_>>();
         let parts = kept.into_iter().map(|action| {
             let all = action.step.edits().count() as u64;

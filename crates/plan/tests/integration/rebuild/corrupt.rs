@@ -21,7 +21,7 @@ fn net() -> IpNet {
     BLOCK.parse().unwrap()
 }
 
-/// A cluster, and the JSON of its first block with three tunnels and some pods.
+/// A cluster, and the JSON of its first block, which contains three tunnel addresses and the addresses of some pods.
 fn cluster() -> (Cluster, Value) {
     let cluster = Cluster::plain(ClusterSpec::new(5), 2, 4);
     let value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
@@ -58,7 +58,7 @@ fn owners(block: &Block) -> Vec<(u32, Option<String>, String)> {
 }
 
 #[test]
-fn what_can_be_trusted_stays() {
+fn trustworthy_parts_of_a_corrupt_block_stay() {
     let (_, mut value) = cluster();
     value["unallocated"].as_array_mut().unwrap().rotate_left(7);
     let order: Vec<u64> = value["unallocated"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
@@ -99,7 +99,7 @@ fn records_that_are_lost_are_made_anew_from_who_uses_the_addresses() {
 #[test]
 fn an_address_that_the_block_holds_is_never_free_afterwards() {
     let (_, mut value) = cluster();
-    // A pod that is about to start: its record is lost, and nothing uses its address yet.
+    // The record of a pod that is about to start is lost, and nothing uses the pod's address yet.
     value["attributes"] = json!([]);
     value["allocations"][40] = json!(12);
     value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 40);
@@ -111,7 +111,7 @@ fn an_address_that_the_block_holds_is_never_free_afterwards() {
 }
 
 #[test]
-fn what_leaked_under_a_corrupt_block_waits_for_the_next_rebuild() {
+fn leaks_that_a_corrupt_block_hid_wait_for_the_next_rebuild() {
     let (mut cluster, _) = cluster();
     let pod = cluster.add_pod_on(0);
     cluster.remove(&pod.endpoint);
@@ -137,7 +137,7 @@ fn ambiguous_blocks_are_skipped() {
         let skipped = rebuilt.plan.skipped.iter().find(|s| s.code == Some(Code::CorruptBlock));
         skipped.unwrap_or_else(|| panic!("{name} is not skipped")).reason
     };
-    // Only the CIDR and the owner are left.
+    // The block has lost everything except its CIDR and owner.
     let (_, whole) = cluster();
     let mut value = whole.clone();
     for field in ["allocations", "unallocated", "attributes"] {
@@ -152,8 +152,8 @@ fn ambiguous_blocks_are_skipped() {
     value["allocations"][51] = json!(-2);
     value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 50 && ordinal != 51);
     assert_eq!(reason("two ghosts", &value), SkipReason::CorruptBeyondRepair);
-    // The same, but one record is of a tunnel whose node has no tunnel address. The rebuild scripts for Calico 2.x gave
-    // this reason.
+    // The same block, but one record is of a tunnel whose node has no tunnel address. The rebuild scripts for Calico
+    // 2.x gave this reason.
     let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-9", "secondary": {"node": "node-9", "type": "ipipTunnelAddress"}});
     let count = value["attributes"].as_array().unwrap().len();
     value["attributes"][count - 1] = tunnel.clone();
@@ -163,7 +163,7 @@ fn ambiguous_blocks_are_skipped() {
     of_other["secondary"]["node"] = json!("node-2");
     value["attributes"][count - 1] = of_other;
     assert_eq!(reason("tunnel behind", &value), SkipReason::TunnelAddressTooHigh);
-    // The block has the content of another block.
+    // The value of another block is stored under the block's key.
     let mut value = whole;
     value["cidr"] = json!("10.244.2.0/26");
     let other = cluster().0;
@@ -216,7 +216,7 @@ fn a_corrupt_block_that_overlaps_another_is_skipped() {
     assert_eq!(reason(&rebuilt, net()), Some(SkipReason::Overlap));
 }
 
-/// Values of wrong types.
+/// Values of many JSON types. Most of them are wrong for any given field.
 fn wrong_values() -> Vec<Value> {
     vec![
         Value::Null,
@@ -264,7 +264,7 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
 }
 
 #[test]
-fn what_leaked_from_a_corrupt_block_is_released_after_its_repair() {
+fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
     let grace = Options { grace: Some(jiff::SignedDuration::ZERO), ..Options::default() };
     let mut cluster = Cluster::plain(ClusterSpec::new(5).v4_only(), 2, 4).with(Fault::LeakedNoOwner, 1);
     let leaks = |snapshot: &Snapshot| {

@@ -179,7 +179,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     assert_eq!(record(&rebuilt.after, stolen), record(&rebuilt.before, stolen));
 }
 
-/// A plan without observations.
+/// A plan that is made without earlier observations.
 fn at_first_sight(cluster: &Cluster) -> Plan {
     let (snapshot, options) = (cluster.snapshot(), Options::default());
     let report = check(&snapshot, &options);
@@ -187,7 +187,7 @@ fn at_first_sight(cluster: &Cluster) -> Plan {
 }
 
 #[test]
-fn what_was_seen_unused_once_stays_unless_its_node_is_gone() {
+fn an_address_seen_unused_only_once_stays_unless_its_node_is_deleted() {
     let cluster = plain().with(Fault::LeakedNoOwner, 1);
     let plan = at_first_sight(&cluster);
     assert!(plan.is_empty(), "{}", words(&plan));
@@ -204,7 +204,7 @@ fn a_block_of_another_size_is_in_the_way_of_a_lost_one() {
     let info = cluster.nodes().last().unwrap().clone();
     let wide: IpNet = IpNet::new(info.blocks[0].network(), 28).unwrap();
     let value = r#"{"cidr":"CIDR","affinity":"host:node-1","allocations":[null,null,null,null,null,null,null,null,null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"attributes":[],"deleted":false}"#;
-    // The end of the lost block, where it has no addresses.
+    // The last /28 of the lost block, where no address is in use.
     let wide = wide.supernet().unwrap().supernet().unwrap().subnets(28).unwrap().last().unwrap();
     cluster.put_raw(key::block(wide), value.replace("CIDR", &wide.to_string()));
     cluster.put_raw(key::affinity("host", "node-1", wide), r#"{"state":"confirmed","deleted":false}"#);
@@ -225,7 +225,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     let lost = info.blocks[0];
     cluster.remove(&key::block(lost));
     cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
-    // One of the pods cannot get a record, but its address must not be free either.
+    // One of the pods cannot get a record, but its address must not become free either.
     cluster.endpoint_mut(&pods[1].endpoint).spec.container_id.clear();
     let rebuilt = done("lost", &cluster);
     let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
@@ -242,7 +242,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
 #[test]
 fn a_half_released_empty_block_is_deleted() {
     let mut cluster = plain().with(Fault::AffinityReleasing, 1);
-    // The block with a pod is kept; once the pod is gone, so is the block.
+    // The block is kept while a pod has an address in it. Once the pod is deleted, so is the block.
     let kept = done("in use", &cluster);
     let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
     let edits: Vec<&Edit> = action.step.edits().collect();
@@ -297,7 +297,7 @@ fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
     let mut cluster = plain().with(Fault::UnallocatedNoBlock, 1);
     let info = cluster.nodes().last().unwrap().clone();
     let lost = info.blocks[0];
-    // Windows nodes have no tunnels. Their addresses would be among those that Windows reserves.
+    // Windows nodes have no tunnels. Tunnel addresses would be among the addresses that Windows reserves.
     for tunnel in Tunnel::ALL {
         cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
     }

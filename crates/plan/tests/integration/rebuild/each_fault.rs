@@ -1,4 +1,4 @@
-//! One fault at a time.
+//! Clusters with one kind of fault at a time.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
 use super::judge::{Rebuilt, rebuild, words};
 
-/// The cases in which a rebuild repairs findings of a code.
+/// The cases in which a rebuild repairs findings with a given code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Repair {
     Always,
@@ -19,7 +19,7 @@ enum Repair {
     Never,
 }
 
-/// Returns whether findings of a code are repaired, and the reasons for which they may be skipped.
+/// Returns whether findings with this code are repaired, and the reasons for which they may be skipped.
 fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
@@ -105,7 +105,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     }
 }
 
-/// Faults after which a finding remains although its code is sometimes repaired, with the reason.
+/// Faults that leave a finding although the finding's code is sometimes repaired, with the reason.
 const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::LeakedHalf, Code::LeakedAddress, SkipReason::HandleHeld),
     (Fault::LeakedAnonymous, Code::LeakedAddress, SkipReason::UnknownOwner),
@@ -126,7 +126,7 @@ const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::ContainerUnknown),
 ];
 
-/// Fails unless the remaining findings are those of the table.
+/// Fails unless exactly the findings in the table remain.
 fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
     let name = fault.name();
     let left: BTreeSet<_> = rebuilt.later.findings.iter().map(|f| f.key_ref()).collect();
@@ -173,7 +173,7 @@ fn every_fault_among_everything_else_that_occurs() {
 }
 
 #[test]
-fn what_is_left_of_a_fault_is_as_listed() {
+fn findings_left_after_a_rebuild_are_as_listed() {
     for (fault, code, reason) in LEFT {
         let cluster = Cluster::small(ClusterSpec::new(7)).with(fault, 1);
         let rebuilt = rebuild(fault.name(), cluster.snapshot(), &Request::default());

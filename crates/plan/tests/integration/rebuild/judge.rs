@@ -1,4 +1,4 @@
-//! Plans and simulates rebuilds, and checks what must be true of every one.
+//! Plans and simulates rebuilds, and checks the properties that every rebuild must have.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,7 +12,7 @@ use calipam_plan::release::Observations;
 use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
 use jiff::SignedDuration;
 
-/// A whole rebuild.
+/// A planned and simulated rebuild, with the snapshots and reports before and after it.
 pub(super) struct Rebuilt {
     pub before: Snapshot,
     pub report: Report,
@@ -21,12 +21,12 @@ pub(super) struct Rebuilt {
     pub later: Report,
 }
 
-/// Plans with the same report as an observation, so that leaked addresses were seen twice.
+/// Plans a rebuild. The report is also used as an earlier observation, so that leaked addresses count as seen twice.
 pub(super) fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -> Plan {
     planned_with(snapshot, report, request, report)
 }
 
-/// Plans with an earlier report as an observation.
+/// Plans a rebuild with an earlier report as an observation from an hour ago.
 fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier: &Report) -> Plan {
     let options = Options::default();
     let hour_ago = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).expect("a time in this era");
@@ -34,7 +34,7 @@ fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier
     plan(&Basis::new(snapshot, report, &options), request, &[seen], 0)
 }
 
-/// Plans a rebuild, simulates and verifies it, and checks what must be true of every one.
+/// Plans a rebuild, simulates and verifies it, and checks the properties that every rebuild must have.
 pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebuilt {
     let options = Options::default();
     let report = check(&snapshot, &options);
@@ -54,7 +54,7 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
     rebuilt
 }
 
-/// Describes the changes and the skipped things of a plan, for messages of failures.
+/// Describes a plan's changes and skipped subjects, for the messages of failed tests.
 pub(super) fn words(plan: &Plan) -> String {
     let changes =
         plan.changes().map(|change| format!("{} {}: {}", change.action, change.subject, change.detail));
@@ -70,12 +70,12 @@ fn line(finding: &Finding) -> String {
 }
 
 impl Rebuilt {
-    /// Returns true if the plan skips the finding with a reason.
+    /// Returns true if the plan skips the finding with this code and subject.
     pub(super) fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
         self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
     }
 
-    /// Checks that a rebuild of everything skips all remaining findings with a reason.
+    /// Checks that a rebuild of everything has skipped all remaining findings, each with a reason.
     fn assert_all_findings_are_repaired_or_skipped(&self, name: &str, request: &Request) {
         if *request != Request::default() {
             return;
@@ -134,7 +134,7 @@ impl Rebuilt {
         }
     }
 
-    /// Checks that a second rebuild has nothing to do.
+    /// Checks that a second rebuild changes nothing.
     fn assert_idempotent(&self, name: &str, request: &Request) {
         let again = planned_with(&self.after, &self.later, request, &self.report);
         assert!(

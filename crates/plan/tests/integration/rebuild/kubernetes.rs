@@ -167,7 +167,7 @@ fn handles_that_share_an_object_are_left_alone() {
     let mut twin = Handle::new(&id.to_uppercase());
     twin.set_count(snapshot.blocks[0].value.key, 1);
     snapshot.handles.push(Versioned { value: twin, revision: version(7) });
-    // The addresses of one of the two handles are leaked.
+    // The addresses of one of the two colliding handles are leaked.
     snapshot.pods.retain(|pod| !id.ends_with(&pod.value.container_id().to_string()));
     let rebuilt = rebuild("collision", snapshot, &Request::default());
     let reasons: Vec<SkipReason> = rebuilt.plan.skipped.iter().map(|skipped| skipped.reason).collect();
@@ -291,6 +291,6 @@ fn addresses_of_long_finished_pods_are_released_at_once() {
     assert_eq!(after(Some(grace + SignedDuration::from_secs(1)), false), (2, 0));
     assert_eq!(after(Some(grace), false), (0, 2));
     assert_eq!(after(None, false), (0, 2));
-    // Lists from different times can contain two pods with that name, one of which may have just finished.
+    // Pods that were listed at different times can include two with this name, one of which may have just finished.
     assert_eq!(after(Some(grace * 2), true), (0, 2));
 }

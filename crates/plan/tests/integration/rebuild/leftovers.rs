@@ -22,7 +22,7 @@ fn plain() -> Cluster {
     Cluster::plain(ClusterSpec::new(12), 3, 3)
 }
 
-/// A release of orphan handles and a rebuild, with these observations.
+/// Plans a release of orphan handles and a rebuild, both with these observations.
 fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
     let options = Options::default();
     let report = check(snapshot, &options);
@@ -57,7 +57,7 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     for plan in plans(&snapshot, &[looked(60)]) {
         let deleted: Vec<_> = plan.changes().filter(|change| change.action == Verb::DeleteHandle).collect();
         assert_eq!(deleted.len(), 1, "{}", words(&plan));
-        // The handle's blocks must not record it at the time of the write, either.
+        // Nor may the handle's blocks record the handle at the time of the write.
         let guarded = plan.actions.iter().flat_map(|action| action.step.evidence());
         assert!(guarded.into_iter().any(|(key, expect)| {
             matches!((key, expect), (Key::Block(_), Precondition::Records(_, range)) if *range.end() == 0)
@@ -65,8 +65,8 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     }
 }
 
-/// An ADD may have counted its address, but not recorded it yet. A count is lowered only after a second read, and only
-/// if its block records no more addresses.
+/// An ADD may have counted its address in the handle, but not recorded it in the block yet. A count is lowered only
+/// after a second read, and only if the block records no more addresses.
 #[test]
 fn a_count_that_is_too_high_has_to_be_seen_twice() {
     for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
@@ -175,7 +175,7 @@ fn an_affinity_of_an_unknown_type_is_deleted_if_no_block_belongs_to_it() {
     let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
     let [_, plan] = plans(&snapshot, &[]);
-    // The affinity of the block's former node, which has the same subject, is deleted.
+    // The former node's affinity for the block has the same subject, but is deleted.
     let of_unknown_type = |edit: &Edit| edit.key() == Key::Affinity(key.clone());
     let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
     assert!(!edits.any(of_unknown_type), "{}", words(&plan));
@@ -190,7 +190,7 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
     assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
 
-    // A request with a scope skips only the affinities in the scope.
+    // A request with a scope reports only the affinities in the scope as skipped.
     snapshot.affinities.iter_mut().for_each(|affinity| {
         affinity.value.state = AffinityState::Other("odd".to_owned());
     });
@@ -232,7 +232,7 @@ fn borrowed_tunnel_addresses_are_skipped_as_too_low_or_too_high() {
 }
 
 #[test]
-fn what_is_borrowed_under_strict_affinity_is_left_to_a_person() {
+fn addresses_borrowed_under_strict_affinity_are_left_to_a_person() {
     let mut snapshot = plain().snapshot();
     let other = BlockOwner::Host(snapshot.nodes[1].value.name.clone());
     let strict = IpamConfig { strict_affinity: true, ..IpamConfig::default() };
@@ -261,7 +261,7 @@ fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
     assert!(!plan.changes().any(|change| change.action == Verb::DeleteBlock), "{}", words(&plan));
 }
 
-/// Blocks of Calico 3.13 have their own setting of strict affinity.
+/// In Calico 3.13, each block has its own strict affinity setting.
 #[test]
 fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
     for (version, wanted) in [("v3.13.5", Some(true)), ("v3.32.1", None)] {

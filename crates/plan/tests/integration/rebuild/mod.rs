@@ -1,5 +1,5 @@
-//! Rebuilds, planned and simulated on generated clusters. Everything that can be repaired is repaired, the rest is
-//! skipped with a reason, and nothing else changes.
+//! Rebuilds, planned and simulated on generated clusters. Everything that can be repaired is repaired, everything else
+//! is skipped with a reason, and no other object changes.
 
 mod chaos;
 mod corrupt;

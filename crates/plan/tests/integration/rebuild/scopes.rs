@@ -1,4 +1,4 @@
-//! Scopes of rebuilds: objects outside stay as they are.
+//! Scopes of rebuilds: objects outside of the scope stay as they are.
 
 use std::collections::BTreeSet;
 
@@ -119,7 +119,7 @@ fn a_pool_changes_only_its_own_objects() {
     }
 }
 
-/// Names of one kind add up; those of another kind narrow them.
+/// Several names of one kind widen a scope. Names of different kinds narrow it.
 #[test]
 fn a_node_a_pool_and_blocks_narrow_each_other() {
     let snapshot = cluster().snapshot();

@@ -15,7 +15,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
 use super::judge::planned;
 
-/// A cluster with all faults, and the plan for it.
+/// A cluster with all faults, and a plan to rebuild it.
 fn all_faults(seed: u64) -> (Snapshot, Plan) {
     let snapshot = Cluster::all_faults(ClusterSpec::new(seed), 1).snapshot();
     let report = check(&snapshot, &Options::default());
@@ -84,7 +84,7 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
 fn each_address_of_a_block_is_a_part_of_its_own() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 1, 0);
     let pods: Vec<_> = (0..60).map(|_| cluster.add_pod_on(0)).collect();
-    // One pod keeps its records, which show the name of the network.
+    // One pod keeps its records, which show the network's name.
     for pod in &pods[1..] {
         for (address, block) in &pod.addresses {
             cluster.free(*address, *block);
@@ -105,7 +105,7 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
     assert_eq!(check(&after, &Options::default()).findings, []);
 }
 
-/// The plan with these steps.
+/// The plan, reduced to these steps.
 fn of_steps(plan: &Plan, steps: Vec<Step>) -> Plan {
     let actions = steps.into_iter().map(|step| Action { step, changes: Vec::new() }).collect();
     Plan { actions, ..plan.clone() }
@@ -176,8 +176,8 @@ fn steps_that_are_abandoned_do_no_harm() {
     }
 }
 
-/// Splits a step into writes of single objects, as for a datastore without transactions. Returns the first `count` of
-/// them.
+/// Splits a step into writes of single objects, as for a datastore without transactions. Returns the first `count`
+/// writes.
 pub(super) fn part_of(step: &Step, count: usize) -> Vec<Step> {
     let object = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut one = Step::new(&*step.reason);

@@ -25,7 +25,7 @@ fn tried(snapshot: &Snapshot, report: &Report, plan: &Plan) -> Result<(), Refusa
 }
 
 #[test]
-fn what_a_plan_claims_must_come_true() {
+fn a_repair_that_a_plan_claims_must_happen() {
     let (snapshot, report, mut plan) = of(&[Fault::OrphanHandle, Fault::MissingHandle]);
     assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
     let place = plan.actions.iter().position(|action| action.changes[0].action == Verb::DeleteHandle);
@@ -36,7 +36,7 @@ fn what_a_plan_claims_must_come_true() {
 }
 
 #[test]
-fn what_a_plan_breaks_is_found() {
+fn findings_that_a_plan_causes_fail_its_trial() {
     let (snapshot, report, mut plan) = of(&[Fault::UnallocatedFreed]);
     // The addresses are recorded, but the handle's count is not raised.
     for action in &mut plan.actions {
@@ -48,13 +48,13 @@ fn what_a_plan_breaks_is_found() {
 }
 
 #[test]
-fn what_a_corrupt_block_has_hidden_is_not_new_after_its_repair() {
+fn findings_that_a_corrupt_block_hid_are_not_new_after_its_repair() {
     let (snapshot, report, mut plan) = of(&[Fault::CorruptIndexHuge]);
     let [(Code::LeakedAddress, Subject::Address(_))] = plan.revealed.as_slice() else {
         panic!("{:?}", plan.revealed);
     };
     assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
-    // This does not hold for a block that the plan leaves as it is.
+    // If the plan does not repair the block, a finding that appears in it counts as new.
     for change in plan.actions.iter_mut().flat_map(|action| &mut action.changes) {
         change.repairs.clear();
     }
@@ -65,7 +65,7 @@ fn what_a_corrupt_block_has_hidden_is_not_new_after_its_repair() {
 #[test]
 fn a_finding_about_a_full_pool_may_appear_after_recording() {
     let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3).with(Fault::PoolNearlyFull, 1);
-    // Three of its addresses have no record, so the pool looks less full than it is.
+    // Three addresses of the pool have no record, so the pool looks less full than it is.
     let report = check(&cluster.snapshot(), &Options::default());
     let Some(Subject::Pool(pool)) = report.findings.first().map(|f| f.subject.clone()) else {
         panic!("no pool is full");
@@ -82,7 +82,7 @@ fn a_finding_about_a_full_pool_may_appear_after_recording() {
 }
 
 #[test]
-fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
+fn a_plan_that_fails_its_trial_is_reduced_to_the_steps_that_succeed() {
     let (snapshot, report, mut plan) =
         of(&[Fault::OrphanHandle, Fault::UnallocatedFreed, Fault::AffinityPending]);
     let all = plan.actions.len();
@@ -100,7 +100,7 @@ fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
     assert!(left_out.iter().all(|skipped| skipped.code == Some(Code::UnallocatedInUse)));
     assert!(left_out.len() >= broken.len() && left_out[0].detail.contains("it would create missing-handle"));
 
-    // A step that cannot be applied at all.
+    // One step cannot be applied at all.
     let step = &mut plan.actions.iter_mut().find(|a| a.changes[0].action == Verb::DeleteHandle).unwrap().step;
     for edit in step.parts.iter_mut().flat_map(|part| &mut part.edits) {
         let Edit::Delete(Key::Handle(id), _) = edit else { continue };

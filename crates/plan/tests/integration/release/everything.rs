@@ -1,4 +1,4 @@
-//! Every fault: leaked addresses are released, and nothing else changes.
+//! For every fault, leaked addresses are released, and nothing else changes.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn name(edit: &Edit) -> String {
 }
 
 #[test]
-fn what_each_fault_leaks_is_released() {
+fn addresses_that_each_fault_leaks_are_released() {
     let mut failures = Vec::new();
     for fault in Fault::ALL {
         for spec in [ClusterSpec::new(7), ClusterSpec::new(8).v4_only()] {

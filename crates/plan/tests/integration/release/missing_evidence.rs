@@ -1,4 +1,4 @@
-//! Clusters that have lost all endpoints or nodes: no address may be released there as leaked.
+//! Clusters that have lost all endpoints or all nodes. No address in them may be released as leaked.
 
 use calipam_check::Code;
 use calipam_plan::SkipReason;
@@ -12,7 +12,7 @@ fn everything() -> Request {
     Request { leaked: true, orphan_handles: true, ..Request::default() }
 }
 
-/// The number of addresses that a release and a rebuild would free, and the reasons for those that they keep.
+/// The number of addresses that a release and a rebuild would free, and the reasons why they keep the others.
 fn freed(cluster: &Cluster) -> (usize, Vec<SkipReason>) {
     let snapshot = cluster.snapshot();
     let report = calipam_check::check(&snapshot, &no_grace());

@@ -1,4 +1,4 @@
-//! Plans releases of a cluster and carries them out in memory.
+//! Plans releases for a cluster, and carries them out in memory.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) fn plan_on(
     release::plan(&Basis::new(snapshot, &report, options), request, observations, 0)
 }
 
-/// Simulates the plan and verifies it. Returns the snapshot and the report afterwards.
+/// Simulates the plan and verifies it. Returns the snapshot and the report after it.
 pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> (Snapshot, Report) {
     let before = check(snapshot, options);
     let after = apply_plan(snapshot.clone(), plan, snapshot.taken_at).unwrap();
@@ -32,14 +32,14 @@ pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> 
     (after, report)
 }
 
-/// The subjects of the findings of one code, of errors only or of any severity.
+/// The subjects of the findings with this code. `errors_only` leaves out findings that are not errors.
 pub(super) fn subjects(report: &Report, code: Code, errors_only: bool) -> Vec<String> {
     let of_code = report.findings.iter().filter(|f| f.code == code);
     let wanted = of_code.filter(|f| !errors_only || f.severity == Severity::Error);
     wanted.map(|f| f.subject.to_string()).collect()
 }
 
-/// The blocks, handles and affinities of a snapshot as text, by unique names.
+/// The blocks, handles and affinities of a snapshot in debug format, by unique names.
 pub(super) fn objects(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for block in &snapshot.blocks {

@@ -15,7 +15,7 @@ async fn fill(etcd: &Etcd, cluster: &Cluster) {
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
 }
 
-/// Repairs the cluster, and checks that nothing else has changed.
+/// Rebuilds the cluster, and checks that only objects of the plan have changed.
 async fn rebuild_and_compare(name: &str, etcd: &Etcd, store: &Datastore, cluster: &Cluster) -> Rebuilt {
     fill(etcd, cluster).await;
     let before = dump(etcd).await;

@@ -1,4 +1,5 @@
-//! Other clients write between plan and execution. Only changes that break a precondition of a step abandon the step.
+//! Other clients write between planning and execution. A step is abandoned only if a change breaks one of its
+//! preconditions.
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
@@ -207,7 +208,7 @@ async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block()
     }
 }
 
-/// Turns a cluster into one of Calico before 3.31.
+/// Converts a cluster to the form of Calico versions before 3.31.
 fn make_old(server: &KubeApiserver, version: &str) {
     let flavour = Flavour::Classic;
     let change = |plural: &str, change: &dyn Fn(&mut Value)| {

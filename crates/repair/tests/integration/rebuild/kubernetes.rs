@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::support::{judge, open, rebuild_all, revert, touched};
 use crate::cluster::observe;
 
-/// The values without sequence numbers, and the versions.
+/// The value of each object, without sequence numbers, and its version.
 fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
     let version = |revision: &Revision| revision.to_string();
     let blocks = snapshot.blocks.iter().map(|b| {

@@ -72,7 +72,7 @@ pub(super) fn judge(name: &str, rebuilt: &Rebuilt) {
     for repaired in rebuilt.plan.changes().flat_map(|change| &change.repairs) {
         assert!(!after.contains(repaired), "{name}: {repaired:?} is still there");
     }
-    // Findings that a corrupt block hid show once it is repaired.
+    // The repair of a corrupt block can reveal findings that the block hid.
     let hidden = before.iter().any(|(code, _)| *code == Code::CorruptBlock);
     let new: Vec<_> = after.difference(&before).collect();
     assert!(new.is_empty() || hidden, "{name}: new are {new:?}");

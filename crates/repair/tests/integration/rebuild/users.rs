@@ -1,4 +1,4 @@
-//! Between plan and run, other clients write to pods that use addresses. Only changes of addresses matter.
+//! Between planning and execution, other clients write to pods that use addresses. Only changes to addresses matter.
 
 use std::net::IpAddr;
 
@@ -79,12 +79,12 @@ async fn annotations_of_pods_and_nodes_abandon_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
+async fn only_the_addresses_of_a_deleted_pod_are_omitted() {
     let mut world = World::with(&[Fault::UnallocatedFreed, Fault::UnallocatedFreed]).await;
     let mut gone = Vec::new();
     let execution = world
         .run(|connection, snapshot| {
-            // The first of the pods whose addresses no block records.
+            // The first pod with an address that no block records.
             let recorded = |address| {
                 let mut blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
                 blocks.any(|block| block.allocation_of(address).is_some())
@@ -112,7 +112,7 @@ async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
     assert!(gone.iter().all(|gone| !blocks().any(|block| block.allocation_of(*gone).is_some())));
 }
 
-/// The loss of a block that a rebuild writes as a whole.
+/// The damage to a block that a rebuild then writes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// The block is deleted, and the rebuild creates it again.

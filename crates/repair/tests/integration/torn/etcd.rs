@@ -83,7 +83,7 @@ impl Cluster for OnEtcd {
         }
     }
 
-    /// A run has to survive one broken connection.
+    /// A run must survive one broken connection.
     fn copes(tear: Tear, execution: Option<&Execution>) -> bool {
         !matches!(tear, Tear::Drop | Tear::Swallow) || execution.is_some_and(Execution::is_complete)
     }
@@ -107,8 +107,8 @@ fn releases(snapshot: &Snapshot, targets: &BTreeSet<IpAddr>) -> Vec<Step> {
     sound(snapshot).filter_map(of_block).collect()
 }
 
-/// The remaining steps of a rebuild: an address in use with its handle, an affinity with its block, and the deletion of
-/// an orphan handle.
+/// The remaining steps of a rebuild: record an address in use and its handle, confirm an affinity and touch its block,
+/// and delete an orphan handle.
 fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     let owned = snapshot.affinities.iter().find(|a| a.value.key.kind == AffinityType::Host).unwrap();
     let cidr = owned.value.key.cidr;
@@ -140,7 +140,7 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     steps
 }
 
-/// Every kind of answer at every request of a release, of a rebuild, and of their undo, in turn.
+/// Injects each fault into each request of a release, of a rebuild, and of their undo, in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_torn_in_turn() {
     let mut cluster = OnEtcd::new().await;

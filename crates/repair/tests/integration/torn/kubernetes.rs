@@ -1,4 +1,4 @@
-//! API servers that fail at every request in turn, and at chosen ones.
+//! API servers that fail at every request in turn, and at chosen requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -127,8 +127,8 @@ fn releases(snapshot: &Snapshot) -> Vec<Step> {
     steps
 }
 
-/// The remaining steps for an address in use with its handle, an affinity with its block, and the deletion of an orphan
-/// handle.
+/// The remaining steps that record an address in use and its handle, create the affinity of a block and touch the
+/// block, and delete an orphan handle.
 fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     let cidr: IpNet = "10.0.0.0/30".parse().unwrap();
     let block = sound(snapshot).find(|block| block.cidr() == cidr).unwrap();
@@ -174,9 +174,9 @@ async fn every_request_torn_in_turn() {
     tear_every_request(&mut cluster, &BTreeSet::new(), rebuild).await;
 }
 
-/// If a block cannot be written after its handle, the count of the handle is lowered again.
+/// If a block cannot be written after its handle, the handle's count is lowered again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handle_without_its_block_is_counted_back() {
+async fn a_handles_count_is_lowered_if_its_block_cannot_be_written() {
     let mut cluster = OnKubernetes::new().await;
     let base = cluster.values().await;
     let cidr = "10.0.0.0/30".parse().unwrap();
@@ -206,10 +206,10 @@ async fn a_handle_without_its_block_is_counted_back() {
     }
 }
 
-/// A deletion that is killed between its two steps leaves an empty block. A second run and an undo can both continue
-/// from there.
+/// A deletion that is killed between its two steps leaves an empty block. Both a second run and an undo can continue
+/// from that state.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_that_got_as_far_as_the_mark() {
+async fn a_deletion_killed_between_its_two_steps() {
     for is_undone in [true, false] {
         let mut cluster = OnKubernetes::new().await;
         let base = cluster.values().await;
@@ -221,7 +221,7 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
             _ => Tear::Pass,
         });
         let (execution, journal) = cluster.site.run(plan).await;
-        // A block that is only marked is not reported as deleted.
+        // A block that is only marked for deletion is not reported as deleted.
         let execution = execution.unwrap();
         assert_eq!((execution.partly, execution.written), (1, 0), "{execution:?}");
         assert!(execution.conflicts[0].reason.contains("could not be deleted"), "{execution:?}");
@@ -249,7 +249,8 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
     }
 }
 
-/// Calico's second step of a deletion names the UID: a handle that is needed again must get another UID.
+/// In the second step of a deletion, Calico names the object's UID. A handle that is needed again must therefore get
+/// another UID.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_marked_handle_is_created_anew() {
     let mut cluster = OnKubernetes::new().await;

@@ -77,7 +77,7 @@ trait Cluster {
     /// Restores the initial state.
     async fn reset(&mut self);
 
-    /// Returns true if this result of a run or an undo is acceptable after one such fault.
+    /// Returns true if this result of a run or an undo is acceptable after one fault of this kind.
     fn copes(tear: Tear, execution: Option<&Execution>) -> bool;
 }
 
@@ -89,7 +89,7 @@ async fn tear_every_request<C: Cluster>(
     plan: impl Fn(&Snapshot) -> Vec<Step>,
 ) {
     let (base, before) = (cluster.values().await, cluster.site().snapshot().await);
-    // The number of requests of an undisturbed run, and the state after it.
+    // Measures the number of requests of an undisturbed run, and records the state after the run.
     cluster.site().torn.plan(|_| Tear::Pass);
     let (execution, journal) = cluster.site().run(plan(&before)).await;
     assert!(execution.unwrap().is_complete());

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{TARGET, VERSION, ending, packaged, root};
 
-/// The documents of calipam and of the plugin.
+/// The SBOMs of calipam and of the plugin.
 fn documents() -> [Value; 2] {
     let folder = tempfile::tempdir().unwrap();
     let written = packaged(folder.path(), TARGET);
@@ -31,7 +31,7 @@ fn lists_the_dependencies_of_a_program() {
     for name in ["clap", "kube", "calipam-model", "mimalloc"] {
         assert!(names(&calipam).iter().any(|found| found == name), "{name}");
     }
-    // Crates that only tests, other targets or the other program need.
+    // Crates that are needed only for tests, for other targets, or for the other program are not listed.
     for name in ["insta", "calipam-testkit", "windows-sys"] {
         assert!(!names(&calipam).iter().any(|found| found == name), "{name}");
     }
@@ -53,7 +53,8 @@ fn lists_the_dependencies_of_a_program() {
     }
 }
 
-/// Removes references to other files: the list of SPDX's licenses and signatures, of which these documents have none.
+/// Removes references to other schema files. These describe SPDX license IDs and signatures, which do not occur in
+/// these SBOMs.
 fn without_other_files(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

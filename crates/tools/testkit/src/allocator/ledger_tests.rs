@@ -15,7 +15,7 @@ use crate::kube::{Flavour, Kinds, lease, seed};
 use crate::runtime::on_own_runtime;
 use crate::servers::Etcd;
 
-/// True if the log has live, leaked, finished and evicted pods.
+/// Returns true if the log contains live, leaked, finished and evicted pods.
 fn is_enough(log: &ChurnLog) -> bool {
     let is_mixed = log.ledger.live().len() > 5 && log.lost > 0 && log.stopped > log.lost;
     is_mixed && log.finished > 0 && log.evicted > 0
@@ -38,7 +38,7 @@ fn spec() -> ClusterSpec {
     ClusterSpec::new(8).v4_only()
 }
 
-/// Frees the addresses of one live pod, and deletes the handle of another.
+/// Frees the address of one live pod, and deletes the handle of another one.
 fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     let [freed, uncounted] = [0, 1].map(|place| ledger.live().nth(place).unwrap().clone());
     let keys = [Key::Block(freed.block), Key::Handle(uncounted.handle.clone())];
@@ -55,8 +55,8 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     [freed, uncounted]
 }
 
-/// Runs a churn, which must cause no violations, and then finds exactly those that were made by hand. Every address
-/// that was freed by hand is later given to another pod.
+/// Runs a churn, which must cause no violations. Then makes violations by hand, and asserts that exactly these are
+/// found.
 fn violations_are_found(target: Target<'_>, nodes: &[String]) {
     let log = churn().run_on(target, &spec(), nodes).unwrap();
     assert!(is_enough(&log), "{log:?}");

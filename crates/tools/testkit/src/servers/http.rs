@@ -202,7 +202,7 @@ fn piece(stream: &mut impl Read, length: usize, body: &mut Vec<u8>) -> io::Resul
 mod tests {
     use super::*;
 
-    /// A connection that records requests and replies with a fixed text.
+    /// A connection that records requests and sends a fixed response.
     struct Canned {
         sent: Vec<u8>,
         answer: io::Cursor<&'static str>,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_an_error() {
+    fn responses_that_are_not_http_are_errors() {
         for answer in ["", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1\r\n\r\n", "HTTP/1.0 200 OK\r\n"] {
             let (_, response) = ask(answer);
             assert_eq!(response.expect_err(answer).kind(), io::ErrorKind::InvalidData);

@@ -41,7 +41,7 @@ fn affinities_and_handles() {
     }
 }
 
-/// A deletion takes two steps. These are the marks of the first one.
+/// A deletion takes two steps. The first step sets these marks.
 #[test]
 fn marks_of_deletion() {
     for (flavour, marked) in [(Flavour::Classic, json!("true")), (Flavour::Native, json!(true))] {
