@@ -21,7 +21,7 @@ fn error(run: &Run) -> Value {
 #[test]
 fn every_failure_is_a_document() {
     let cases: [(&[&str], i32, &str, &str); 11] = [
-        (&["check", "--datastore", "README.md"], 3, "README.md: ", "use a file that"),
+        (&["check", "--datastore", "README.md"], 3, "README.md: ", "use a file written by"),
         (
             &["check", "--etcd-endpoints", "http://127.0.0.1:1"],
             3,

@@ -125,7 +125,9 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
 
 /// Leaves the datastore locked, since no pod may start while pools overlap.
 fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
-    run.operator.warn("the datastore stays locked: that run's changes of pools are not undone, so pools can overlap".into());
+    run.operator.warn(
+        "the datastore stays locked: that run's changes of pools are not undone, so pools can overlap".into(),
+    );
     let Hint { text, calls } = lock.hint();
     run.operator.tell(Event::Hint(Hint::new(format!("once the reason is gone: {text}"), calls)));
     true

@@ -62,7 +62,10 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
         let plan = migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16"]);
         assert!(plan.stdout.contains("created again with blocks of"), "the plan says which way: {plan:?}");
         assert!(plan.stdout.contains("Blocks of two sizes in one CIDR would overlap"), "and why: {plan:?}");
-        assert!(plan.stdout.contains(&format!("After the move back to 10.244.0.0/16, with blocks of /{size}")), "{plan:?}");
+        assert!(
+            plan.stdout.contains(&format!("After the move back to 10.244.0.0/16, with blocks of /{size}")),
+            "{plan:?}"
+        );
         assert_eq!(site.dump(), begin, "a plan writes nothing");
 
         let runs = there_and_back(&site, size, is_named);

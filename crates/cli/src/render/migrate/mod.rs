@@ -56,7 +56,10 @@ impl Document for SurveyDocument<'_> {
         if let Some(Detour { successor, .. }) = survey.migration.detour()
             && !survey.capacity_back.is_empty()
         {
-            text.line(format!("After the move back to {}, with blocks of /{}:", successor.cidr, successor.block_size));
+            text.line(format!(
+                "After the move back to {}, with blocks of /{}:",
+                successor.cidr, successor.block_size
+            ));
             text.blank();
             text.section(capacity(&survey.capacity_back, wide));
         }
