@@ -62,7 +62,7 @@ pub(crate) struct SimulateArgs {
     /// Rate of new pods [default: 1 per node every 5s, at most 100/s]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
     pub arrival: Option<Rate>,
-    /// Average lifetime of a pod, which a new pod replaces [default: forever]
+    /// Average lifetime until a pod is replaced [default: forever]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub lifetime: Option<Micros>,
     /// Take --arrival and --lifetime from an archive, recording or etcd
