@@ -1,11 +1,8 @@
 //! Calico 2.x on a real etcd with the v2 API.
 
-use std::net::IpAddr;
-
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_datastore::settings::Overrides;
-use calipam_model::attributes::Attribute;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::calico2::Calico2;
 use calipam_testkit::servers::{Tool, left_out};
