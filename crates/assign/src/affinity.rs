@@ -210,12 +210,6 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// Fails if a block of another size overlaps `block`.
-    pub(crate) async fn check_overlap(&self, block: IpNet) -> Result<()> {
-        let existing = self.overlapping(block).await?;
-        existing.map_or(Ok(()), |existing| Err(Error::Overlap { block, existing }))
-    }
-
     /// The largest block of another size that overlaps `block`.
     pub(crate) async fn overlapping(&self, block: IpNet) -> Result<Option<IpNet>> {
         let [found] = self.read([Query::Overlapping(block)]).await?;
@@ -224,10 +218,7 @@ impl<S: Store> Allocator<S> {
 }
 
 pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
-    match entry.record.key() {
-        Key::Block(cidr) => Some(cidr),
-        _ => None,
-    }
+    if let Key::Block(cidr) = entry.record.key() { Some(cidr) } else { None }
 }
 
 /// Returns the largest block in `overlapping`, other than `block` itself. The largest block can also overlap neighbors

@@ -38,7 +38,7 @@ impl<S: Store> Allocator<S> {
 
     /// Reports every decision to an observer.
     pub fn observed_by(self, observer: Observer) -> Self {
-        Self { trace: Trace::to(observer), ..self }
+        Self { trace: Trace(Some(observer)), ..self }
     }
 
     /// Uses `notes` to remember the full blocks that a search finds, so that the next search reads fewer blocks.

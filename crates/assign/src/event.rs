@@ -164,13 +164,9 @@ pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// Passes decisions to an observer, if there is one.
 #[derive(Clone, Default)]
-pub(crate) struct Trace(Option<Observer>);
+pub(crate) struct Trace(pub Option<Observer>);
 
 impl Trace {
-    pub(crate) fn to(observer: Observer) -> Self {
-        Self(Some(observer))
-    }
-
     /// Reports a decision. `event` is called only if there is an observer.
     pub(crate) fn record(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use calipam_model::IpNet;
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use foldhash::fast::FixedState;
 use jiff::{SignedDuration, Timestamp};
@@ -63,22 +64,16 @@ pub trait Notes: fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct MemoryNotes(Mutex<HashMap<Family, FullBlocks>>);
 
-impl MemoryNotes {
-    fn kept(&self) -> MutexGuard<'_, HashMap<Family, FullBlocks>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Notes for MemoryNotes {
     fn full_blocks(&self, family: Family) -> Option<FullBlocks> {
-        self.kept().get(&family).cloned()
+        lock(&self.0).get(&family).cloned()
     }
 
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks) {
-        self.kept().insert(family, full.clone());
+        lock(&self.0).insert(family, full.clone());
     }
 
     fn forget_exhaustion(&self) {
-        self.kept().values_mut().for_each(|full| full.exhausted_at = None);
+        lock(&self.0).values_mut().for_each(|full| full.exhausted_at = None);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use calipam_model::IpNet;
@@ -13,6 +13,7 @@ use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
+use calipam_model::parallel::lock;
 use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
@@ -86,7 +87,8 @@ impl<'s> IndexedSnapshot<'s> {
 /// time of the snapshot.
 pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
-    avoided: Vec<IpAddr>,
+    /// Addresses that are excluded from automatic assignment, as by a reservation.
+    pub avoided: Vec<IpAddr>,
     writes: Mutex<Writes>,
 }
 
@@ -131,16 +133,10 @@ impl<'s> SnapshotStore<'s> {
         Self { indexed, avoided: Vec::new(), writes: Mutex::default() }
     }
 
-    /// Excludes these addresses from automatic assignment, as a reservation would.
-    pub fn avoiding(mut self, addresses: Vec<IpAddr>) -> Self {
-        self.avoided = addresses;
-        self
-    }
-
     /// The changes, in the order of each object's first write. Leaves out objects that in the end are the same as in
     /// the snapshot.
     pub fn into_writes(self) -> Vec<Write> {
-        let writes = std::mem::take(&mut *self.writes());
+        let writes = std::mem::take(&mut *lock(&self.writes));
         let write = |key: &Key| {
             let after = writes.current.get(key)?.clone().map(|entry| entry.record);
             let before = self.stored(key);
@@ -151,11 +147,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     pub(crate) fn has_writes(&self) -> bool {
-        !self.writes().current.is_empty()
-    }
-
-    fn writes(&self) -> MutexGuard<'_, Writes> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+        !lock(&self.writes).current.is_empty()
     }
 
     /// The entry under a key in the snapshot.
@@ -188,14 +180,14 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn current(&self, key: &Key) -> Option<Entry> {
-        match self.writes().current.get(key) {
+        match lock(&self.writes).current.get(key) {
             Some(written) => written.clone(),
             None => self.stored(key),
         }
     }
 
     fn put(&self, key: Key, record: Option<Record>) -> Revision {
-        let mut writes = self.writes();
+        let mut writes = lock(&self.writes);
         writes.count += 1;
         // No revision in a snapshot has this value.
         let revision = Revision::Etcd(i64::MIN + writes.count);
@@ -244,7 +236,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
-        let writes = self.writes();
+        let writes = lock(&self.writes);
         let is_wanted = |found: &&Versioned<Affinity>| {
             let key = Key::Affinity(found.value.key.clone());
             !found.value.deleted && writes.is_unwritten(query, &key)
@@ -253,7 +245,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn blocks(&self, query: &Query) -> Vec<Entry> {
-        let writes = self.writes();
+        let writes = lock(&self.writes);
         let stored = self.indexed.snapshot.blocks.iter();
         let stored = stored.filter(|stored| writes.is_unwritten(query, &Key::Block(stored.value.key)));
         let hidden = self.indexed.snapshot.hidden_blocks().filter_map(|cidr| {
@@ -264,7 +256,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn block_keys(&self, query: &Query) -> Vec<Entry> {
-        let writes = self.writes();
+        let writes = lock(&self.writes);
         let none = Revision::Etcd(0);
         let stored = self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, &stored.revision));
         let hidden = self.indexed.snapshot.hidden_blocks();

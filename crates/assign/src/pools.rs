@@ -73,8 +73,10 @@ impl PoolRequest<'_> {
             None => true,
         };
         let enabled: Vec<&Pool> = pools.iter().filter(is_open).collect();
+        // Blocks must have more addresses than are reserved for Windows.
+        let longest = self.family.bits() - if self.windows { 3 } else { 0 };
         let eligible: Vec<&Pool> =
-            enabled.iter().copied().filter(|pool| pool.block_size <= self.longest_prefix()).collect();
+            enabled.iter().copied().filter(|pool| pool.block_size <= longest).collect();
         if eligible.is_empty() {
             enabled.iter().for_each(|pool| passed_over(pool, PoolPassedOver::BlocksTooSmall));
             return Err(Error::NoQualifiedPool);
@@ -131,7 +133,7 @@ impl PoolRequest<'_> {
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
         // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
-        if pool.block_size > self.longest_possible_prefix() {
+        if pool.block_size > self.family.bits() - if self.windows { 2 } else { 0 } {
             return Ok(Some(PoolPassedOver::BlocksTooSmall));
         }
         if !pool.automatic {
@@ -144,16 +146,6 @@ impl PoolRequest<'_> {
             return Ok(Some(PoolPassedOver::NamespaceSelector(pool.namespace_selector.clone())));
         }
         Ok(None)
-    }
-
-    /// The longest prefix length at which a block has more addresses than are reserved for Windows.
-    fn longest_prefix(&self) -> u8 {
-        self.family.bits() - if self.windows { 3 } else { 0 }
-    }
-
-    /// The longest prefix length at which a block has at least as many addresses as are reserved for Windows.
-    fn longest_possible_prefix(&self) -> u8 {
-        self.family.bits() - if self.windows { 2 } else { 0 }
     }
 }
 

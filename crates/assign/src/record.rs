@@ -92,10 +92,7 @@ macro_rules! from_record {
     ($($kind:ident($value:ident) => $type:ty: $take:expr;)+) => {$(
         impl From<Record> for Option<$type> {
             fn from(record: Record) -> Self {
-                match record {
-                    Record::$kind($value) => Some($take),
-                    _ => None,
-                }
+                if let Record::$kind($value) = record { Some($take) } else { None }
             }
         }
     )+};

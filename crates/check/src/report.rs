@@ -134,13 +134,6 @@ impl Report {
         report
     }
 
-    /// Makes the report on a cluster that could not be read.
-    pub(crate) fn unread(cluster: ClusterIdentity, why: Finding) -> Self {
-        let mut report = Self { cluster, ..Self::default() };
-        report.add(vec![why]);
-        report
-    }
-
     /// Adds findings and restores the order.
     pub(crate) fn add(&mut self, findings: Vec<Finding>) {
         self.findings.extend(findings);

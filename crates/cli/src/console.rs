@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anstream::{AutoStream, ColorChoice};
+use calipam_model::parallel::lock;
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::MultiProgress;
 use terminal_size::Width;
@@ -38,8 +39,8 @@ pub(crate) static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
 /// Prints a failure as a document, if the command line requests YAML or JSON and nothing was printed on stdout. Reads
 /// the command line word by word, since it can be invalid.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
-    let format =
-        value_in_words(arguments, "output", Some('o')).filter(|format: &Format| format.is_document());
+    let format = value_in_words(arguments, "output", Some('o'))
+        .filter(|format| matches!(format, Format::Yaml | Format::Json));
     let Some(format) = format else { return };
     if PRINTED.load(Ordering::SeqCst) {
         return;
@@ -76,13 +77,6 @@ pub(crate) struct OfFleet {
     pub lines: MultiProgress,
     /// The cluster's document, to be printed with those of the other clusters.
     pub printed: Arc<Mutex<Option<Printed>>>,
-}
-
-impl OfFleet {
-    /// Takes the document of the cluster.
-    pub(crate) fn take_printed(&self) -> Option<Printed> {
-        self.printed.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 impl Console {
@@ -127,7 +121,7 @@ impl Console {
         if let Some(of) = &self.fleet {
             let printed =
                 Printed::of(document, self.format, self.page).map_err(Failure::io("write the output"))?;
-            *of.printed.lock().unwrap_or_else(PoisonError::into_inner) = Some(printed);
+            *lock(&of.printed) = Some(printed);
             return Ok(());
         }
         let separator = match &self.watch {

@@ -56,11 +56,6 @@ impl Format {
         Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
     }
 
-    /// True for the formats with a schema: YAML and JSON.
-    pub(crate) fn is_document(self) -> bool {
-        matches!(self, Self::Yaml | Self::Json)
-    }
-
     /// True for the formats that people read on a terminal: tables.
     pub(crate) fn is_for_people(self) -> bool {
         matches!(self, Self::Table | Self::Wide)

@@ -72,7 +72,8 @@ impl Operator for Person<'_> {
             Event::Warning(text) => console.warn(&text),
             Event::Hint(hint) => console.hint(&hints::text(&hint)),
             Event::SecondRead { addresses, after, kind } => {
-                console.info(&second_read(addresses, after));
+                let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
+                console.info(&format!("rechecking {what} in {after:#}, at {}", end(after)));
                 let release = match kind {
                     // calicoctl has no option to avoid the wait.
                     _ if self.is_script => return,
@@ -167,12 +168,6 @@ impl Operator for Person<'_> {
             }
         })
     }
-}
-
-/// Formats the announcement that addresses will be checked again.
-fn second_read(addresses: usize, after: SignedDuration) -> String {
-    let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
-    format!("rechecking {what} in {after:#}, at {}", end(after))
 }
 
 /// Formats the time of day at the end of a wait.

@@ -22,7 +22,8 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
         Some(of) if console.progress => of.lines.add(bar),
         _ => bar,
     };
-    bar.set_style(style(template));
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     let cluster = console.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name)));
     bar.set_prefix(cluster.map_or_else(|| prefix.to_owned(), |cluster| cluster + prefix));
     Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
@@ -90,9 +91,4 @@ fn countdown(seconds: u64) -> String {
         0 => format!("{seconds} s"),
         minutes => format!("{} min {} s", HumanCount(minutes), seconds % 60),
     }
-}
-
-/// Parses a template that is known to be valid.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }

@@ -1,8 +1,9 @@
 //! `--watch`: repeats a command, and prints its result if something has changed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use calipam_model::parallel::lock;
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -30,14 +31,10 @@ struct Printed {
 }
 
 impl Watch {
-    fn printed(&self) -> std::sync::MutexGuard<'_, Printed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the text to print between the last document and this one; `None` if both have the same content.
     pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
         let mut content = document::value(document).unwrap_or_default();
-        let mut last = self.printed();
+        let mut last = lock(&self.0);
         if let Some(cluster) = content.get_mut("cluster").and_then(Value::as_object_mut) {
             cluster.remove("takenAt");
             let revision = cluster.remove("revision");
@@ -56,7 +53,7 @@ impl Watch {
 
     /// Records that the reader of stdout has closed the pipe.
     pub(crate) fn reader_is_gone(&self) {
-        self.printed().reader_is_gone = true;
+        lock(&self.0).reader_is_gone = true;
     }
 }
 
@@ -75,8 +72,8 @@ pub(crate) fn repeat(
     // The first round has already printed the notes and hints.
     console = Console { quiet: true, progress: false, ..console };
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
-    while !watch.printed().reader_is_gone {
-        let revision = watch.printed().revision;
+    while !lock(&watch.0).reader_is_gone {
+        let revision = lock(&watch.0).revision;
         let waited = connect::block_on(async {
             wait(every, revision, global, &console).await;
             Ok(())

@@ -37,10 +37,9 @@ impl CallHost<'_> {
         let lookup = self.call.lookup(self.allocator).await;
         let lookup = lookup.map_err(|error| failed(failure::from_datastore(&error)))?;
         let labels = lookup.namespace_labels(namespace).await;
-        match labels.map_err(|error| failed(failure::from_datastore(&error)))? {
-            Some(labels) => Ok(Some(labels)),
-            None => Err(failed(CniError::internal(format!("namespaces {namespace:?} not found")))),
-        }
+        let labels = labels.map_err(|error| failed(failure::from_datastore(&error)))?;
+        let missing = || failed(CniError::internal(format!("namespaces {namespace:?} not found")));
+        labels.map(Some).ok_or_else(missing)
     }
 }
 

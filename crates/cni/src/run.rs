@@ -95,7 +95,9 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     let command = match environment::command(variables) {
         Ok(Some(command)) => Some(command),
         Ok(None) => {
-            about();
+            // A person runs the plugin.
+            let versions = Version::ALL.map(Version::text).join(", ");
+            eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
             return Ok(Vec::new());
         }
         // An unknown command is reported only after the configuration was read.
@@ -143,7 +145,7 @@ fn perform(
     let runtime = runtime().map_err(CniError::internal)?;
     let call = Call::new(configuration, environment, variables, command);
     let call = call.map_err(|error| match command {
-        Command::Status => status::not_available(error),
+        Command::Status => CniError { code: Code::NotAvailable, ..error },
         _ => error,
     })?;
     let outcome = runtime.block_on(answer(&call));
@@ -175,12 +177,6 @@ fn supported_versions() -> Vec<u8> {
     let mut text = json!({"cniVersion": Version::NEWEST.text(), "supportedVersions": versions}).to_string();
     text.push('\n');
     text.into_bytes()
-}
-
-/// Prints a description for a person who runs the plugin.
-fn about() {
-    let versions = Version::ALL.map(Version::text).join(", ");
-    eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use calipam_datastore::allocation::Selecting;
 use calipam_datastore::plugin::{PluginQueries, PodAddress};
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
 use calipam_files::regular;
-use ipnet::Ipv4Net;
 use rustix::fs::{FlockOperation, flock};
 use tokio::time::sleep;
 
@@ -230,14 +229,10 @@ async fn migrate_tunnel(
 /// Returns the address after an IPv4 pod CIDR's base address; `None` for IPv6, which needs no tunnel.
 fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, UpgradeError> {
     match pod_cidr.parse::<ipnet::IpNet>() {
-        Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(after_base(cidr).into())),
+        Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(Ipv4Addr::from(cidr.addr().to_bits().wrapping_add(1)).into())),
         Ok(ipnet::IpNet::V6(_)) => Ok(None),
         Err(_) => Err(UpgradeError::PodCidr(pod_cidr.to_owned())),
     }
-}
-
-fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(cidr.addr()).wrapping_add(1))
 }
 
 /// The content of a file of host-local, judged by the file's name.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use calipam_files::recording::Positions;
-use calipam_files::{Extent, ProgressFn};
+use calipam_files::{Extent, ProgressFn, quiet};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
@@ -65,16 +65,18 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Reads the given extent, or more.
     async fn observe(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot>;
 
-    /// Reads the data of one address or handle, or more.
-    async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot>;
+    /// Reads the data of one address or handle, or more: by default, everything.
+    async fn lookup(&self, _lookup: &Lookup) -> Result<Snapshot> {
+        self.observe(&Extent::Whole, &quiet()).await
+    }
 
     /// Reads the given keys again. `None` if the data cannot change.
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>>;
 
     /// The names of a kind that begin with `begin`, or only some of them if there are many.
     async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
-        let snapshot = self.observe(&Extent::Whole, &calipam_files::quiet()).await?;
-        Ok(names::in_snapshot(&snapshot, kind, begin))
+        let snapshot = self.observe(&Extent::Whole, &quiet()).await?;
+        Ok(names::page::few(names::all(&snapshot, kind), begin))
     }
 
     /// Writes the data that a check needs to a file. Returns the number of entries, and the positions after which

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use calipam_files::export::export_file;
 use calipam_files::recording::Positions;
-use calipam_files::{DataFile, Extent, FileKind, ProgressFn, quiet};
+use calipam_files::{DataFile, Extent, FileKind, ProgressFn};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::read::Lookup;
 use crate::tasks::blocking;
 
 #[async_trait]
@@ -39,11 +38,6 @@ impl Backend for DataFile {
     async fn observe(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let (file, extent, progress) = (self.clone(), extent.clone(), Arc::clone(progress));
         blocking(move || Ok(file.observe_extent(&extent, &progress)?)).await
-    }
-
-    async fn lookup(&self, _lookup: &Lookup) -> Result<Snapshot> {
-        let file = self.clone();
-        blocking(move || Ok(file.observe(&quiet())?)).await
     }
 
     async fn reread(&self, _keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {

@@ -171,7 +171,7 @@ impl<'a> AttributeRef<'a> {
 
     /// Returns a packed copy.
     pub fn to_packed(self) -> PackedAttribute {
-        PackedAttribute::of_bytes(self.packed)
+        PackedAttribute(self.packed.into())
     }
 
     /// True if both records are equal, in whatever order their attributes are stored.
@@ -197,10 +197,6 @@ impl<'a> AttributeRef<'a> {
 pub struct PackedAttribute(Arc<[u8]>);
 
 impl PackedAttribute {
-    fn of_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-
     pub fn as_ref(&self) -> AttributeRef<'_> {
         AttributeRef::read(&self.0)
     }

@@ -221,7 +221,7 @@ impl Pod {
         let owns = !self.finished && !self.host_network;
         let decisive = if self.has_cni_annotation {
             evidence::CNI
-        } else if self.names_by(evidence::STATUS) {
+        } else if self.named_by(evidence::STATUS).next().is_some() {
             evidence::STATUS
         } else {
             evidence::AWS
@@ -247,10 +247,6 @@ impl Pod {
     /// Addresses that one kind of source names.
     pub fn named_by(&self, kind: u8) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().filter(move |(_, by)| by & kind != 0).map(|(address, _)| *address)
-    }
-
-    fn names_by(&self, kind: u8) -> bool {
-        self.named_by(kind).next().is_some()
     }
 
     fn field(&self, field: Field) -> TextRef<'_> {

@@ -138,10 +138,7 @@ impl<'a> TextRef<'a> {
 
     /// Nanoseconds since 1970 if the text is a packed Go timestamp.
     pub(crate) fn packed_time(self) -> Option<i64> {
-        match Pieces(self.0).next() {
-            Some(Piece::Time(nanos)) => Some(nanos),
-            _ => None,
-        }
+        if let Some(Piece::Time(nanos)) = Pieces(self.0).next() { Some(nanos) } else { None }
     }
 }
 

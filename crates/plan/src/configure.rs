@@ -71,8 +71,14 @@ pub fn plan(
     let mut document = stored.map_or_else(|| defaults(snapshot.datastore), |(_, document)| document.clone());
     document.set(settings);
     let after = decode(&document)?;
-    if before != after {
-        check_together(&after)?;
+    // Calico refuses these combinations.
+    if before != after && !after.strict_affinity {
+        if !after.auto_allocate_blocks {
+            return Err(ConfigureRefusal::NeedsAutoAllocation);
+        }
+        if after.max_blocks_per_host > 0 {
+            return Err(ConfigureRefusal::LimitNeedsStrictAffinity);
+        }
     }
 
     let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
@@ -165,17 +171,6 @@ fn in_range(setting: &IpamSetting) -> Result<(), ConfigureRefusal> {
     } else {
         Err(ConfigureRefusal::OutOfRange { setting: *setting, most })
     }
-}
-
-/// Refuses combinations that Calico refuses.
-fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
-    if !config.strict_affinity && !config.auto_allocate_blocks {
-        return Err(ConfigureRefusal::NeedsAutoAllocation);
-    }
-    if config.max_blocks_per_host > 0 && !config.strict_affinity {
-        return Err(ConfigureRefusal::LimitNeedsStrictAffinity);
-    }
-    Ok(())
 }
 
 /// Returns the values that Calico assumes while no configuration is stored, and that it writes with the first setting.

@@ -184,10 +184,8 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
 /// Refuses blocks that span several parts. A pool whose block size was changed can have some.
 fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), SplitRefusal> {
     let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
-    match snapshot.block_cidrs().find(spans) {
-        Some(block) => Err(SplitRefusal::BlockTooLarge { block, part }),
-        None => Ok(()),
-    }
+    let block = snapshot.block_cidrs().find(spans);
+    block.map_or(Ok(()), |block| Err(SplitRefusal::BlockTooLarge { block, part }))
 }
 
 /// Returns `split-<pool>-<index>`, as calicoctl names parts. The pool's name is cut if it is too long for a part, since

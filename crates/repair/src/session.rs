@@ -103,7 +103,8 @@ pub(crate) async fn writer(
 ) -> Result<Writer, RepairError> {
     check_consent(&consent, purpose)?;
     let writer = datastore.writer(consent)?;
-    check_cluster(&writer, purpose).await?;
+    let stored = writer.read(&[lock::key()]).await?.pop().flatten();
+    check_guid(stored.as_ref(), purpose.what, &purpose.cluster)?;
     Ok(writer)
 }
 
@@ -213,12 +214,6 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError
         return Err(RepairError::NotAgreed { agreed, planned: purpose.objects });
     }
     Ok(())
-}
-
-/// Refuses a datastore that belongs to another cluster.
-async fn check_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
-    let stored = writer.read(&[lock::key()]).await?.pop().flatten();
-    check_guid(stored.as_ref(), purpose.what, &purpose.cluster)
 }
 
 /// Refuses the ClusterInformation of a cluster other than the one that the plan or journal was made for.

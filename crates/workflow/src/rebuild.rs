@@ -60,7 +60,11 @@ pub async fn rebuild(
     }
     run.refuse_doubtful(&seen.snapshot)?;
 
-    let scope = wanted(request, &seen.snapshot)?;
+    let scope = Request {
+        scope: request.names.scope(&[&seen.snapshot])?,
+        blocks: request.wanted.blocks.iter().map(IpNet::trunc).collect(),
+        ..request.wanted.clone()
+    };
     warn_of_short_grace(&seen.snapshot, criteria, operator);
     let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
         rebuild::plan(basis, &scope, observations, cooldown)
@@ -143,12 +147,6 @@ fn tried(
         operator.tell(Event::Detail(format!("{} in {}", count(files, "file", "files"), quoted(directory))));
     }
     Ok(plan)
-}
-
-fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Failure> {
-    let scope = request.names.scope(&[snapshot])?;
-    let blocks = request.wanted.blocks.iter().map(IpNet::trunc).collect();
-    Ok(Request { scope, blocks, ..request.wanted.clone() })
 }
 
 /// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise

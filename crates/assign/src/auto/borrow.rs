@@ -27,7 +27,7 @@ impl<S: Store> Search<'_, S> {
             self.allocator.trace.record(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
             while assigned.missing() > 0 {
                 let Some(block) = survey.next_free(index) else {
-                    if !survey.has_unread(index) {
+                    if survey.unread.front().is_none_or(|place| place.pool != index) {
                         break;
                     }
                     self.read_batch(&mut survey).await?;

@@ -211,10 +211,7 @@ pub(crate) fn assignable(block: &Block, reserved: &CidrSet) -> u32 {
 
 /// The kind of holder that owns the blocks from which addresses for a use are assigned.
 pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
-    match intended_use {
-        Some(PoolUse::LoadBalancer) => AffinityType::Virtual,
-        _ => AffinityType::Host,
-    }
+    if intended_use == Some(PoolUse::LoadBalancer) { AffinityType::Virtual } else { AffinityType::Host }
 }
 
 /// The block limit of a host: the lower of the limits in the configuration and the request, or Calico's default.
@@ -268,7 +265,7 @@ impl<S: Store> Search<'_, S> {
             && let Some(survey) = self.survey.take()
         {
             // Addresses may have been released while thousands of blocks were read.
-            self.known = FullBlocks { blocks: survey.into_full(), exhausted_at: None, ..self.known };
+            self.known = FullBlocks { blocks: survey.full, exhausted_at: None, ..self.known };
             self.began = self.allocator.now();
             self.take_any(assigned, handle).await?;
         }
@@ -295,10 +292,10 @@ impl<S: Store> Search<'_, S> {
     /// Keeps full blocks for the next search.
     fn note_full_blocks(self, found_nothing: bool) {
         let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else { return };
-        if found_nothing || survey.is_worth_keeping() {
+        // If many full blocks were read, the next search should not read them again.
+        if found_nothing || survey.batches > 1 {
             let exhausted_at = (found_nothing && !self.overtaken.into_inner()).then_some(self.began);
-            let full =
-                FullBlocks { exhausted_at, blocks: survey.into_full(), inputs_hash: self.known.inputs_hash };
+            let full = FullBlocks { exhausted_at, blocks: survey.full, inputs_hash: self.known.inputs_hash };
             notes.keep_full_blocks(self.family, &full);
         }
     }

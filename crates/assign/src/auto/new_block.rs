@@ -83,7 +83,7 @@ impl<S: Store> Search<'_, S> {
                 break Some(Candidate { cidr, is_new: true });
             }
             // If addresses can be borrowed from blocks in use, not all blocks have to be read.
-            let is_enough = survey.is_complete() || may_borrow(&self.config) && survey.has_free();
+            let is_enough = survey.unread.is_empty() || may_borrow(&self.config) && !survey.free.is_empty();
             if (is_enough || !batch.empty.is_empty()) && !std::mem::replace(&mut is_reported, true) {
                 self.report_searched(&survey.passed);
             }

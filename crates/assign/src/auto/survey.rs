@@ -41,17 +41,17 @@ pub(super) struct Place {
 pub(super) struct Survey {
     /// Blocks that have not been read yet, in the order in which they will be read. Each host has its own order within
     /// a pool, so that not all hosts want the same addresses.
-    unread: VecDeque<Place>,
+    pub unread: VecDeque<Place>,
     /// Blocks with free addresses, each with the index of its pool, in the order in which they will be used.
-    free: VecDeque<(usize, Versioned<Arc<Block>>)>,
+    pub free: VecDeque<(usize, Versioned<Arc<Block>>)>,
     /// Blocks that stay full until a client writes them, with their revisions.
-    full: HashMap<IpNet, String, FixedState>,
+    pub full: HashMap<IpNet, String, FixedState>,
     /// The numbers of blocks that were passed over or not read, by pool.
     pub passed: Vec<Passed>,
     /// The number of blocks, by pool.
     blocks: Vec<usize>,
     /// The number of batches that were read.
-    batches: usize,
+    pub batches: usize,
 }
 
 /// The blocks of a batch that the host can claim. Blocks with addresses to borrow are in the survey.
@@ -99,20 +99,6 @@ impl Survey {
         survey
     }
 
-    pub(super) fn is_complete(&self) -> bool {
-        self.unread.is_empty()
-    }
-
-    /// True if a block with a free address is known.
-    pub(super) fn has_free(&self) -> bool {
-        !self.free.is_empty()
-    }
-
-    /// True if the next unread block is in this pool.
-    pub(super) fn has_unread(&self, pool: usize) -> bool {
-        self.unread.front().is_some_and(|place| place.pool == pool)
-    }
-
     /// Returns a pool's next block with free addresses. Callers must go through the pools in order.
     pub(super) fn next_free(&mut self, pool: usize) -> Option<Versioned<Arc<Block>>> {
         self.free.pop_front_if(|(other, _)| *other == pool).map(|(_, block)| block)
@@ -120,15 +106,6 @@ impl Survey {
 
     pub(super) fn blocks(&self, pool: usize) -> usize {
         self.blocks[pool]
-    }
-
-    /// True if so many full blocks were read that the next search should not read them again.
-    pub(super) fn is_worth_keeping(&self) -> bool {
-        self.batches > 1
-    }
-
-    pub(super) fn into_full(self) -> HashMap<IpNet, String, FixedState> {
-        self.full
     }
 
     /// Subtracts a block from the count of unread ones, and adds it to the count that `kind` selects. A block that

@@ -13,7 +13,7 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
@@ -23,6 +23,7 @@ use calipam_model::cidr_set::CidrSet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
+use calipam_model::parallel::lock;
 use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
@@ -247,11 +248,11 @@ impl<'s> Outlook<'s> {
         let store = SnapshotStore::of(Arc::clone(&self.indexed));
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let log = Arc::clone(&events);
-        let emit = move |event| log.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        let emit = move |event| lock(&log).push(event);
         let allocator = Allocator::new(&store).observed_by(Arc::new(emit));
         let reclaims = reclaims_empty_blocks(self.indexed.snapshot);
         let allocator = if reclaims { allocator } else { allocator.without_reclaiming() };
-        ask(&allocator, &|| std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner)))
+        ask(&allocator, &|| std::mem::take(&mut *lock(&events)))
     }
 
     fn ask(&self, node: &Node, family: Family) -> Option<Arc<Refused>> {

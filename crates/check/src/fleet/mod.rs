@@ -71,7 +71,9 @@ impl Cluster {
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
         let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), says, evidence);
         let pools = PoolList { pools: Vec::new(), outside: None };
-        Self { is_read: false, ..Self::new(Report::unread(identity, finding), pools, Ranges::default()) }
+        let mut report = Report { cluster: identity, ..Report::default() };
+        report.add(vec![finding]);
+        Self { is_read: false, ..Self::new(report, pools, Ranges::default()) }
     }
 }
 

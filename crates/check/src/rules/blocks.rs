@@ -147,8 +147,5 @@ fn check_owner(
 
 /// Returns the clause about a missing node, which can still have an object in Calico.
 pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
-    match context.index.node(node) {
-        Some(_) => "does not exist in Kubernetes",
-        None => "does not exist",
-    }
+    if context.index.node(node).is_some() { "does not exist in Kubernetes" } else { "does not exist" }
 }

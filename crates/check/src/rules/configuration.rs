@@ -15,8 +15,16 @@ use crate::views::settings_of;
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    check_lock(context, out);
-    check_auto_allocation(context, out);
+    if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
+        let place = Key::ClusterInformation("default".into()).to_string();
+        let says = "the datastore is locked: no pod can start or stop until it is unlocked";
+        out.push(finding(Code::DatastoreLocked, says, one("datastoreReady", place, "false")));
+    }
+    if context.snapshot.effective_ipam_config().is_some_and(|c| !c.auto_allocate_blocks) {
+        let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
+        let says = "automatic block allocation is off: nodes cannot claim blocks";
+        out.push(finding(Code::AutoAllocationOff, says, settings));
+    }
     check_mismatch(context, out);
 }
 
@@ -26,22 +34,6 @@ fn finding(code: Code, says: impl Into<Box<str>>, settings: Settings) -> Finding
 
 fn one(setting: &str, place: String, value: &str) -> Settings {
     BTreeMap::from([(setting.to_owned(), BTreeMap::from([(place, value.to_owned())]))])
-}
-
-fn check_lock(context: &Context<'_>, out: &mut Vec<Finding>) {
-    if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
-        let place = Key::ClusterInformation("default".into()).to_string();
-        let says = "the datastore is locked: no pod can start or stop until it is unlocked";
-        out.push(finding(Code::DatastoreLocked, says, one("datastoreReady", place, "false")));
-    }
-}
-
-fn check_auto_allocation(context: &Context<'_>, out: &mut Vec<Finding>) {
-    if context.snapshot.effective_ipam_config().is_some_and(|c| !c.auto_allocate_blocks) {
-        let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
-        let says = "automatic block allocation is off: nodes cannot claim blocks";
-        out.push(finding(Code::AutoAllocationOff, says, settings));
-    }
 }
 
 /// Compares the object that the allocator reads with the resource that users see. On Kubernetes they are the same.

@@ -99,21 +99,15 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
 /// Returns the addresses that these pods use or name, according to endpoints and Kubernetes.
 fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
     let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
-    let mut used = BTreeSet::new();
     if pods.is_empty() {
-        return used;
+        return BTreeSet::new();
     }
-    for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
-        if is_named(endpoint.namespace().to_string(), endpoint.pod().to_string()) {
-            used.extend(endpoint.addresses());
-        }
-    }
-    for pod in snapshot.pods.iter().map(|pod| &pod.value) {
-        if is_named(pod.namespace().to_string(), pod.name().to_string()) {
-            used.extend(pod.mentioned());
-        }
-    }
-    used
+    let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
+    let endpoints =
+        endpoints.filter(|found| is_named(found.namespace().to_string(), found.pod().to_string()));
+    let of_pods = snapshot.pods.iter().map(|pod| &pod.value);
+    let of_pods = of_pods.filter(|pod| is_named(pod.namespace().to_string(), pod.name().to_string()));
+    endpoints.flat_map(|found| found.addresses()).chain(of_pods.flat_map(|pod| pod.mentioned())).collect()
 }
 
 #[cfg(test)]

@@ -47,7 +47,9 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         return Some(answer_kubectl(applet, words));
     }
 
-    let shell = requesting_shell()?;
+    let value = std::env::var_os(VARIABLE)?;
+    let shell = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();
+    SHELLS.completer(&shell)?;
     match rest.split_first() {
         None => {}
         Some((first, words)) if first == WORDS => {
@@ -57,13 +59,6 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         Some(_) => return None,
     }
     Some(answer_shell(applet, Request::default(), arguments))
-}
-
-/// Returns the shell that the environment variable names, if calipam supports it.
-fn requesting_shell() -> Option<String> {
-    let value = std::env::var_os(VARIABLE)?;
-    let name = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();
-    SHELLS.completer(&name).map(|_| name)
 }
 
 /// Prints suggestions, or the script that registers completion.

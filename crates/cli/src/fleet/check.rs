@@ -77,7 +77,8 @@ pub(crate) fn run(
     let only_new = args.reports.only_new;
     let of_each = report.clusters.iter_mut().filter(|_| only_new);
     let removed: Vec<_> = of_each.map(|cluster| cluster.report.keep_new_or_worse()).collect();
-    let printed = print(&report, report.number_of_findings() > 0, args, console);
+    let has_findings = report.reports().any(|report| !report.findings.is_empty());
+    let printed = print(&report, has_findings, args, console);
     if only_new && printed.is_err() {
         return printed.map(|()| outcome);
     }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use calipam_datastore::Datastore;
+use calipam_model::parallel::lock;
 use indicatif::MultiProgress;
 
 use super::{Fleet, Named};
@@ -91,7 +92,7 @@ pub(super) fn documents<T: Send>(
     // Hints would be repeated for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
     let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
-        Ok((work(cluster, console)?, console.fleet.as_ref().and_then(OfFleet::take_printed)))
+        Ok((work(cluster, console)?, console.fleet.as_ref().and_then(|of| lock(&of.printed).take())))
     })?;
 
     let (mut list, mut results) = (FleetList::default(), Vec::new());

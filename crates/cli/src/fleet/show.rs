@@ -73,7 +73,9 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
         document.sums.push(pools.sum(document.clusters.len()));
     }
     if let Some(prefix) = args.find_range {
-        document.free = Some(propose(prefix, pools.taken));
+        let private: &[&str] = if prefix <= 32 { &PRIVATE_V4 } else { &PRIVATE_V6 };
+        let within: Vec<IpNet> = private.iter().filter_map(|cidr| cidr::parse_cidr(cidr)).collect();
+        document.free = Some(free_ranges(prefix, &within, pools.taken, PROPOSED));
         if !document.unreadable.is_empty() {
             document.notes.push("Ranges that look free can be in use in clusters that were not read".into());
         }
@@ -137,12 +139,6 @@ fn taken(snapshot: &Snapshot) -> Vec<IpNet> {
     let points = ranges.points.iter().map(|point| point.address.into());
     let blocks = snapshot.blocks.iter().map(|block| block.value.key);
     pools.chain(points).chain(ranges.reserved).chain(blocks).collect()
-}
-
-fn propose(prefix: u8, taken: Vec<IpNet>) -> Vec<IpNet> {
-    let private: &[&str] = if prefix <= 32 { &PRIVATE_V4 } else { &PRIVATE_V6 };
-    let within: Vec<IpNet> = private.iter().filter_map(|cidr| cidr::parse_cidr(cidr)).collect();
-    free_ranges(prefix, &within, taken, PROPOSED)
 }
 
 impl Pools {

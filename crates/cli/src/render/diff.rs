@@ -62,7 +62,8 @@ impl Document for DifferenceDocument<'_> {
         text.blank();
 
         let difference = self.difference;
-        if has_moved(&difference.sums.total) {
+        let total = &difference.sums.total;
+        if total.assigned + total.released + total.moved > 0 {
             text.section(sums(difference, text.page.wide));
         }
         let rows = rows(difference);
@@ -84,10 +85,6 @@ fn difference_count(number: usize, same: bool) -> String {
         0 => "No difference in what was compared".to_owned(),
         number => count(number, "difference", "differences"),
     }
-}
-
-fn has_moved(sum: &Sum) -> bool {
-    sum.assigned + sum.released + sum.moved > 0
 }
 
 /// Creates the table of the numbers of addresses: in total, by pool and by node.

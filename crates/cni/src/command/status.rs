@@ -17,12 +17,8 @@ pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
         let allocator = call.connect().await?;
         within(OPERATION, check(&call.configuration, allocator)).await?
     };
-    checked.await.map_err(not_available)
-}
-
-/// Changes an error's code to the one for a node on which no ADD can succeed.
-pub(crate) fn not_available(error: CniError) -> CniError {
-    CniError { code: Code::NotAvailable, ..error }
+    // On this node no ADD can succeed.
+    checked.await.map_err(|error| CniError { code: Code::NotAvailable, ..error })
 }
 
 async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {

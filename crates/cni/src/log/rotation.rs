@@ -30,7 +30,9 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
         return append(path);
     }
-    rotate(path)?;
+    // The old file is renamed to `<name>-<time>-size<ending>`, with the time in UTC.
+    let (start, ending) = name_parts(path);
+    fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))?;
     let new = append(path)?;
     // An error is ignored: it only leaves too many old files.
     prune(path, settings).ok();
@@ -50,12 +52,6 @@ fn is_at(file: &File, path: &Path) -> bool {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
         _ => false,
     }
-}
-
-/// Renames the file to `<name>-<time>-size<ending>`, with the time in UTC.
-fn rotate(path: &Path) -> io::Result<()> {
-    let (start, ending) = name_parts(path);
-    fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))
 }
 
 /// The parts of an old file's name before and after the time.

@@ -58,7 +58,10 @@ pub enum Error {
         failure: Failure,
     },
     /// The user lacks these permissions in Kubernetes.
-    #[error("{endpoint}: {} lacks permissions: {}", user_of(user.as_deref()), missing_rules(missing))]
+    #[error(
+        "{endpoint}: the user{} lacks permissions: {}",
+        user.as_ref().map(|name| format!(" {name}")).unwrap_or_default(), missing_rules(missing)
+    )]
     Permission {
         endpoint: String,
         /// The name of the user, if the API server reports it.
@@ -215,10 +218,6 @@ fn oldest_kept(oldest: Option<i64>) -> String {
 fn tries(tried: &[Tried]) -> String {
     let tries = tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure));
     tries.collect::<Vec<_>>().join("; ")
-}
-
-fn user_of(name: Option<&str>) -> String {
-    name.map_or_else(|| "the user".to_owned(), |name| format!("the user {name}"))
 }
 
 /// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.

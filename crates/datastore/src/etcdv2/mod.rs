@@ -3,7 +3,6 @@
 //! Data is converted to etcd v3 entries, as in Calico's own upgrade to 3.0, so one decoder serves both versions of
 //! Calico. Keys below `/calico/ipam/v2` are the same in both.
 
-mod around;
 pub(crate) mod client;
 mod convert;
 mod path;
@@ -23,12 +22,11 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 use self::client::{EtcdV2Client, Node};
 use self::convert::convert;
-use self::path::{CONFIG, POOLS, READY, host_paths, path, pod_path, sources};
+use self::path::{CONFIG, POOLS, READY, path, sources};
 use self::write::EtcdV2Objects;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::feed::Changes;
-use crate::read::Lookup;
 use crate::write::Objects;
 
 /// The parts of the tree that a whole read needs.
@@ -73,10 +71,6 @@ impl Backend for Arc<EtcdV2Client> {
         let mut snapshot = whole::observe(self, progress).await?;
         extent.mark_unwanted(&mut snapshot);
         Ok(snapshot)
-    }
-
-    async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
-        around::lookup(self, lookup).await
     }
 
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {

@@ -47,18 +47,6 @@ pub(crate) fn sources(key: &Key) -> Vec<String> {
     }
 }
 
-/// The paths of a host and of its tunnel address.
-pub(crate) fn host_paths(name: &str) -> [String; 2] {
-    let host = format!("{HOSTS}/{}", escape(name));
-    [host.clone(), format!("{host}/{TUNNEL}")]
-}
-
-/// The path of a pod's endpoints on a host.
-pub(crate) fn pod_path(host: &str, namespace: &str, pod: &str) -> String {
-    let [host, workload] = [host, &format!("{namespace}.{pod}")].map(escape);
-    format!("{HOSTS}/{host}/workload/{KUBERNETES}/{workload}")
-}
-
 /// The parts of a workload endpoint's path.
 pub(super) struct Workload {
     pub host: String,

@@ -57,10 +57,7 @@ impl Objects for EtcdV2Objects {
     fn converted(&self, batch: Batch) -> Batch {
         let change = |change: Change| {
             let value = change.value().and_then(|value| calico2::value(change.key(), value));
-            match value {
-                Some(value) => change.with_value(value),
-                None => change,
-            }
+            if let Some(value) = value { change.with_value(value) } else { change }
         };
         Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
     }

@@ -28,10 +28,4 @@ impl WholeReadReason {
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::New | Self::Compacted | Self::Interrupted)
     }
-
-    /// The reason for an API server that cannot confirm that it has reported everything.
-    pub(crate) fn old_server() -> Self {
-        let reason = "only Kubernetes 1.33 and later confirms that it has reported all changes";
-        Self::CannotWatch(reason.to_owned())
-    }
 }

@@ -236,7 +236,8 @@ pub(super) async fn start(
 /// Returns the reason why the kinds cannot be followed, if there is one.
 pub(crate) async fn require_proof(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<OrWholeRead<()>> {
     if !client.api().whole_lists {
-        return Ok(Err(WholeReadReason::old_server()));
+        let reason = "only Kubernetes 1.33 and later confirms that it has reported all changes";
+        return Ok(Err(WholeReadReason::CannotWatch(reason.to_owned())));
     }
     match require_watch(client, kinds).await {
         Ok(()) => Ok(Ok(())),

@@ -69,7 +69,7 @@ impl Datastore {
 
     /// The Kubernetes API of the cluster; `None` if none is known, or the data is a file.
     pub fn workloads(&self) -> Option<Workloads> {
-        self.kubernetes().map(|client| Workloads::new(Arc::clone(client)))
+        self.kubernetes().map(|client| Workloads { client: Arc::clone(client) })
     }
 
     /// Returns etcd, or an error for a datastore without revisions.

@@ -6,7 +6,7 @@ use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source};
 use super::list_splitter::Encoding;
 use super::meta::identify;
 use super::names::cidr_of_block;
-use super::{AddObject, ExportObject, Result, bare, custom, node, path, pod, service};
+use super::{AddObject, ExportObject, bare, custom, node, path, pod, service};
 use crate::raw::RawKv;
 
 pub const CLASSIC_GROUP: &str = "crd.projectcalico.org";
@@ -196,17 +196,11 @@ impl KnownKind {
         })
     }
 
-    /// Reduces an object to the part that a check needs, as JSON for [`add`](Self::add); `None` if the object is not
-    /// needed.
-    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
-        (self.export)(object, encoding)
-    }
-
     /// The object's key and value in an export; `None` if the object is not needed. An undecodable object is kept
     /// unchanged, so that a check of the export finds it.
     pub fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
         let (namespace, name) = identify(object, encoding);
-        let value = match self.reduced(object, encoding) {
+        let value = match (self.export)(object, encoding) {
             Ok(json) => json?,
             Err(_) => object.to_vec(),
         };

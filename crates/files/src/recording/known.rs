@@ -102,7 +102,7 @@ impl Known {
                 Err(error) => return Err(error),
             }
         }
-        for (kind, position) in changes.into_codec().positions {
+        for (kind, position) in changes.codec.positions {
             if !self.has(&kind, position.revision) {
                 self.positions.insert(kind, position);
             }

@@ -27,7 +27,7 @@ pub struct Changes {
     pub header: Header,
     path: PathBuf,
     file: BufReader<File>,
-    codec: Codec,
+    pub(super) codec: Codec,
     /// The end of the last complete frame.
     end: u64,
     /// Length of the file when it was opened. Data that a recorder appends later is not read.
@@ -88,10 +88,6 @@ impl Changes {
     /// The end of the last complete frame.
     pub fn end(&self) -> u64 {
         self.end
-    }
-
-    pub(super) fn into_codec(self) -> Codec {
-        self.codec
     }
 
     /// Reads a frame; `None` if the file ends before the frame is complete, or if its end contains only zeros.

@@ -53,10 +53,7 @@ impl Recorder {
         // A damaged export does not prevent a new full state.
         let (archive, _) = Archive::open_undamaged(&self.folder)?;
         archive.require(guid)?;
-        match archive.exports().last() {
-            Some(newest) => Journal::resume(newest),
-            None => Ok(None),
-        }
+        archive.exports().last().map_or(Ok(None), Journal::resume)
     }
 }
 
@@ -126,7 +123,7 @@ impl Journal {
         let length = changes.end();
         file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).map_err(failed)?;
         let packer = Packer::new().map_err(failed)?;
-        let (export, codec) = (export.clone(), changes.into_codec());
+        let (export, codec) = (export.clone(), changes.codec);
         Ok(Some(Self { export, file, codec, packer, last, length, path }))
     }
 

@@ -49,10 +49,7 @@ pub enum State {
 
 impl State {
     pub(crate) fn block(&self) -> Option<&Block> {
-        match self {
-            Self::Block(block) => Some(block),
-            _ => None,
-        }
+        if let Self::Block(block) = self { Some(block) } else { None }
     }
 }
 

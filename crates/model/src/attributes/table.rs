@@ -13,7 +13,7 @@ use crate::text::TextRef;
 pub(crate) struct AttributeTable {
     bytes: Vec<u8>,
     ends: Vec<u32>,
-    has_cooling: bool,
+    pub has_cooling: bool,
 }
 
 impl AttributeTable {
@@ -29,11 +29,6 @@ impl AttributeTable {
     pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
-    }
-
-    /// True if an address in the block is cooling down.
-    pub(crate) fn has_cooling(&self) -> bool {
-        self.has_cooling
     }
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
@@ -127,15 +122,11 @@ impl AttributeTable {
     fn push_packed(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.ends.push(self.bytes.len() as u32);
-        self.has_cooling |= is_cooling(record);
+        self.has_cooling |= record.first().is_some_and(|flags| flags & HAS_RELEASED != 0);
     }
 
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
-}
-
-fn is_cooling(packed: &[u8]) -> bool {
-    packed.first().is_some_and(|flags| flags & HAS_RELEASED != 0)
 }

@@ -67,7 +67,7 @@ impl AttributeRef<'_> {
 
 impl Block {
     pub fn has_cooling(&self) -> bool {
-        self.attributes.has_cooling()
+        self.attributes.has_cooling
     }
 
     /// The block as an allocator reads it: addresses that have cooled for longer than `cooldown` are free. An allocator

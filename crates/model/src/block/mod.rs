@@ -53,10 +53,7 @@ impl BlockOwner {
 
     /// The node, if the owner is one.
     pub fn host(&self) -> Option<&str> {
-        match self {
-            Self::Host(node) => Some(node),
-            _ => None,
-        }
+        if let Self::Host(node) = self { Some(node) } else { None }
     }
 }
 

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};
 
-use super::records::{Kept, Records};
+use super::records::Records;
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras, usable};
 use crate::DecodeError;
 use crate::cidr;
@@ -138,7 +138,12 @@ impl<'de> Fields<'de> for RawBlock<'de> {
                 map.next_value_seed(Array(&mut self.unallocated))?;
             }
             _ if is(name, "attributes") => {
-                self.begin_records();
+                // The records from an earlier field with the same name are discarded.
+                self.records = Records::default();
+                self.records.kept.host = match self.detail {
+                    RecordDetail::Full => None,
+                    RecordDetail::Borrowers => self.host().map(str::to_owned),
+                };
                 self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
             }
             _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
@@ -153,14 +158,6 @@ impl<'de> Fields<'de> for RawBlock<'de> {
 }
 
 impl RawBlock<'_> {
-    /// Discards the records from an earlier field with the same name.
-    fn begin_records(&mut self) {
-        self.records.begin(match self.detail {
-            RecordDetail::Full => Kept::default(),
-            RecordDetail::Borrowers => Kept::merging(self.host()),
-        });
-    }
-
     fn host(&self) -> Option<&str> {
         self.affinity.as_deref()?.strip_prefix("host:")
     }

@@ -33,17 +33,9 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn merging(host: Option<&str>) -> Self {
-        Self { host: host.map(str::to_owned), ..Self::default() }
-    }
-
     /// The number of records that were read.
     pub(super) fn len(&self) -> usize {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
-    }
-
-    fn is_full(&self) -> bool {
-        self.len() >= u32::MAX as usize / 2
     }
 
     fn push(&mut self, record: &RawAttribute<'_>) {
@@ -75,19 +67,13 @@ impl Kept {
     }
 }
 
-impl<'de> Records<'de> {
-    pub(super) fn begin(&mut self, kept: Kept) {
-        *self = Self { kept, ..Self::default() };
-    }
-}
-
 impl<'de> Items<'de> for Records<'de> {
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
         self.record.clear();
         if seq.next_element_seed(Object(&mut self.record))?.is_none() {
             return Ok(false);
         }
-        if self.kept.is_full() {
+        if self.kept.len() >= u32::MAX as usize / 2 {
             return Err(A::Error::custom("too many attributes"));
         }
         self.kept.push(&self.record);

@@ -159,7 +159,7 @@ impl BlockUpdate<'_> {
         for ordinal in &freed {
             self.block.allocations[*ordinal as usize] = None;
             self.block.unallocated.push(*ordinal);
-            self.clear_sequence(*ordinal);
+            self.block.sequences.retain(|(with_sequence, _)| with_sequence != ordinal);
         }
         if !freed.is_empty() {
             self.changed = true;
@@ -250,10 +250,6 @@ impl BlockUpdate<'_> {
             Err(at) => sequences.insert(at, (ordinal, number)),
         }
         self.changed = true;
-    }
-
-    fn clear_sequence(&mut self, ordinal: u32) {
-        self.block.sequences.retain(|(o, _)| *o != ordinal);
     }
 
     /// Returns the index of an owner record with the same handle and attributes, or adds one. Records of migrating or

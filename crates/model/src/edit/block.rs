@@ -142,10 +142,7 @@ fn edit_block(
             if block.block().owner() != from.as_ref() {
                 return Err(EditError::AnotherOwner(key.clone()));
             }
-            match to {
-                Some(owner) => block.set_owner(owner.clone(), now),
-                None => block.clear_owner(),
-            }
+            if let Some(owner) = to { block.set_owner(owner.clone(), now) } else { block.clear_owner() }
         }
         BlockEdit::GiveUp(owner) => {
             if block.block().owner() != Some(owner) {

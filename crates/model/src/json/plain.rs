@@ -54,17 +54,13 @@ pub(crate) fn document<'de, T>(
     read: impl FnOnce(&mut Plain<'de>) -> Result<T>,
 ) -> Result<T> {
     let text = simdutf8::basic::from_utf8(bytes).map_err(|_| Unusual)?;
-    let mut reader = Plain::of(text);
+    let mut reader = Plain { text, at: 0, quotes: Quotes::of(text.as_bytes()), depth: 0 };
     let value = read(&mut reader)?;
     reader.skip_blanks();
     if reader.at == bytes.len() { Ok(value) } else { Err(Unusual) }
 }
 
 impl<'de> Plain<'de> {
-    fn of(text: &'de str) -> Self {
-        Self { text, at: 0, quotes: Quotes::of(text.as_bytes()), depth: 0 }
-    }
-
     fn skip_blanks(&mut self) {
         while self.text.as_bytes().get(self.at) == Some(&b' ') {
             self.at += 1;

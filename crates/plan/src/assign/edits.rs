@@ -86,12 +86,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
     }
 
     fn block(&mut self, write: &Write) {
-        let before = block_of(write.before.as_ref());
-        let after = match &write.after {
-            Some(Record::Block(block)) => Some(block.as_ref()),
-            _ => None,
-        };
-
+        let before = block_of(write.before.as_ref().map(|entry| &entry.record));
+        let after = block_of(write.after.as_ref());
         let revision = write.before.as_ref().map(|entry| entry.revision.clone());
         match (before, after, revision) {
             (Some(before), Some(after), Some(revision)) if !before.is_deleted() => {
@@ -202,10 +198,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             }
             _ => None,
         };
-        let after = match &write.after {
-            Some(Record::Affinity(affinity)) => Some(affinity),
-            _ => None,
-        };
+        let after = if let Some(Record::Affinity(affinity)) = &write.after { Some(affinity) } else { None };
 
         let subject = || Subject::affinity(key);
         let delete = |revision| Edit::Delete(Key::Affinity(key.clone()), revision);
@@ -287,9 +280,6 @@ fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precon
     preconditions
 }
 
-fn block_of(entry: Option<&Entry>) -> Option<&Block> {
-    match &entry?.record {
-        Record::Block(block) => Some(block),
-        _ => None,
-    }
+fn block_of(record: Option<&Record>) -> Option<&Block> {
+    if let Record::Block(block) = record? { Some(block) } else { None }
 }

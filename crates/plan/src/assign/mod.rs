@@ -143,7 +143,8 @@ impl Planner<'_, '_> {
 
     /// Runs the allocator on the snapshot. Returns its writes.
     fn allocate(&mut self) -> Vec<Write> {
-        let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
+        let mut store = SnapshotStore::new(self.basis.snapshot);
+        store.avoided = self.unrecorded();
         let allocator = Allocator::new(&store);
         if self.request.count > 0 {
             self.choose(&allocator);

@@ -122,10 +122,7 @@ fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr)
     used_once(planner, address)?;
     let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
     let handle = wanted.record.handle.as_deref().map(clean);
-    match handle.and_then(|id| planner.uncountable.refusal(id)) {
-        Some(refusal) => Err(refusal),
-        None => Ok(wanted),
-    }
+    handle.and_then(|id| planner.uncountable.refusal(id)).map_or(Ok(wanted), Err)
 }
 
 /// Records an address that no block records, or that a block records only as cooling down.

@@ -124,10 +124,7 @@ impl<'s> Selector<'_, 's> {
             if !self.is_wanted(finding) {
                 continue;
             }
-            match unknown_owner(finding) {
-                Some(_) => unknown += 1,
-                None => self.if_seen_enough(finding),
-            }
+            if unknown_owner(finding).is_some() { unknown += 1 } else { self.if_seen_enough(finding) }
         }
 
         if unknown > 0 {

@@ -256,10 +256,11 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
         while !stopped && running.len() < IN_FLIGHT {
             let Some(index) = order.next() else { break };
             let Some(group) = groups[index].take() else { continue };
-            let (context, mut omitted) = (context.clone(), Omitted::new(&kept));
+            let context = context.clone();
+            let mut omitted = Omitted { parts: Vec::new(), kept: Arc::clone(&kept) };
             running.spawn(async move {
                 let ended = run_group(&context, &group, &mut omitted).await;
-                (index, group, ended, omitted.into_parts())
+                (index, group, ended, omitted.parts)
             });
         }
         match running.join_next().await {

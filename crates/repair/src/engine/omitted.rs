@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use calipam_model::edit::Unit;
+use calipam_model::parallel::lock;
 
 /// An omitted part of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,36 +25,28 @@ pub(crate) type KeptHandles = Arc<Mutex<HashMap<String, String>>>;
 /// The omitted parts of a group's step, and the handles that the run leaves allocated.
 #[derive(Debug, Default)]
 pub(crate) struct Omitted {
-    parts: Vec<Omission>,
+    pub parts: Vec<Omission>,
     /// The handles that any group of the run leaves allocated.
-    kept: KeptHandles,
+    pub kept: KeptHandles,
 }
 
 impl Omitted {
-    pub(crate) fn new(kept: &KeptHandles) -> Self {
-        Self { parts: Vec::new(), kept: Arc::clone(kept) }
-    }
-
     pub(crate) fn has(&self, unit: &Unit) -> bool {
         self.parts.iter().any(|omission| omission.unit == *unit)
     }
 
     /// Returns the reason why a step of the run leaves the handle's addresses allocated.
     pub(crate) fn kept_reason(&self, handle: &str) -> Option<String> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(handle).cloned()
+        lock(&self.kept).get(handle).cloned()
     }
 
     pub(crate) fn add(&mut self, omissions: Vec<Omission>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         for omission in omissions {
             if let (Unit::Handle(id), true) = (&omission.unit, omission.releases) {
                 kept.entry(id.clone()).or_insert_with(|| omission.reason.clone());
             }
             self.parts.push(omission);
         }
-    }
-
-    pub(crate) fn into_parts(self) -> Vec<Omission> {
-        self.parts
     }
 }

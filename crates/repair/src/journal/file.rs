@@ -6,12 +6,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use calipam_datastore::Pending;
 use calipam_files::regular;
+use calipam_model::parallel::lock;
 use tokio::sync::oneshot;
 
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
@@ -149,7 +150,7 @@ impl Journal {
                 let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
                 let room = disk.admit(text.len()).await;
                 let is_cut = room < text.len();
-                let mut pen = pen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut pen = lock(pen);
                 pen.write(&[Line { text, done: None }], is_cut.then_some(room));
                 pen.failure.clone().map_or(Ok(()), Err)
             }
@@ -169,7 +170,7 @@ impl Journal {
             LineWriter::Thread(Some((queue, _))) => queue.send(line).map_err(|_| self.gone()),
             LineWriter::Thread(None) => Err(self.gone()),
             LineWriter::OnDisk(_, pen) => {
-                pen.lock().unwrap_or_else(PoisonError::into_inner).write(&[line], None);
+                lock(pen).write(&[line], None);
                 Ok(())
             }
         }

@@ -28,7 +28,9 @@ impl UndoPlan {
             let Some(written) = written.get(&object.key) else { continue };
             let mut now = object.left.as_ref();
             for write in written {
-                if is_same_version(&object.key, present(now), write.found.as_ref()) {
+                // After a version that is only a deletion mark, the next write creates the object anew.
+                let present = now.filter(|version| version.value.is_some());
+                if is_same_version(&object.key, present, write.found.as_ref()) {
                     now = write.left.as_ref();
                 }
             }
@@ -39,9 +41,4 @@ impl UndoPlan {
         }
         self
     }
-}
-
-/// Returns `None` for a version that is only a deletion mark, because the next write creates the object anew.
-fn present(version: Option<&LeftVersion>) -> Option<&LeftVersion> {
-    version.filter(|version| version.value.is_some())
 }

@@ -130,10 +130,7 @@ impl UndoPlan {
                 return Ok(self);
             }
             for (step, refusal) in std::mem::take(&mut self.steps).into_iter().zip(refusals) {
-                match refusal {
-                    Some(reason) => self.skip(step, reason),
-                    None => self.steps.push(step),
-                }
+                if let Some(reason) = refusal { self.skip(step, reason) } else { self.steps.push(step) }
             }
         }
     }

@@ -99,7 +99,10 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, Sc
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
     let family = if has_v4 { Family::V4 } else { Family::V6 };
-    let sizes = sizes_for(&fresh, family, sizes);
+    // No block is larger than the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
+    let largest = pools_of(&fresh, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
+    let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
+    let sizes: Vec<u8> = sizes.iter().map(convert).filter(|size| *size >= largest).collect();
     let mut found = Trials::run(&fresh, &sizes, runs)?;
     let candidates = found.candidates();
     if found.best().is_none() {
@@ -214,13 +217,6 @@ fn cost(run: &Run) -> u64 {
 /// The CIDRs of a family's pools from which pods get addresses.
 fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> {
     scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
-}
-
-/// The sizes without those larger than the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
-fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
-    let largest = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
-    let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
-    sizes.iter().map(convert).filter(|size| *size >= largest).collect()
 }
 
 fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {

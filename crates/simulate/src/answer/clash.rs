@@ -135,7 +135,8 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
 fn observe(scenario: &Scenario) -> Result<Observation, ScenarioError> {
     let (end, lifetime) = (scenario.end(), scenario.lifetime.unwrap_or(LIFETIME));
     let at = end - AFTER;
-    let world = simulate(scenario, |world| world.plan_checks(at - lifetime.min(BEFORE), CHECKS))?;
+    let first = at - lifetime.min(BEFORE);
+    let world = simulate(scenario, |world| world.plan_checks(first, CHECKS, BTreeSet::new()))?;
     let checks = &world.measured.borrow().checks;
     // Findings that were there before the cause are not its effects.
     let before: BTreeSet<&str> =

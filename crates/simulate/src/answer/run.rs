@@ -77,7 +77,7 @@ impl World {
 
     fn block_use(&self) -> BlockUse {
         let data = self.server.data();
-        let pools = data.pools().iter().filter(|pool| pool.is_enabled());
+        let pools = data.pools.iter().filter(|pool| pool.is_enabled());
         let mut shown = BlockUse {
             pool_addresses: Count(pools.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr)))),
             ..BlockUse::default()

@@ -12,13 +12,9 @@ use crate::time::Micros;
 type Findings = BTreeSet<(Code, String)>;
 
 impl World {
-    /// Plans checks from `begin` to the end. Keeps only findings of two checks in a row, as with `--confirm`: pods that
-    /// are starting or stopping look like faults for a moment.
-    pub(crate) fn plan_checks(self: &Rc<Self>, begin: Micros, every: Micros) {
-        self.plan_check(begin, every, Findings::new());
-    }
-
-    fn plan_check(self: &Rc<Self>, at: Micros, every: Micros, before: Findings) {
+    /// Plans checks from `at` to the end. Keeps only findings of two checks in a row, as with `--confirm`: pods that are
+    /// starting or stopping look like faults for a moment. `before` are the findings of the previous check.
+    pub(crate) fn plan_checks(self: &Rc<Self>, at: Micros, every: Micros, before: Findings) {
         if at > self.scenario.end() {
             return;
         }
@@ -30,7 +26,7 @@ impl World {
             let confirmed: BTreeSet<&'static str> =
                 found.intersection(&before).map(|(code, _)| code.name()).collect();
             world.measured.borrow_mut().checks.push((at, confirmed));
-            world.plan_check(at + every, every, found);
+            world.plan_checks(at + every, every, found);
         });
     }
 }

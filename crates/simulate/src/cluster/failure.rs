@@ -97,7 +97,7 @@ impl World {
             nodes.get_mut(node).is_in_cluster = false;
             Rc::clone(&nodes.get(node).name)
         };
-        self.server.data_mut().remove_node(&name);
+        self.server.data_mut().nodes.remove(&*name);
         self.collect_soon();
     }
 

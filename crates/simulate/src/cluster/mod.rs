@@ -121,7 +121,8 @@ fn data(scenario: &Scenario) -> Data {
     let pools: Vec<Pool> = scenario.pools();
     let mut data = Data::new(pools, reservations, scenario.config());
     for index in 0..scenario.node_count() {
-        data.add_node(nodes::record(scenario, index));
+        let node = nodes::record(scenario, index);
+        data.nodes.insert(node.name.clone(), node);
     }
     if let Some(start) = start {
         start.blocks.iter().for_each(|block| data.preload(Record::Block(Arc::clone(block))));

@@ -50,7 +50,7 @@ pub(crate) struct Pods {
     /// The number of pods that were running on nodes that stopped, and are not replaced yet.
     lost: u64,
     /// The pods that existed at the start, by handle.
-    adopted: HashMap<Rc<str>, u32, foldhash::fast::FixedState>,
+    pub(super) adopted: HashMap<Rc<str>, u32, foldhash::fast::FixedState>,
 }
 
 impl Pods {
@@ -107,11 +107,6 @@ impl Pods {
         self.waiting += 1;
         self.all.push(Pod { handle, ..Pod::new(node, now) });
         self.all.len() as u32 - 1
-    }
-
-    /// Records that a pod existed at the start.
-    pub(super) fn adopt(&mut self, id: u32, handle: Rc<str>) {
-        self.adopted.insert(handle, id);
     }
 
     /// Records that a pod got its addresses.
@@ -200,9 +195,7 @@ impl Pod {
 
     /// The handle of the pod's addresses.
     pub(crate) fn handle(&self, id: u32) -> String {
-        match &self.handle {
-            Some(handle) => handle.to_string(),
-            None => format!("k8s-pod-network.{}", self.container(id)),
-        }
+        let own = || format!("k8s-pod-network.{}", self.container(id));
+        self.handle.as_ref().map_or_else(own, ToString::to_string)
     }
 }

@@ -23,7 +23,7 @@ impl World {
             let Some(node) = self.scenario.node_index(&found.node) else { continue };
             let handle: Rc<str> = found.handle.as_str().into();
             let id = self.make(node, Some(Rc::clone(&handle)));
-            self.pods.borrow_mut().adopt(id, handle);
+            self.pods.borrow_mut().adopted.insert(handle, id);
             self.set_started(id, found.addresses.clone());
             self.plan_leaving(id);
         }

@@ -57,9 +57,9 @@ impl World {
         };
         snapshot.blocks = data.blocks().map(block).collect();
         snapshot.affinities = data.affinities().map(|found| versioned(found.clone())).collect();
-        snapshot.pools = data.pools().iter().map(|pool| versioned(pool.clone())).collect();
-        snapshot.reservations = data.reservations().iter().map(|found| versioned(found.clone())).collect();
-        snapshot.nodes = data.nodes().map(|node| versioned(node.clone())).collect();
+        snapshot.pools = data.pools.iter().map(|pool| versioned(pool.clone())).collect();
+        snapshot.reservations = data.reservations.iter().map(|found| versioned(found.clone())).collect();
+        snapshot.nodes = data.nodes.values().map(|node| versioned(node.clone())).collect();
         snapshot
     }
 }

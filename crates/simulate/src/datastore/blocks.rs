@@ -19,7 +19,8 @@ type Stored = Versioned<Arc<Block>>;
 #[derive(Clone, Default)]
 pub(super) struct Blocks {
     all: BTreeMap<IpNet, Stored>,
-    bytes: u64,
+    /// The approximate size of all blocks as JSON, in bytes.
+    pub bytes: u64,
 }
 
 impl Blocks {
@@ -41,11 +42,6 @@ impl Blocks {
 
     pub(super) fn count(&self) -> u64 {
         self.all.len() as u64
-    }
-
-    /// The approximate size of all blocks as JSON, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     pub(super) fn insert(&mut self, block: Arc<Block>, revision: i64) {

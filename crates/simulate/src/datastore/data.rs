@@ -39,9 +39,9 @@ pub(crate) struct Data {
     /// Handles by packed ID, since a large cluster has a million of them. Nothing depends on their order.
     handles: HashMap<Text, (Handle, i64), foldhash::fast::FixedState>,
     config: Option<(IpamConfig, i64)>,
-    pools: Vec<Pool>,
-    reservations: Vec<Reservation>,
-    nodes: BTreeMap<String, Node>,
+    pub pools: Vec<Pool>,
+    pub reservations: Vec<Reservation>,
+    pub nodes: BTreeMap<String, Node>,
     revision: i64,
 }
 
@@ -55,14 +55,6 @@ impl Data {
     pub(crate) fn preload(&mut self, record: Record) {
         self.revision += 1;
         self.put(record);
-    }
-
-    pub(crate) fn add_node(&mut self, node: Node) {
-        self.nodes.insert(node.name.clone(), node);
-    }
-
-    pub(crate) fn remove_node(&mut self, name: &str) {
-        self.nodes.remove(name);
     }
 
     /// All blocks of both families, by CIDR.
@@ -81,18 +73,6 @@ impl Data {
     /// All handles, in any order.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &Handle> {
         self.handles.values().map(|(handle, _)| handle)
-    }
-
-    pub(crate) fn pools(&self) -> &[Pool] {
-        &self.pools
-    }
-
-    pub(crate) fn reservations(&self) -> &[Reservation] {
-        &self.reservations
-    }
-
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.values()
     }
 
     pub(crate) fn config(&self) -> Option<IpamConfig> {
@@ -129,7 +109,7 @@ impl Data {
             Query::HostAffinities => self.all_affinities(),
             Query::Blocks(family) => {
                 let blocks = self.blocks_of(*family);
-                Listing { objects: blocks.count(), bytes: blocks.bytes() }
+                Listing { objects: blocks.count(), bytes: blocks.bytes }
             }
             Query::BlockKeys(family) | Query::BlockRevisions(family) => {
                 let objects = self.blocks_of(*family).count();

@@ -134,17 +134,13 @@ impl Server {
         if self.costs.refresh.is_zero() {
             return self.take(job);
         }
-        let (server, trip) = (Rc::clone(self), self.trip_to_etcd());
+        // The round trip from the API server to its etcd takes about half of a read.
+        let (server, trip) = (Rc::clone(self), Micros(self.costs.read.median().0 / 2));
         self.engine.at(now + trip, move || {
             let ready = server.caches.borrow_mut().ready(now + trip, kind, server.costs.refresh, trip);
             let answering = Rc::clone(&server);
             server.engine.at(ready, move || answering.take(job));
         });
-    }
-
-    /// The round trip from the API server to its etcd: about half of a read.
-    fn trip_to_etcd(&self) -> Micros {
-        Micros(self.costs.read.median().0 / 2)
     }
 
     fn take(self: &Rc<Self>, job: Job) {

@@ -58,6 +58,7 @@ impl Drop for LockGuard {
                 }
             }
         };
-        next.fill(&self.0.engine, Self(self.0.clone()));
+        let engine = &self.0.engine;
+        next.fill_at(engine, engine.now(), Self(self.0.clone()));
     }
 }

@@ -29,10 +29,6 @@ impl<T> Slot<T> {
         Self(Rc::new(RefCell::new(Inner { answer: None, waiting: None })))
     }
 
-    pub(crate) fn fill(&self, engine: &Engine, answer: T) {
-        self.fill_at(engine, engine.now(), answer);
-    }
-
     /// Sends the answer, which arrives at `time`.
     pub(crate) fn fill_at(&self, engine: &Engine, time: Micros, answer: T) {
         let mut inner = self.0.borrow_mut();

@@ -130,10 +130,7 @@ impl Scenario {
     }
 
     pub fn node_count(&self) -> u32 {
-        match &self.start {
-            Some(start) => u32::try_from(start.nodes.len()).unwrap_or(u32::MAX),
-            None => self.nodes,
-        }
+        self.start.as_ref().map_or(self.nodes, |start| u32::try_from(start.nodes.len()).unwrap_or(u32::MAX))
     }
 
     /// The name of a node, by its index from 0.

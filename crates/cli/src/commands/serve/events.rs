@@ -31,7 +31,11 @@ pub(super) struct FindingEvents {
 
 impl FindingEvents {
     pub(super) fn new(settings: KubernetesSettings) -> Self {
-        Self { events: Events::new(settings, reporter()), sent: BTreeSet::new() }
+        // In a pod, HOSTNAME is the pod's name. The rest of the name is unique to this process.
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
+        let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
+        let reporter = format!("{host}_{}_{nanoseconds:x}", std::process::id());
+        Self { events: Events::new(settings, reporter), sent: BTreeSet::new() }
     }
 
     /// Sends the new findings of each check until the checks end.
@@ -87,14 +91,6 @@ impl FindingEvents {
     }
 }
 
-/// Returns `HOSTNAME` (in a pod, the pod's name) or, without it, `calipam`, and a suffix that is unique to this
-/// process.
-fn reporter() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
-    let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
-    format!("{host}_{}_{:x}", std::process::id(), nanoseconds)
-}
-
 /// Creates the event of a finding; `None` if neither its pod nor its node exists.
 fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     let of_pods = pods(finding).into_iter().find_map(|name| pod(name, snapshot));
@@ -115,10 +111,7 @@ fn pods(finding: &Finding) -> Vec<&str> {
         _ => Vec::new(),
     };
     let named = owned.into_iter().flat_map(|owner| [owner.pod.as_str(), owner.name.as_str()]);
-    let subject = match &finding.subject {
-        Subject::Endpoint(name) => Some(name.as_str()),
-        _ => None,
-    };
+    let subject = if let Subject::Endpoint(name) = &finding.subject { Some(name.as_str()) } else { None };
     named.chain(subject).collect()
 }
 

@@ -49,17 +49,13 @@ impl FleetReport {
         Self { taken_at, clusters, notes, took, exit_code }
     }
 
-    fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
         self.clusters.iter().map(|cluster| &cluster.report)
     }
 
     /// Returns the changes in all clusters, if there is an earlier report.
     fn changes(&self) -> Option<ChangesOf<'_>> {
         ChangesOf::of(self.reports())
-    }
-
-    pub(crate) fn number_of_findings(&self) -> usize {
-        self.reports().map(|report| report.findings.len()).sum()
     }
 
     /// Returns all findings with their clusters, by severity, code and cluster.

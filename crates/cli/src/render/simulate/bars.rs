@@ -1,6 +1,5 @@
 //! Charts for terminals: bars, and curves that fit on one line.
 
-use calipam_simulate::Micros;
 use textwrap::core::display_width;
 
 use crate::render::page::{Page, Text};
@@ -13,18 +12,13 @@ const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 /// The characters for the heights of a curve.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws a bar for each time.
-pub(super) fn times(title: &str, rows: impl Iterator<Item = (String, Micros)>, text: &mut Text) {
-    bars(title, rows.map(|(name, time)| (name, time.0, time.to_string())), text);
-}
-
 /// Draws a bar for each number.
 pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
     bars(title, rows.map(|(name, number)| (name, number, thousands(number))), text);
 }
 
 /// Draws bars, each with its name, its length, and a label.
-fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
+pub(super) fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|(name, ..)| display_width(name)).max().unwrap_or(0);
     let labels = rows.iter().map(|(.., label)| display_width(label)).max().unwrap_or(0);

@@ -117,9 +117,10 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
 fn of_failure(failure: &Failure) -> Markup {
     let courses = [("collector on", &failure.with_collector), ("collector off", &failure.without_collector)];
     let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
+    let along = |point: &Point| point.after.0 as f64 / end.0.max(1) as f64;
     let line = |name: &str, course: &Course, of: fn(&Point) -> u64| Line {
         name: name.to_owned(),
-        points: course.points.iter().map(|point| (along(point, end), number(of(point)))).collect(),
+        points: course.points.iter().map(|point| (along(point), number(of(point)))).collect(),
     };
     let held: Vec<Line> =
         courses.iter().map(|(name, course)| line(name, course, |point| point.held)).collect();
@@ -132,10 +133,6 @@ fn of_failure(failure: &Failure) -> Markup {
         (svg::lines("Addresses that the node holds after its failure", &end.to_string(), &held))
         (svg::lines("Pods that should be running but are not", &end.to_string(), &waiting))
     }
-}
-
-fn along(point: &Point, end: Micros) -> f64 {
-    point.after.0 as f64 / end.0.max(1) as f64
 }
 
 fn of_clashes(found: &Clashes) -> Markup {

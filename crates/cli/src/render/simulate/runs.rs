@@ -13,7 +13,8 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     heading(text, "ADD latency by cluster size");
     text.grid(scale_table(scale));
     let rows = scale.rows.iter().map(|run| (thousands(run.nodes), run.adds.time.p99));
-    bars::times("99 % of ADDs finish within, by number of nodes", rows, text);
+    let rows = rows.map(|(nodes, time)| (nodes, time.0, time.to_string()));
+    bars::bars("99 % of ADDs finish within, by number of nodes", rows, text);
 }
 
 /// Returns the row of a result. If the result represents several runs, also returns the rows `lowest` and `highest`,

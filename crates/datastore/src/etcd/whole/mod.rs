@@ -145,7 +145,11 @@ async fn attempt_once<C: Collector>(
     }
 
     if pull.entries() == 0 {
-        require_calico(client, revision).await?;
+        // An etcd without any Calico keys is probably not the right one.
+        let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
+        if client.get(&[range], "/calico/").await?.entries().count() == 0 {
+            return Err(Error::NoCalico { location: client.endpoint().to_owned() });
+        }
     }
     let unfinished = || client.error("everything", Failure::Other("a task is still reading".into()));
     let collector = pull.finish().ok_or_else(unfinished)?;
@@ -231,15 +235,6 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
         client.get(&ranges, "blocks").await?.entries().for_each(|entry| sample.add(entry.value));
     }
     Ok(sample)
-}
-
-/// Returns an error if etcd has no Calico keys at all, because it is then probably not the right etcd.
-async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
-    let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
-    match client.get(&[range], "/calico/").await?.entries().count() {
-        0 => Err(Error::NoCalico { location: client.endpoint().to_owned() }),
-        _ => Ok(()),
-    }
 }
 
 /// Reads `extent` into a snapshot, at the newest revision or a past one. etcd does not record the times of its

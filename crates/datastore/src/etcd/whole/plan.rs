@@ -27,7 +27,7 @@ const SMALL: usize = 64;
 const SAMPLE_PLACES: usize = 48;
 const SAMPLE_BLOCKS: i64 = 2;
 /// Minimum limit of the first request for a range.
-const LEAST_LIMIT: usize = 2000;
+pub(crate) const LEAST_LIMIT: usize = 2000;
 
 /// A range of keys, and their expected number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +38,6 @@ pub(crate) struct Part {
     pub expected: usize,
     /// The name of the content in errors.
     pub what: &'static str,
-}
-
-impl Part {
-    /// The limit of the first request, with a margin since a sample is never exact.
-    pub(crate) fn first_limit(&self) -> i64 {
-        (self.expected * 4).max(LEAST_LIMIT) as i64
-    }
 }
 
 /// The sorted keys of the blocks that affinities of any kind name.

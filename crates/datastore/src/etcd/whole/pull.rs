@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_files::raw::{RawEntry, next_key};
 use calipam_files::{Progress, ProgressFn};
@@ -11,9 +11,9 @@ use calipam_model::parallel::lock;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::plan::Part;
+use super::plan::{LEAST_LIMIT, Part};
 use crate::error::{Error, Failure, Result};
-use crate::etcd::client::{EtcdClient, Reply};
+use crate::etcd::client::EtcdClient;
 
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 4;
@@ -109,13 +109,13 @@ impl<C: Collector> Pull<C> {
     pub(crate) fn push(&self, parts: Vec<Part>) {
         let expected: usize = parts.iter().map(|p| p.expected).sum();
         self.expected.fetch_add(expected as u64, Ordering::Relaxed);
-        self.lock().waiting.extend(parts);
+        lock(&self.state).waiting.extend(parts);
         self.changed.notify_waiters();
     }
 
     /// Marks the end of the queue.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        lock(&self.state).closed = true;
         self.changed.notify_waiters();
     }
 
@@ -127,7 +127,7 @@ impl<C: Collector> Pull<C> {
             number += 1;
         }
         self.count(number);
-        self.lock().collector.commit(chunk)
+        lock(&self.state).collector.commit(chunk)
     }
 
     /// The number of entries that were read.
@@ -141,10 +141,6 @@ impl<C: Collector> Pull<C> {
         Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
-        lock(&self.state)
-    }
-
     /// Waits for the next part and its index; `None` at the end of the queue.
     async fn next(&self) -> Option<(usize, Part)> {
         loop {
@@ -153,7 +149,7 @@ impl<C: Collector> Pull<C> {
             // No notification is missed from here on.
             changed.as_mut().enable();
             {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let near = state.started < state.committed + AHEAD;
                 if let Some(part) = near.then(|| state.waiting.pop_front()).flatten() {
                     state.started += 1;
@@ -170,10 +166,13 @@ impl<C: Collector> Pull<C> {
     /// Reads one part, in several requests if it has more keys than expected.
     async fn read_part(&self, index: usize, part: Part) -> Result<()> {
         let mut chunk = C::chunk(self.records);
-        let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
+        // The first limit has a margin, since a sample is never exact.
+        let limit = (part.expected * 4).max(LEAST_LIMIT) as i64;
+        let mut range = part.range.clone().at(self.revision).with_limit(limit);
         loop {
             let reply = self.client.read_bulk(&range, part.what).await?;
-            chunk = self.fill(chunk, &reply)?;
+            reply.for_each(|entry| C::add(&mut chunk, entry)).ok_or_else(|| self.malformed("an answer"))?;
+            self.count(reply.len as u64);
             if !reply.more {
                 return self.commit(index, chunk);
             }
@@ -183,15 +182,12 @@ impl<C: Collector> Pull<C> {
                 .ok_or_else(|| self.malformed(part.what))?;
             // The next request starts after the last key, so the reply must have one.
             range.start = last.ok_or_else(|| self.malformed(part.what))?;
-            range.limit = next_limit(&reply, range.limit);
+            // The limit is doubled, unless answers would become too large.
+            let average = reply.size() / reply.len.max(1);
+            let most = i64::try_from(MOST_BYTES / average.max(1)).unwrap_or(i64::MAX);
+            range.limit = (range.limit * 2).min(most).max(1);
             chunk = self.commit_piece(index, chunk)?;
         }
-    }
-
-    fn fill(&self, mut chunk: C::Chunk, reply: &Reply) -> Result<C::Chunk> {
-        reply.for_each(|entry| C::add(&mut chunk, entry)).ok_or_else(|| self.malformed("an answer"))?;
-        self.count(reply.len as u64);
-        Ok(chunk)
     }
 
     fn count(&self, entries: u64) {
@@ -202,7 +198,7 @@ impl<C: Collector> Pull<C> {
 
     /// Passes on the data of an incomplete part if it is the part's turn; otherwise returns the data.
     fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.committed != index {
             return Ok(chunk);
         }
@@ -212,7 +208,7 @@ impl<C: Collector> Pull<C> {
 
     /// Passes on a complete part, and the finished parts that waited for it.
     fn commit(&self, index: usize, chunk: C::Chunk) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.finished.insert(index, chunk);
         loop {
             let turn = state.committed;
@@ -228,11 +224,4 @@ impl<C: Collector> Pull<C> {
     fn malformed(&self, what: &str) -> Error {
         self.client.error(what, Failure::NotEtcd("its answer cannot be decoded".into()))
     }
-}
-
-/// Doubles the limit, unless answers would become too large.
-fn next_limit(reply: &Reply, limit: i64) -> i64 {
-    let average = reply.size() / reply.len.max(1);
-    let most = MOST_BYTES / average.max(1);
-    (limit * 2).min(i64::try_from(most).unwrap_or(i64::MAX)).max(1)
 }

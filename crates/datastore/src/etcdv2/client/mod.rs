@@ -73,15 +73,6 @@ pub(crate) struct Node {
     pub modified_index: i64,
 }
 
-/// The part of a tree to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// The key with everything below it.
-    All,
-    /// The direct content of a directory.
-    Own,
-}
-
 /// The result of a read.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -164,12 +155,12 @@ impl EtcdV2Client {
     /// hides the reason, such as a missing client certificate.
     async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
-            match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
+            match self.read_once(PROBE, false, self.settings.timeouts.connect).await {
                 Err(Failure::Connection(Cause::Broken(_))) => {}
                 result => return result,
             }
         }
-        self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await
+        self.read_once(PROBE, false, self.settings.timeouts.connect).await
     }
 
     /// The current endpoint, without user and password.
@@ -185,22 +176,18 @@ impl EtcdV2Client {
     /// Reads a key with everything below it, with a quorum of the members. If a member does not answer, asks the
     /// others.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
-        self.read_to(path, Depth::All).await
-    }
-
-    pub(crate) async fn read_to(&self, path: &str, depth: Depth) -> Result<Found> {
         let mut left = self.members.len();
         loop {
             left -= 1;
-            match self.read_once(path, depth, self.settings.timeouts.request).await {
+            match self.read_once(path, true, self.settings.timeouts.request).await {
                 Err(failure) if failure.is_transient() && left > 0 => self.use_next_member(),
                 result => return result.map_err(|failure| self.error(path, failure)),
             }
         }
     }
 
-    async fn read_once(&self, path: &str, depth: Depth, limit: Duration) -> Result<Found, Failure> {
-        let url = format!("{}?quorum=true&recursive={}", url(path), depth == Depth::All);
+    async fn read_once(&self, path: &str, recursive: bool, limit: Duration) -> Result<Found, Failure> {
+        let url = format!("{}?quorum=true&recursive={recursive}", url(path));
         let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
         let reply = reply(&body);
         match (status, reply) {

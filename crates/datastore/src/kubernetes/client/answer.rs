@@ -22,7 +22,7 @@ pub(super) const MAX_ERROR_BODY: usize = 64 << 10;
 /// A response whose body has not been read yet.
 pub(crate) struct Answer {
     body: Body,
-    encoding: Encoding,
+    pub encoding: Encoding,
     /// The time by the server's clock.
     pub date: Option<Timestamp>,
     pace: Pace,
@@ -37,10 +37,6 @@ impl Answer {
     /// Marks this as the response to a watch, which the server ends after `time`.
     pub(super) fn with_duration(self, time: Duration) -> Self {
         Self { pace: self.pace.with_duration(time), ..self }
-    }
-
-    pub(crate) fn encoding(&self) -> Encoding {
-        self.encoding
     }
 
     /// The next piece of the body; `None` at its end.
@@ -78,10 +74,8 @@ impl Answer {
 
 fn encoding(headers: &HeaderMap) -> Encoding {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match kind.starts_with("application/vnd.kubernetes.protobuf") {
-        true => Encoding::Protobuf,
-        false => Encoding::Json,
-    }
+    let is_protobuf = kind.starts_with("application/vnd.kubernetes.protobuf");
+    if is_protobuf { Encoding::Protobuf } else { Encoding::Json }
 }
 
 fn date(headers: &HeaderMap) -> Option<Timestamp> {

@@ -74,7 +74,8 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
     if paths.is_empty() {
         return Ok(None);
     }
-    let name = format!("the kubeconfig {}", join(&paths));
+    let texts: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let name = format!("the kubeconfig {}", texts.join(", "));
     Ok(Some((merged(&paths, &name)?, name)))
 }
 
@@ -186,10 +187,6 @@ fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error
 pub(crate) fn has_certificate(config: &Config) -> bool {
     let auth = &config.auth_info;
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
-}
-
-fn join(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The error for a configuration from which no client can be created. A failure of a credential plugin or identity

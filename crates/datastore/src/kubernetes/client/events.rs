@@ -70,17 +70,13 @@ impl Events {
         };
         let (path, json) = event.object(&self.instance);
         let reported = client.write(Method::POST, &path, &json).await;
-        self.client = reported.as_ref().err().is_none_or(is_answer).then_some(client.clone());
+        let has_failed = matches!(reported, Err(Failure::Connection(_)));
+        self.client = (!has_failed).then(|| Arc::clone(&client));
         match reported {
             Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
             Err(failure) => Err(client.write_error("events", failure)),
         }
     }
-}
-
-/// True if the connection did not fail and can be kept.
-fn is_answer(failure: &Failure) -> bool {
-    !matches!(failure, Failure::Connection(_))
 }
 
 impl Event {

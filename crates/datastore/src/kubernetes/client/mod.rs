@@ -213,7 +213,7 @@ impl KubeClient {
         Box::pin(async move {
             match self.get(path, accept).await {
                 Ok(answer) => {
-                    let encoding = answer.encoding();
+                    let encoding = answer.encoding;
                     let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
                     Ok(Some((bytes, encoding)))
                 }

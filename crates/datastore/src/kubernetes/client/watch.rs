@@ -44,7 +44,7 @@ pub(crate) enum WatchEvent {
 /// has hardly any objects, so it costs the server almost nothing.
 pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
     let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
-    let mut list = ItemReader::new(answer.encoding());
+    let mut list = ItemReader::new(answer.encoding);
     while let Some(piece) = answer.piece().await? {
         list.feed(&piece, &mut |_| {}).map_err(|error| Failure::NotKubernetes(error.to_string()))?;
     }
@@ -80,7 +80,7 @@ impl Watch {
             kind.path
         );
         let answer = client.get(&path, Accept::Json).await?;
-        match answer.encoding() {
+        match answer.encoding {
             Encoding::Json => {
                 let answer = answer.with_duration(Duration::from_secs(seconds.into()));
                 Ok(Self { answer, text: Vec::new(), taken: 0 })

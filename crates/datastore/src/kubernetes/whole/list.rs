@@ -179,7 +179,7 @@ impl<T: Take> Run<'_, T> {
         mut answer: Answer,
         ahead: &mut JoinSet<Result<Answer, Failure>>,
     ) -> Result<ListMeta, Failure> {
-        let encoding = answer.encoding();
+        let encoding = answer.encoding;
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
             if let Some(begun) = self.begun.take() {

@@ -98,14 +98,10 @@ pub enum Evicted {
 /// The part of the Kubernetes API that a migration needs.
 #[derive(Clone, Debug)]
 pub struct Workloads {
-    client: Arc<KubeClient>,
+    pub(crate) client: Arc<KubeClient>,
 }
 
 impl Workloads {
-    pub(crate) fn new(client: Arc<KubeClient>) -> Self {
-        Self { client }
-    }
-
     /// Lists all pods.
     ///
     /// # Errors

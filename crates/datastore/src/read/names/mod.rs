@@ -26,12 +26,8 @@ pub enum NameKind {
     Namespaces,
 }
 
-/// Names of a kind in a snapshot that begin with `begin`.
-pub(crate) fn in_snapshot(snapshot: &Snapshot, kind: NameKind, begin: &str) -> BTreeSet<String> {
-    page::few(all(snapshot, kind), begin)
-}
-
-fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
+/// All names of a kind in a snapshot.
+pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     match kind {
         NameKind::Nodes => {
             let nodes = snapshot.nodes.iter().map(|node| node.value.name.clone());

@@ -11,7 +11,7 @@ use calipam_check::record::names_owner;
 use calipam_check::{Code, Subject, and_more};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
-use calipam_model::block::{Block, BlockContent, BlockProblem};
+use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, address_at, is_v4};
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock};
 
@@ -69,7 +69,8 @@ impl CorruptBlocks {
             };
             match repaired {
                 Ok((repaired, unrecorded)) => {
-                    let broken = words(&block.problems);
+                    let first = block.problems.first().map(ToString::to_string).unwrap_or_default();
+                    let broken = first + &and_more(block.problems.len(), "problem", "problems");
                     let revision = block.revision.clone();
                     corrupt
                         .blocks
@@ -95,11 +96,6 @@ impl CorruptBlocks {
         }
         repaired
     }
-}
-
-fn words(problems: &[BlockProblem]) -> String {
-    let first = problems.first().map(ToString::to_string).unwrap_or_default();
-    first + &and_more(problems.len(), "problem", "problems")
 }
 
 fn beyond(detail: impl Into<String>) -> Refusal {
@@ -131,7 +127,7 @@ fn repair(
 
     let mapping = SlotMapping::new(basis, key, &raw, &records)?;
     raw.write(&mapping, basis.snapshot.taken_at);
-    match BlockContent::parse(&raw.into_json()) {
+    match BlockContent::parse(serde_json::Value::Object(raw.fields).to_string().as_bytes()) {
         Ok(BlockContent::Sound(mut block)) => {
             block.update(|edit| edit.touch());
             Ok((*block, mapping.unrecorded))

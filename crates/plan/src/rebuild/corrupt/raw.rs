@@ -17,7 +17,7 @@ const MOST: usize = 4096;
 /// The fields of a block as they are stored.
 pub(super) struct RawBlock {
     key: IpNet,
-    fields: Map<String, Value>,
+    pub fields: Map<String, Value>,
     /// The number of addresses in the block.
     pub size: u32,
     /// The array as it is stored, of any length.
@@ -118,10 +118,6 @@ impl RawBlock {
         ];
 
         self.fields.extend(new.map(|(name, value)| (name.to_owned(), value)));
-    }
-
-    pub(super) fn into_json(self) -> Vec<u8> {
-        Value::Object(self.fields).to_string().into_bytes()
     }
 }
 

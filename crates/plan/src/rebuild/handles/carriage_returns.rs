@@ -27,7 +27,9 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             planner.skip(finding, reason, why);
             continue;
         }
-        let dirty: Vec<&Allocated> = handles.allocated(id).iter().filter(|held| is_dirty(held)).collect();
+        let is_dirty =
+            |held: &&Allocated| held.held.record.as_ref().handle().is_some_and(TextRef::has_carriage_return);
+        let dirty: Vec<&Allocated> = handles.allocated(id).iter().filter(is_dirty).collect();
         if let Some(outside) = dirty.iter().find(|held| !planner.may_change_at(held.block)) {
             let detail =
                 format!("{id} is also recorded in {}, which this plan does not rebuild", outside.block);
@@ -39,10 +41,6 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
     }
 
     approved
-}
-
-fn is_dirty(held: &Allocated) -> bool {
-    held.held.record.as_ref().handle().is_some_and(TextRef::has_carriage_return)
 }
 
 /// Rewrites the record under the clean ID, unless the address changes anyway.
