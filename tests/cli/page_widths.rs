@@ -75,8 +75,8 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
 /// A script that opens all tables of blocks, and the evidence of some findings.
 const OPEN: &str = "document.querySelectorAll('#maps details, #findings tr:nth-child(5n) details').forEach(one => { one.open = true; })";
 
-/// A script that collects the visible text nodes in `texts`. Its function `boxes` returns the boxes of the lines of a
-/// text.
+/// A script that collects the visible text nodes in `texts`. Its function `boxes` returns the bounding box of each line
+/// of a text node.
 const TEXTS: &str = "const texts = []; \
     const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT); \
     while (walker.nextNode()) { \

@@ -99,7 +99,7 @@ impl Run {
     }
 }
 
-/// Lists the findings of a report, each by these fields: `severity`, `code`, `name`.
+/// Lists the findings of a report, each as the text of the given fields: `severity`, `code`, `name`.
 pub(super) fn findings<T: FromIterator<String>>(report: &Value, fields: &[&str]) -> T {
     let text = |finding: &Value, field: &str| {
         let value = if field == "name" { &finding["subject"]["name"] } else { &finding[field] };

@@ -80,7 +80,7 @@ pub(crate) struct OfFleet {
 }
 
 impl Console {
-    /// Creates the output for the options and the environment.
+    /// Creates the console from the global options and the environment.
     pub(crate) fn new(global: &Global) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let stdout = io::stdout().is_terminal();

@@ -22,7 +22,7 @@ pub struct Service {
     pub uid: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// True if `metadata.deletionTimestamp` is set: the service was deleted, and a finalizer keeps it.
+    /// True if `metadata.deletionTimestamp` is set: the service was deleted, but a finalizer still holds it.
     pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,

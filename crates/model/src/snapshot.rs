@@ -299,7 +299,8 @@ impl Snapshot {
         self.cluster.as_ref()?.is_since(version)
     }
 
-    /// True if affinities need labels: Calico finds them by labels, or one already has some (facts 2.5).
+    /// True if affinities need labels: either this Calico looks them up by label, or an affinity already has labels
+    /// (facts 2.5).
     pub fn labels_affinities(&self) -> bool {
         let is_labelled = |affinity: &Versioned<Affinity>| {
             let Revision::Kubernetes(version) = &affinity.revision else { return false };

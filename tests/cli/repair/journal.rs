@@ -109,7 +109,7 @@ fn a_full_disk_stops_it() {
     assert_eq!(site.undo(&whole).code, 0);
     let before = site.dump();
     let arguments = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
-    // There is no room for the first line of the journal, or only for that line and not for the first intent.
+    // With 0 blocks, not even the first line of the journal fits; with 1, it fits, but the first intent does not.
     for blocks in [0, 1] {
         let run =
             on_a_small_disk(&site.command(&arguments), blocks).failed(3, "error: cannot write the journal ");

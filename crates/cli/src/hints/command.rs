@@ -89,7 +89,7 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
-/// Formats a command line for a document. Unlike in a hint, it does not depend on this call.
+/// Formats a command line for a document. Unlike one in a hint, it does not depend on how calipam was called.
 pub(crate) fn command_in_document(words: &[&str]) -> String {
     let name = Applet::Calipam.command_prefix().to_owned();
     words.iter().fold(name, |line, word| format!("{line} {}", shell_word(word)))

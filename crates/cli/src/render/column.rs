@@ -15,7 +15,7 @@ pub(crate) struct Column<'a, R> {
     pub(super) color: Option<Box<dyn Fn(R) -> Option<AnsiColor> + 'a>>,
 }
 
-/// The form of a list in which a column is shown; see [`Grid::short`](super::table::Grid::short).
+/// The form of a list (short or complete) in which a column appears; see [`Grid::short`](super::table::Grid::short).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The complete list, with all rows.

@@ -80,7 +80,7 @@ pub(crate) enum Printed {
 }
 
 impl Printed {
-    /// Converts a document to a format. Fails if the document does not have the format.
+    /// Renders a document in a format. Fails if the document does not support that format.
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
         Ok(match format {
             Format::Table | Format::Wide => {

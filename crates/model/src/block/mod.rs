@@ -257,7 +257,7 @@ impl Block {
 pub struct CorruptBlock {
     /// The CIDR in the value.
     pub cidr: IpNet,
-    /// The owner in the value.
+    /// The owner in the block's `affinity` field.
     pub owner: Option<BlockOwner>,
     /// True if marked as deleted.
     pub deleted: bool,

@@ -45,7 +45,7 @@ pub enum Target {
     /// The pool with this CIDR. If there is none, it is created with the settings of the old pool. Unless stated, the
     /// block size is that of the old pool, and the name is derived from the old pool.
     Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
-    /// The CIDR of the old pool with blocks of another size, reached through a temporary pool with the CIDR `via`.
+    /// The same CIDR as the old pool, with another block size. Users first move to a temporary pool with the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
     /// No pool is stated: users move to any other enabled pool.
     Unstated,

@@ -11,7 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::text::TextRef;
 use jiff::Timestamp;
 
-/// The record of an address when it was seen unused.
+/// The record that an address had at the time when it was seen unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The handle, and the owner's attributes if the report has them.

@@ -40,7 +40,7 @@ pub struct Listed {
     pub undone: bool,
 }
 
-/// Returns the command that undoes the journal, as the undo's own journal states it.
+/// Returns the command that undoes `journal`, in the form that the undo writes into its own journal.
 pub fn undo_command(journal: &Path) -> String {
     format!("undo {}", journal.file_name().unwrap_or_default().to_string_lossy())
 }

@@ -40,7 +40,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The request that the choice decides on.
+    /// The request that the choice is about.
     pub(crate) fn request(self) -> Option<RequestId> {
         match self {
             Self::Go(id) | Self::Fail(id) | Self::PutOff(id) | Self::Expire(id) | Self::Land(id) => Some(id),

@@ -218,7 +218,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    /// True for a pod of the old pool that a controller creates again, unlike static pods and pods of jobs.
+    /// True for a pod of the old pool that a controller recreates after its eviction, unlike static pods and pods of jobs.
     pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
         let comes_back = pod.controller.as_ref().is_some_and(|controller| match controller.kind.as_str() {
             "Node" | "Job" => false,

@@ -1,4 +1,4 @@
-//! The causes of duplicate addresses: two pods with the same address.
+//! The causes of duplicate addresses, that is, of two pods with the same address.
 
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 

@@ -95,10 +95,8 @@ impl Answers {
             joined(pools.iter().map(|pool| format!("{} (/{})", pool.cidr, pool.block_size)), ", "),
             match self.runs() {
                 1 => format!("seed {}", scenario.seed),
-                runs => format!(
-                    "{runs} runs with seeds from {}, pods per node {SPREAD} % around the average",
-                    scenario.seed
-                ),
+                runs =>
+                    format!("{runs} runs with seeds from {}, pods per node vary by {SPREAD} %", scenario.seed),
             },
             match scenario.latency.as_str() {
                 "" => "latency assumed".to_owned(),

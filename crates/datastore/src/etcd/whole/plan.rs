@@ -36,7 +36,7 @@ pub(crate) struct Part {
     pub range: Range,
     /// Expected number of keys.
     pub expected: usize,
-    /// The name of the content in errors.
+    /// The words for the content of this part in error messages.
     pub what: &'static str,
 }
 

@@ -49,7 +49,8 @@ async fn everything_is_read_in_order_whatever_the_size() {
 async fn keys_that_no_sample_foresaw_are_read() {
     let etcd = Etcd::start().unwrap();
     let mut all = entries(100);
-    // Adds blocks without affinities, endpoints without addresses, and orphan handles under another prefix.
+    // Removes the affinities of node-1. Adds endpoints without addresses, and orphan handles whose IDs have another
+    // prefix.
     all.retain(|(key, _)| !key.contains("/host/node-1"));
     for i in 0..9_000 {
         all.push((format!("/calico/ipam/v2/handle/zz-orphan-{i:05}"), br#"{"block":{}}"#.to_vec()));

@@ -124,7 +124,7 @@ pub(super) fn carry_out(
         for part in parts {
             match apply_plan(world.clone(), &of_steps(plan, vec![part]), now) {
                 Ok(next) => world = next,
-                // A conflict in one part abandons the rest of the step.
+                // After a conflict in one part, the rest of the step is skipped.
                 Err(_) => break,
             }
         }

@@ -15,9 +15,9 @@ use crate::measured::Measured;
 /// Calico's kinds for address allocation, which the plugin reads or writes.
 pub(crate) const OF_ALLOCATION: [&str; 6] =
     ["ipamblocks", "ipamhandles", "blockaffinities", "ipamconfigs", "ippools", "ipreservations"];
-/// Calico's other kinds that a check reads.
+/// The other Calico kinds that a check reads.
 const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
-/// Kinds of Kubernetes that a check reads.
+/// The core Kubernetes kinds that a check reads.
 const CORE: [&str; 3] = ["pods", "nodes", "services"];
 
 /// Time limit for the API server to load a million keys into its caches.

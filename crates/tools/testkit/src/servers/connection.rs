@@ -1,5 +1,5 @@
-//! A connection to a test's API server that stays open, because many small requests would spend most of their time on
-//! handshakes.
+//! A connection to a test's API server that stays open, because many small requests would otherwise spend most of their
+//! time on handshakes.
 
 use std::io::{BufReader, Write};
 

@@ -12,7 +12,7 @@ const EMPTIED: usize = 50;
 /// Number of writes to the block of the address whose history is queried.
 pub(super) const CHURN: i64 = 40;
 
-/// The changes that were made.
+/// The counts of changes that were made, and the address whose history is queried.
 pub(super) struct Changed {
     pub released: usize,
     /// The address whose history is queried.
