@@ -22,6 +22,7 @@ use crate::kubernetes::{
     self, Counter, KubeFeed, Listed, Lists, add_users, lists, no_kubevirt, positions, require,
 };
 use crate::read::Lookup;
+use crate::read::around::is_in_kubernetes;
 use crate::retries::retried;
 use crate::write::{Batch, Limits, Objects, Stored, Swap};
 
@@ -97,11 +98,6 @@ fn add_lists(client: &KubeClient, snapshot: &mut Snapshot, lists: Vec<Listed<Sna
     }
     skip(snapshot, Source::Machines, no_kubevirt());
     Ok(())
-}
-
-/// True for keys of objects that are in Kubernetes even if the datastore is etcd.
-pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
-    matches!(key, Key::Pod { .. } | Key::Service { .. })
 }
 
 /// Reads the objects with these keys again from Kubernetes, and adds them to the snapshot.

@@ -10,7 +10,7 @@ use calipam_model::snapshot::{ETCD_SOURCES, Snapshot, Source};
 
 use crate::error::Result;
 use crate::etcd::client::{EtcdClient, Range};
-use crate::read::around::{Lookup, NamedKeys, PARTLY_READ_SOURCES, PodOnNode};
+use crate::read::around::{Lookup, NamedKeys, PARTLY_READ_SOURCES, PodOnNode, is_in_kubernetes};
 use crate::secret::redact_url;
 
 /// Maximum operations of one transaction; etcd's default limit is 128.
@@ -118,7 +118,7 @@ pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
 
 /// The range of a key, if it is in etcd.
 pub(crate) fn range_of(key: &Key) -> Option<Range> {
-    (!crate::both::is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
+    (!is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
 }
 
 pub(crate) fn endpoints_of(pod: &PodOnNode) -> Range {

@@ -53,6 +53,10 @@ impl Backend for Arc<KubeClient> {
         self.server().to_owned()
     }
 
+    fn request_count(&self) -> u64 {
+        KubeClient::request_count(self)
+    }
+
     fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
         Some(self)
     }

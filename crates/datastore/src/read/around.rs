@@ -97,6 +97,11 @@ impl Lookup {
     }
 }
 
+/// True for keys of objects that are in Kubernetes even if the datastore is etcd.
+pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
+    matches!(key, Key::Pod { .. } | Key::Service { .. })
+}
+
 /// True if a record of the block names the pod, given by namespace and name.
 pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> bool {
     let names_it = |owner: OwnerMap<'_>| {

@@ -94,7 +94,7 @@ impl Datastore {
 
     /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
-        self.backend.request_count() + self.kubernetes().map_or(0, |client| client.request_count())
+        self.backend.request_count() + self.beside.as_ref().map_or(0, |client| client.request_count())
     }
 
     /// True if the data can change, so a second read may differ.

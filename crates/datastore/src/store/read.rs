@@ -14,6 +14,7 @@ use super::Datastore;
 use crate::error::Result;
 use crate::etcd::{self, past};
 use crate::feed::{Changes, Followed, OrWholeRead};
+use crate::read::around::is_in_kubernetes;
 use crate::read::{Lookup, NameKind, Past, PastSubject};
 use crate::{both, kubernetes};
 
@@ -70,7 +71,7 @@ impl Datastore {
     pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
         let Some(kubernetes) = &self.beside else { return self.backend.reread(keys).await };
         let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
-            keys.iter().cloned().partition(both::is_in_kubernetes);
+            keys.iter().cloned().partition(is_in_kubernetes);
         let mut snapshot = self.backend.reread(&in_etcd).await?;
         if let Some(snapshot) = &mut snapshot {
             both::reread(kubernetes, snapshot, &in_kubernetes).await?;
