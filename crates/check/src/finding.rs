@@ -294,12 +294,12 @@ mod tests {
         });
         assert_eq!(to_value(record()).unwrap(), expected);
         let odd = RecordEvidence {
-            block_owner: Some(BlockOwner::Other("nobody's".into())),
+            block_owner: Some(BlockOwner::Other("unknown".into())),
             record: Attribute { released_at: Some("yesterday".into()), ..Attribute::default() }.into(),
             ..record()
         };
         let written = to_value(odd).unwrap();
-        let wanted = (&json!("nobody's"), &json!("yesterday"));
+        let wanted = (&json!("unknown"), &json!("yesterday"));
         assert_eq!((&written["blockOwner"], &written["releasedAt"]), wanted);
     }
 

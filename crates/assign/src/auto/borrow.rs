@@ -11,7 +11,7 @@ use crate::request::{Assigned, Message};
 use crate::store::Store;
 
 impl<S: Store> Search<'_, S> {
-    /// Takes missing addresses from the blocks of the pools, whoever owns them.
+    /// Takes the addresses that are still missing from any blocks of the pools, including those of other nodes.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         let Some(mut survey) = self.survey.take() else {
             // A recent search found no free address, so this one has not surveyed the blocks of the pools.

@@ -7,6 +7,7 @@
 mod allocatable;
 mod answer;
 mod claims;
+mod open_pool;
 #[cfg(test)]
 mod tests;
 
@@ -26,17 +27,17 @@ use calipam_model::node::Node;
 use calipam_model::parallel::lock;
 use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::selector::Selector;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Defect, DefectKind, Snapshot, StoredBlock};
 
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
+use self::open_pool::{OpenPool, open_pools};
 use crate::allocator::Allocator;
 use crate::auto::assignable;
-use crate::event::{Event, PoolPassedOver};
+use crate::event::Event;
 use crate::family::Family;
 use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, without_waiting};
-use crate::pools::{NodeSelector, pool_of};
+use crate::pools::pool_of;
 use crate::request::{AssignIp, AutoAssign};
 
 /// The first version of Calico that takes empty blocks from other nodes.
@@ -59,23 +60,6 @@ pub struct NextAddress<'r> {
     /// The labels of the pod's namespace. If they are unknown (`None`), namespace selectors are matched against no
     /// labels.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
-}
-
-/// A pool that serves requests that name no pool.
-struct OpenPool<'s> {
-    pool: &'s Pool,
-    selector: NodeSelector,
-    /// True if the pool serves only namespaces with certain labels.
-    is_special: bool,
-    /// True if the pool serves at least one namespace, or namespaces were not read.
-    serves_some: bool,
-}
-
-impl OpenPool<'_> {
-    /// True if pods in some namespace get addresses from the pool.
-    fn is_usable(&self) -> bool {
-        self.serves_some && self.pool.allows(PoolUse::Workload)
-    }
 }
 
 /// The data that a node's refusal depends on. Nodes with equal keys get the same answer.
@@ -382,22 +366,3 @@ impl<'s> Outlook<'s> {
 /// The answer depends on data that was not read or cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKnown;
-
-/// The enabled pools of a family that serve requests that name no pool; `None` if a selector does not parse.
-fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
-    let no_labels = BTreeMap::new();
-    let open_pool = |pool| {
-        let selector = NodeSelector::of(pool).ok()?;
-        let namespaces = Selector::parse(&pool.namespace_selector).ok()?;
-        let is_special = !namespaces.matches(&no_labels);
-        let known = snapshot.namespaces.as_ref().filter(|_| is_special);
-        let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
-        Some(OpenPool { pool, selector, is_special, serves_some })
-    };
-    let pools = snapshot.pools.iter().map(|stored| &stored.value);
-    pools
-        .filter(|pool| Family::of(pool.cidr) == family)
-        .filter(|pool| PoolPassedOver::of_state(pool).is_none() && pool.automatic)
-        .map(open_pool)
-        .collect()
-}

@@ -228,7 +228,7 @@ fn endpoints_against_pods() {
     assert_eq!(verdict(&both(&[disagreeing])), ["pod-address-disagreement default/web"]);
     let stale = running("web", "10.244.1.3");
     let expected = ["pod-address-disagreement default/web"];
-    assert_eq!(verdict(&both(&[stale])), expected, "a status behind its sandbox accuses nobody");
+    assert_eq!(verdict(&both(&[stale])), expected, "a status older than its sandbox causes no finding");
     let v6_only_in_annotation =
         PodParts { cni_ips: Some("10.244.1.0/32,fd00::1/128"), ..running("web", "10.244.1.0") };
     let about_pods =

@@ -40,7 +40,7 @@ fn services_and_their_records() {
         service_record("gone"),
         web(&["10.9.9.9"]),
         &["leaked-address 10.244.1.0 [\"service-gone\"]"],
-        "gone; a cloud's address is nobody's business",
+        "gone; a cloud's address is not Calico's",
     );
     expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
     expect(

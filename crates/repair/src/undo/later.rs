@@ -28,7 +28,7 @@ impl UndoPlan {
             let Some(written) = written.get(&object.key) else { continue };
             let mut now = object.left.as_ref();
             for write in written {
-                // After a version that is only a deletion mark, the next write creates the object anew.
+                // After a version that is only a deletion mark, the next write creates the object again.
                 let present = now.filter(|version| version.value.is_some());
                 if is_same_version(&object.key, present, write.found.as_ref()) {
                     now = write.left.as_ref();

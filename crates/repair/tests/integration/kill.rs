@@ -231,7 +231,7 @@ async fn a_dead_datastore_ends_the_run() {
     assert_eq!(execution.written + execution.not_started, steps, "{execution:?}");
     // The options also own a reference to the server.
     drop(options);
-    let mut etcd = Arc::into_inner(etcd).expect("nobody else has it").into_inner().unwrap();
+    let mut etcd = Arc::into_inner(etcd).expect("there is no other reference").into_inner().unwrap();
     etcd.restart().unwrap();
     let store = open(&etcd.endpoint()).await;
     // The next run resolves the journal of the first run. Undoing both runs restores everything.

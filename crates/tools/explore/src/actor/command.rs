@@ -230,7 +230,7 @@ async fn carry_out(
     }
 }
 
-/// Rebuilds everything on a datastore that nobody else uses.
+/// Rebuilds everything on a datastore that no other actor uses.
 ///
 /// # Errors
 /// Returns an error if the rebuild fails or is incomplete.

@@ -150,7 +150,7 @@ async fn calico_add(
     }
 }
 
-/// Returns the addresses that an ADD is assigned on a datastore that nobody else uses.
+/// Returns the addresses that an ADD is assigned on a datastore that no other actor uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
     let allocator = Allocator::new(store);
     let attributes = call.attributes(store.now());
@@ -327,7 +327,7 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
     })
 }
 
-/// Runs DEL for a handle on a datastore that nobody else uses.
+/// Runs DEL for a handle on a datastore that no other actor uses.
 ///
 /// # Errors Returns an error if DEL fails or does not end at once.
 pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), String> {

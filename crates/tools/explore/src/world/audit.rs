@@ -234,7 +234,7 @@ impl Audit {
             && former.any(|former| is_same(path, former.as_deref(), after))
     }
 
-    /// The first key that an undo has not restored, although nobody else has written it since.
+    /// The first key that an undo has not restored, although no other client has written it since.
     pub(crate) fn first_unrestored(&self, actor: usize) -> Option<String> {
         let state = lock(&self.0);
         // The lock of the datastore is checked elsewhere.

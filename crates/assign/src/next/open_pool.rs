@@ -1,0 +1,47 @@
+//! Pools that serve requests that name no pool.
+
+use std::collections::BTreeMap;
+
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::selector::Selector;
+use calipam_model::snapshot::Snapshot;
+
+use crate::event::PoolPassedOver;
+use crate::family::Family;
+use crate::pools::NodeSelector;
+
+/// A pool that serves requests that name no pool.
+pub(super) struct OpenPool<'s> {
+    pub pool: &'s Pool,
+    pub selector: NodeSelector,
+    /// True if the pool serves only namespaces with certain labels.
+    pub is_special: bool,
+    /// True if the pool serves at least one namespace, or namespaces were not read.
+    serves_some: bool,
+}
+
+impl OpenPool<'_> {
+    /// True if pods in some namespace get addresses from the pool.
+    pub(super) fn is_usable(&self) -> bool {
+        self.serves_some && self.pool.allows(PoolUse::Workload)
+    }
+}
+
+/// The enabled pools of a family that serve requests that name no pool; `None` if a selector does not parse.
+pub(super) fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
+    let no_labels = BTreeMap::new();
+    let open_pool = |pool| {
+        let selector = NodeSelector::of(pool).ok()?;
+        let namespaces = Selector::parse(&pool.namespace_selector).ok()?;
+        let is_special = !namespaces.matches(&no_labels);
+        let known = snapshot.namespaces.as_ref().filter(|_| is_special);
+        let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
+        Some(OpenPool { pool, selector, is_special, serves_some })
+    };
+    let pools = snapshot.pools.iter().map(|stored| &stored.value);
+    pools
+        .filter(|pool| Family::of(pool.cidr) == family)
+        .filter(|pool| PoolPassedOver::of_state(pool).is_none() && pool.automatic)
+        .map(open_pool)
+        .collect()
+}
