@@ -60,7 +60,7 @@ pub(crate) fn announce(title: &str) {
 }
 
 /// Formats a duration in seconds, or in minutes and seconds.
-pub(crate) fn seconds(time: Duration) -> String {
+fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
         whole => format!("{} min {} s", whole / 60, whole % 60),

@@ -1,7 +1,5 @@
 //! `cargo xtask bench`.
 
-mod build;
-
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -111,14 +109,7 @@ real processes of the plugin and in a simulation: requests and times of an ADD,
 on 10, 50 and 100 nodes, and as 50+1000 and 50+5000 on 50 among so many blocks
 of others, unless numbers are named (docs/simulate.md).
 
-The part build measures building from nothing in a fresh folder below target/:
-`cargo xtask demo`, both programs in release, the same again after a changed
-line, their sizes, and the packages of the graph. It takes half an hour on two
-cores; `demo`, `release`, `change` or `graph` measures one of them:
-
-    cargo xtask bench build graph
-
-Without a part all but build are measured. For a quick run:
+Without a part all are measured. For a quick run:
 
     cargo xtask bench 10000
     cargo xtask bench kubernetes 10000
@@ -131,11 +122,6 @@ Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    if let [first, rows @ ..] = arguments
-        && first == "build"
-    {
-        return build::run(rows);
-    }
     let (parts, sizes) = chosen(arguments)?;
     let mut servers = vec![servers::find_or_build(Program::Etcd)?];
     if parts.iter().any(Part::needs_kubernetes) {
