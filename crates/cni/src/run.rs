@@ -165,7 +165,7 @@ async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
         Command::Check => check::check(call).await?,
         Command::Del => del::del(call).await?,
         Command::Gc => gc::gc(call).await?,
-        Command::Status => status::status(call).await?,
+        Command::Status => drop(status::status(call).await?),
         Command::Version => {}
     }
     Ok(Vec::new())

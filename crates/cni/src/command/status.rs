@@ -11,11 +11,13 @@ use crate::config::{Configuration, pool_cidr};
 use crate::identity::node_name;
 use crate::protocol::{CniError, Code};
 
-/// Checks that the datastore answers, has the node, and has a pool for the node in each wanted family.
-pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
+/// Checks that the datastore answers, has the node, and has a pool for the node in each wanted family. Returns
+/// the allocator.
+pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
     let checked = async {
         let allocator = call.connect().await?;
-        within(OPERATION, check(&call.configuration, allocator)).await?
+        within(OPERATION, check(&call.configuration, allocator)).await??;
+        Ok(allocator)
     };
     // On this node no ADD can succeed.
     checked.await.map_err(|error| CniError { code: Code::NotAvailable, ..error })

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use calipam_datastore::Datastore;
-use calipam_datastore::settings::Settings;
 use calipam_files::regular;
-use calipam_model::key::Key;
+use calipam_model::config::{ClusterInformation, newest_known};
 use serde_json::Value;
 
 use super::problem::{Problem, Result, cannot};
@@ -29,11 +27,11 @@ pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, Str
     };
     let document = Document::read(&text, Some(Command::Status)).map_err(|error| failed(&error))?;
     let configuration = document.configuration().map_err(|error| failed(&error))?;
-    let settings = configuration.datastore.settings(variables).map_err(|error| failed(&error))?;
     let call = Call::new(configuration, Environment::default(), variables, Command::Status);
     let call = call.map_err(|error| failed(&error))?;
-    status::status(&call).await.map_err(|error| failed(&error))?;
-    version(&settings).await
+    let allocator = status::status(&call).await.map_err(|error| failed(&error))?;
+    let cluster = allocator.store().cluster_information().await;
+    version(cluster.map_err(|error| Problem::new(error.to_string()))?)
 }
 
 /// The configuration of the network that uses `calico-ipam`, in the form in which the plugin receives it.
@@ -66,16 +64,13 @@ fn calico_plugin(network: Value) -> Option<Value> {
 }
 
 /// Refuses a Calico version that is newer than the supported ones.
-async fn version(settings: &Settings) -> Result<()> {
-    let key = Key::ClusterInformation("default".to_owned());
-    let read = async { Datastore::open(settings).await?.reread(&[key].into()).await };
-    let snapshot = read.await.map_err(|error| Problem::new(error.to_string()))?;
-    match snapshot.and_then(|snapshot| snapshot.cluster) {
+fn version(cluster: Option<ClusterInformation>) -> Result<()> {
+    match cluster {
         Some(cluster) if cluster.is_newer_than_known() => {
             let what = format!(
                 "the cluster's Calico {} is newer than this program supports (up to {})",
                 cluster.calico_version,
-                calipam_model::config::newest_known()
+                newest_known()
             );
             Err(Problem::new(what)
                 .hint("use a newer calipam, or install with `--no-check` on one node first"))

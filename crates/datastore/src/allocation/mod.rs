@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
-use calipam_model::config::IpamConfig;
-use calipam_model::key::Key;
+use calipam_model::config::{ClusterInformation, IpamConfig};
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::parallel::lock;
-use calipam_model::snapshot::Revision;
+use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -46,6 +46,9 @@ pub(crate) trait Records: Debug + Send + Sync {
 
     /// See [`Store::read`]. Retries temporary failures after short pauses.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
+
+    /// Reads objects, which need not be an allocator's. The result omits missing objects.
+    async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot, Error>;
 
     /// See [`Store::swap`].
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError>;
@@ -93,6 +96,12 @@ impl AllocatorStore {
         let mut configs =
             found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));
         Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
+    }
+
+    /// The cluster's resource ClusterInformation, with the version of Calico; `None` if there is none.
+    pub async fn cluster_information(&self) -> Result<Option<ClusterInformation>, Error> {
+        let key = Key::ClusterInformation(DEFAULT.to_owned());
+        Ok(self.records.reread(&[key].into()).await?.cluster)
     }
 
     /// Adds to a node's affinities the labels by which Calico 3.31 and later finds them (facts 2.5). Does nothing on

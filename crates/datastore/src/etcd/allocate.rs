@@ -1,21 +1,23 @@
 //! The etcd datastore for an allocator. A read sends all of its queries in one transaction if they fit, and each write
 //! is a transaction.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
 use calipam_model::key::{DEFAULT, Key};
-use calipam_model::snapshot::Revision;
+use calipam_model::snapshot::{Revision, Snapshot};
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
+use super::again;
 use super::client::{EtcdClient, Range, entries};
 use super::connection::Connection;
 use super::write::LIMITS;
 use crate::allocation::spans::{Span, spans};
 use crate::allocation::{Records, unavailable};
-use crate::error::{Cause, Failure};
+use crate::error::{Cause, Error, Failure};
 use crate::retries::{ALLOCATIONS, Retries};
 
 /// Time limit for a server to answer a read. It is short, because the container runtime waits and another endpoint may
@@ -97,6 +99,10 @@ impl Records for EtcdStore {
 
     /// Sends a change once, on condition that the key still has the revision that was read. If the result is
     /// `Unavailable`, the change may have taken place.
+    async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot, Error> {
+        again::reread(&self.connection.current(), keys).await
+    }
+
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();

@@ -5,17 +5,18 @@ mod keys;
 mod many;
 mod read;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, StoreError, Swap};
 use calipam_model::key::Key;
 use calipam_model::parallel::lock;
-use calipam_model::snapshot::{Revision, Source};
+use calipam_model::snapshot::{Revision, Snapshot, Source};
 use serde_json::Value;
 
 use self::read::Answer;
+use super::again;
 use super::client::KubeClient;
 use super::client::discovery::Api;
 use super::write::change::{Target, version};
@@ -129,6 +130,10 @@ impl Records for KubeStore {
             answer.entries
         });
         Ok(entries.collect())
+    }
+
+    async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+        again::reread(&self.client(), keys).await
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
