@@ -12,17 +12,14 @@ use crate::{Code, Options, Severity, check};
 /// nested, and often belong to one cluster.
 fn random_ranges(rng: &mut Rng) -> Vec<(IpNet, usize)> {
     let number = rng.below(24);
-    (0..number)
-        .map(|_| {
-            let prefix = 26 + rng.below(7) as u8;
-            let address = [10, 0, 0, rng.below(64) as u8].into();
-            let cidr = match rng.below(6) {
-                0 => "fd00::/126".parse().unwrap(),
-                _ => cidr::block_around(address, prefix).unwrap(),
-            };
-            (cidr, rng.below(4) as usize)
-        })
-        .collect()
+    let range = |_| {
+        let prefix = 26 + rng.below(7) as u8;
+        let address = [10, 0, 0, rng.below(64) as u8].into();
+        let v4 = cidr::block_around(address, prefix).unwrap();
+        let cidr = if rng.one_in(6) { "fd00::/126".parse().unwrap() } else { v4 };
+        (cidr, rng.below(4) as usize)
+    };
+    (0..number).map(range).collect()
 }
 
 #[test]

@@ -42,13 +42,13 @@ fn every_rule_that_etcd_decides_has_a_fault() {
         pod-address-disagreement endpoint-node-mismatch service-without-address service-address-extra \
         pods-without-calico-ipam pool-overlaps-services unrecorded-address wrong-node-recorded node-object-missing \
         pod-without-address";
-    let mut found: BTreeSet<&str> = elsewhere.split_whitespace().collect();
+    let mut covered: BTreeSet<&str> = elsewhere.split_whitespace().collect();
     let mut clusters = vec![Cluster::all_faults(ClusterSpec::new(1), 1)];
     for fault in Fault::ALL.iter().filter(|fault| fault.stands_alone()) {
         clusters.push(Cluster::small(ClusterSpec::new(1)).with(*fault, 1));
     }
-    found.extend(clusters.iter().flat_map(findings).map(|finding| finding.code.name()));
+    covered.extend(clusters.iter().flat_map(findings).map(|finding| finding.code.name()));
     let codes = calipam_check::Code::of_one_cluster().map(|code| code.name());
-    let lacking: Vec<&str> = codes.filter(|code| !found.contains(code)).collect();
+    let lacking: Vec<&str> = codes.filter(|code| !covered.contains(code)).collect();
     assert!(lacking.is_empty(), "no fault for {lacking:?}");
 }

@@ -239,13 +239,12 @@ fn affinities_pools_nodes_and_settings() {
         assert_eq!((affinity.before.as_deref(), affinity.after.as_deref()), expected);
         let field = |changes: &[super::ObjectChange]| {
             let field = &changes[0].fields[0];
-            let text = |side: &Option<String>| side.clone().unwrap_or_default();
-            (field.field.clone(), text(&field.before), text(&field.after))
+            let [before, after] = [&field.before, &field.after].map(|side| side.as_deref().unwrap_or(""));
+            format!("{} {before} {after}", field.field)
         };
-        let texts = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
-        assert_eq!(field(&found.pools), texts("disabled", "false", "true"));
-        assert_eq!(field(&found.nodes), texts("spec.bgp.ipv4IPIPTunnelAddr", "10.0.0.1", "10.0.0.2"));
-        assert_eq!(field(&found.configuration), texts("StrictAffinity", "false", "true"));
+        assert_eq!(field(&found.pools), "disabled false true");
+        assert_eq!(field(&found.nodes), "spec.bgp.ipv4IPIPTunnelAddr 10.0.0.1 10.0.0.2");
+        assert_eq!(field(&found.configuration), "StrictAffinity false true");
     });
     let of_another = Scope::of_networks(["10.9.0.0/16".parse().unwrap()]);
     compare(&old, &new, &of_another, |found| assert!(found.affinities.is_empty() && found.pools.is_empty()));

@@ -11,7 +11,7 @@ use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
-use calipam_plan::{SkipReason, Verb};
+use calipam_plan::{Action, SkipReason, Verb};
 use calipam_testkit::cluster::wire::{Tunnel, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Pod};
 use calipam_testkit::values;
@@ -136,12 +136,9 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     let rebuilt = rebuild_all("gone", &cluster);
     let rewritten = record(&rebuilt.after, gone.address()).unwrap();
     assert_eq!(rewritten.handle.as_deref(), Some(user.handle.as_str()));
-    let action = rebuilt
-        .plan
-        .actions
-        .iter()
-        .find(|action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner));
-    let evidence: Vec<&(Key, Precondition)> = action.unwrap().step.evidence().collect();
+    let rewrites = |action: &&Action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner);
+    let action = rebuilt.plan.actions.iter().find(rewrites).unwrap();
+    let evidence: Vec<&(Key, Precondition)> = action.step.evidence().collect();
     let absent = evidence.iter().filter(|(key, expect)| {
         matches!(key, Key::Endpoint { name, .. } if gone.endpoint.ends_with(name.as_str()))
             && *expect == Precondition::Absent

@@ -66,34 +66,6 @@ fn each_part_changes_its_own_blocks_and_all_parts_together_change_everything() {
 }
 
 #[test]
-fn a_node_changes_its_blocks_and_affinities_only() {
-    let snapshot = cluster().snapshot();
-    let mut changed_at_all = 0;
-    for node in &snapshot.nodes {
-        let name = &node.value.name;
-        let request = Request { scope: Scope::of_nodes([name.clone()]), ..Request::default() };
-        let part = rebuild(&format!("--node {name}"), snapshot.clone(), &request);
-        let keys = touched(&part);
-        changed_at_all += usize::from(!keys.is_empty());
-        let owned: BTreeSet<IpNet> = part
-            .before
-            .blocks
-            .iter()
-            .chain(&part.after.blocks)
-            .filter(|block| block.value.content.owner().and_then(|owner| owner.host()) == Some(name))
-            .map(|block| block.value.key)
-            .collect();
-        assert!(blocks(&keys).is_subset(&owned), "--node {name} changes {keys:?}");
-        for key in &keys {
-            if let Key::Affinity(key) = key {
-                assert!(key.node == *name || owned.contains(&key.cidr), "--node {name} changes {key}");
-            }
-        }
-    }
-    assert!(changed_at_all > 3);
-}
-
-#[test]
 fn a_node_that_is_gone_can_be_named() {
     let cluster = Cluster::plain(ClusterSpec::new(8), 2, 2).with(Fault::NodeGone, 2);
     let gone = cluster.nodes()[2].name.clone();
@@ -123,28 +95,45 @@ fn a_pool_changes_only_its_own_objects() {
     }
 }
 
+/// Checks that a rebuild of a node changes only its own blocks and affinities.
+fn assert_only_own(node: &str, part: &Rebuilt) {
+    let all = part.before.blocks.iter().chain(&part.after.blocks);
+    let own = all.filter(|block| block.value.content.owner().and_then(|owner| owner.host()) == Some(node));
+    let owned: BTreeSet<IpNet> = own.map(|block| block.value.key).collect();
+    let keys = touched(part);
+    assert!(blocks(&keys).is_subset(&owned), "--node {node} changes {keys:?}");
+    for key in &keys {
+        if let Key::Affinity(key) = key {
+            assert!(key.node == node || owned.contains(&key.cidr), "--node {node} changes {key}");
+        }
+    }
+}
+
 /// Several names of one kind widen a scope. Names of different kinds narrow it.
 #[test]
-fn a_node_a_pool_and_blocks_narrow_each_other() {
+fn a_node_changes_only_its_own_and_a_node_a_pool_and_blocks_narrow_each_other() {
     let snapshot = cluster().snapshot();
-    let of = |request: &Request| touched(&rebuild("part", snapshot.clone(), request));
-    let mut narrowed = 0;
+    let of = |request: &Request| blocks(&touched(&rebuild("part", snapshot.clone(), request)));
+    let (mut changed, mut narrowed) = (0, 0);
     for node in &snapshot.nodes {
-        let by_node = Request { scope: Scope::of_nodes([node.value.name.clone()]), ..Request::default() };
-        let all = of(&by_node);
+        let name = &node.value.name;
+        let by_node = Request { scope: Scope::of_nodes([name.clone()]), ..Request::default() };
+        let part = rebuild(&format!("--node {name}"), snapshot.clone(), &by_node);
+        assert_only_own(name, &part);
+        changed += usize::from(!part.plan.is_empty());
+        let all = blocks(&touched(&part));
         for pool in &snapshot.pools {
             let cidr = pool.value.cidr;
             let scope = Scope { networks: vec![cidr], ..by_node.scope.clone() };
             let within = of(&Request { scope, ..by_node.clone() });
             let expected: BTreeSet<IpNet> =
-                blocks(&all).into_iter().filter(|block| cidr.contains(block)).collect();
-            assert_eq!(blocks(&within), expected, "{} in {}", node.value.name, pool.value.name);
-            narrowed += usize::from(!expected.is_empty() && expected.len() < blocks(&all).len());
+                all.iter().filter(|block| cidr.contains(*block)).copied().collect();
+            assert_eq!(within, expected, "{name} in {}", pool.value.name);
+            narrowed += usize::from(!expected.is_empty() && expected.len() < all.len());
         }
-        for block in blocks(&all) {
-            let one = of(&Request { blocks: vec![block], ..by_node.clone() });
-            assert_eq!(blocks(&one), [block].into(), "{}", node.value.name);
+        for block in all {
+            assert_eq!(of(&Request { blocks: vec![block], ..by_node.clone() }), [block].into(), "{name}");
         }
     }
-    assert!(narrowed > 0);
+    assert!(changed > 3 && narrowed > 0, "{changed} {narrowed}");
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use calipam_check::index::Index;
-use calipam_check::{Code, Options, Severity, Subject, check};
+use calipam_check::{Code, Finding, Options, Severity, Subject, check};
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
@@ -126,23 +126,16 @@ pub(super) fn carry_out(
 
 /// Fails if an address in use was freed, or there is a new finding worse than a warning.
 pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
-    let options = Options::default();
-    let known: HashSet<(Code, Subject)> = check(before, &options)
-        .findings
-        .into_iter()
-        .map(|finding| (finding.code, finding.subject))
-        .chain(plan.revealed.iter().cloned())
-        .collect();
+    let findings = |snapshot: &Snapshot| check(snapshot, &Options::default()).findings;
+    let known = findings(before).into_iter().map(|finding| (finding.code, finding.subject));
+    let known: HashSet<(Code, Subject)> = known.chain(plan.revealed.iter().cloned()).collect();
     // An address that is now recorded may be in another node's block. Calico itself can leave a block without an owner
     // while the block's affinity still exists (facts 3.15).
     let told = [Code::BorrowedTunnelAddress, Code::AffinityBlockMismatch];
-    let new: Vec<_> = check(after, &options)
-        .findings
-        .into_iter()
-        .filter(|finding| finding.severity < Severity::Warning && !told.contains(&finding.code))
-        .filter(|finding| !known.contains(&finding.key()))
-        .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message()))
-        .collect();
+    let is_new =
+        |f: &Finding| f.severity < Severity::Warning && !told.contains(&f.code) && !known.contains(&f.key());
+    let new = findings(after).into_iter().filter(is_new);
+    let new: Vec<_> = new.map(|f| format!("{} {}: {}", f.code, f.subject, f.message())).collect();
     assert!(new.is_empty(), "{name}: {new:#?}");
     let (earlier, later) = (Index::new(before, before.taken_at), Index::new(after, after.taken_at));
     for block in &earlier.blocks {

@@ -66,11 +66,8 @@ fn findings_that_a_corrupt_block_hid_are_not_new_after_its_repair() {
 fn a_finding_about_a_full_pool_may_appear_after_recording() {
     let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3).with(Fault::PoolNearlyFull, 1);
     // Three addresses of the pool have no record, so the pool looks less full than it is.
-    let Some(Subject::Pool(pool)) =
-        Checked::new(cluster.snapshot()).report.findings.first().map(|f| f.subject.clone())
-    else {
-        panic!("no pool is full");
-    };
+    let full = Checked::new(cluster.snapshot()).report.findings.remove(0).subject;
+    let Subject::Pool(pool) = full else { panic!("{full}") };
     let taken: Vec<_> = cluster.block_mut(pool).records().map(|(address, _)| address).collect();
     taken.into_iter().take(3).for_each(|address| cluster.free(address, pool));
     let checked = Checked::new(cluster.snapshot());
