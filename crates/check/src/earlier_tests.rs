@@ -10,13 +10,11 @@ use crate::{Options, check};
 /// A report with findings about handles.
 fn report(findings: &[(Code, &str)]) -> Report {
     let mut report = check(&crate::test_cluster::Cluster::new().0, &Options::default());
-    report.findings = findings
-        .iter()
-        .map(|(code, handle)| {
-            let subject = Subject::Handle((*handle).to_owned());
-            Finding::new(*code, subject, "", Evidence::Configuration(BTreeMap::new()))
-        })
-        .collect();
+    let finding = |(code, handle): &(Code, &str)| {
+        let subject = Subject::Handle((*handle).to_owned());
+        Finding::new(*code, subject, "", Evidence::Configuration(BTreeMap::new()))
+    };
+    report.findings = findings.iter().map(finding).collect();
     report
 }
 

@@ -322,15 +322,9 @@ mod tests {
     #[test]
     fn numbers_beyond_64_bits_and_pairs_are_strings() {
         let cidr = "fd00::/48".parse().unwrap();
-        let pool = PoolEvidence {
-            name: "v6".into(),
-            others: vec![format!("other {cidr}")],
-            in_use: Some(1 << 70),
-            usable: None,
-            cooling: None,
-            invalid_selector: None,
-            covers: Vec::new(),
-        };
+        let others = vec![format!("other {cidr}")];
+        let pool =
+            PoolEvidence { name: "v6".into(), others, in_use: Some(1 << 70), ..PoolEvidence::default() };
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});
         assert_eq!(to_value(pool).unwrap(), expected);
@@ -367,20 +361,14 @@ mod tests {
     fn the_text_of_a_finding_leaves_the_address_out() {
         let address: IpAddr = "10.0.0.1".parse().unwrap();
         let evidence = Evidence::Address(Box::default());
-        let mut finding = Finding::new(
-            Code::LeakedAddress,
-            Subject::Address(address),
-            "allocated to a, which is gone",
-            evidence,
-        );
+        let (subject, text) = (Subject::Address(address), "allocated to a, which is gone");
+        let mut finding = Finding::new(Code::LeakedAddress, subject, text, evidence);
         assert_eq!(finding.message(), "10.0.0.1 allocated to a, which is gone");
         assert_eq!(finding.text(), "allocated to a, which is gone");
         assert!(!finding.is_owner_unknown());
         let at = "2026-05-01T12:00:00Z".parse().unwrap();
         finding.note_last_use(LastInUse { at, by: "b".into(), not_at: at });
-        assert_eq!(
-            finding.message(),
-            "10.0.0.1 allocated to a, which is gone; last seen in use at 2026-05-01T12:00:00Z, by b"
-        );
+        let seen = "; last seen in use at 2026-05-01T12:00:00Z, by b";
+        assert_eq!(finding.message(), format!("10.0.0.1 {text}{seen}"));
     }
 }

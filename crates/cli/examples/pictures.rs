@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use calipam_model::digest::sha256_hex;
 use calipam_testkit::browser::{Browser, Page, program};
@@ -22,19 +22,12 @@ const CELLS: usize = 36;
 /// The ordinal of a leaked address in 10.244.10.0/26.
 const ADDRESS: usize = 6;
 
-fn main() -> ExitCode {
+fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(root), Some(calipam)) = (arguments.next(), arguments.next()) else {
-        eprintln!("error: name the root of the project and the program calipam");
-        return ExitCode::from(2);
+        return Err("name the root of the project and the program calipam".into());
     };
-    match make(Path::new(&root), Path::new(&calipam)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(3)
-        }
-    }
+    make(Path::new(&root), Path::new(&calipam))
 }
 
 fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {

@@ -213,13 +213,8 @@ mod tests {
     use super::*;
 
     fn entry(code: Code, subject: &str, until: Option<&str>, line: usize) -> Entry {
-        Entry {
-            code,
-            subject: subject.into(),
-            cluster: None,
-            until: until.map(|date| date.parse().unwrap()),
-            line,
-        }
+        let until = until.map(|date| date.parse().unwrap());
+        Entry { code, subject: subject.into(), cluster: None, until, line }
     }
 
     #[test]

@@ -92,10 +92,12 @@ fn an_address_comes_from_an_own_new_borrowed_or_reclaimed_block() {
         assert_eq!(World::new(STRICT, blocks).reason(), None, "{blocks:?}");
     }
     assert_eq!(World::new(OPEN, &ONE_FREE).reason(), None);
-    let mut old = World::new(STRICT, &empty);
-    let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
-    old.put(&key, r#"{"spec":{"calicoVersion":"v3.31.7"}}"#);
-    assert_eq!(old.reason(), Some(Reason::StrictAffinity), "it takes no empty block over");
+    for (version, reason) in [("v3.31.7", Some(Reason::StrictAffinity)), ("v3.32.0", None)] {
+        let mut world = World::new(STRICT, &empty);
+        let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
+        world.put(&key, &format!(r#"{{"spec":{{"calicoVersion":"{version}"}}}}"#));
+        assert_eq!(world.reason(), reason, "{version}: an empty block is taken over or not");
+    }
 }
 
 #[test]
@@ -114,6 +116,12 @@ fn full_strict_and_limited() {
     let expected = "cannot allocate new block due to per host block limit";
     assert_eq!(world.known().unwrap().unwrap().calico, expected);
     assert_eq!(World::new(limited, &[("n1", 3)]).reason(), None);
+    // An affinity for the block of another node does not count. One without a block does, and the block is created.
+    let mut world = World::new(limited, &[("n2", 4)]);
+    world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.0-30", "{}");
+    assert_eq!(world.reason(), None);
+    world.put("/calico/ipam/v2/host/n2/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
+    assert_eq!(world.refusal("n2", Family::V4), Ok(None));
     assert_eq!(World::new("{}", &[("n1", 4)]).reason(), Some(Reason::NoAutoAllocation));
 }
 
@@ -189,10 +197,8 @@ fn cooldown_and_reservations() {
     cooling.0.affinities.retain(|affinity| affinity.value.key.cidr.to_string() != "10.0.0.12/30");
     cooling.block("10.0.0.12", "n2", 4, r#"{"releasedAt":"2026-05-01T11:50:00Z"}"#);
     let Some(Reason::Exhausted(Some(cools))) = cooling.reason() else { panic!("{:?}", cooling.reason()) };
-    assert_eq!(
-        cools.to_string(),
-        "4 addresses are cooling down, the first until 2026-05-01T12:10:00Z, the last until 2026-05-01T12:10:00Z"
-    );
+    let says = "4 addresses are cooling down, the first until 2026-05-01T12:10:00Z, the last until 2026-05-01T12:10:00Z";
+    assert_eq!(cools.to_string(), says);
     cooling.0.taken_at = cools.last + jiff::SignedDuration::from_secs(1);
     assert_eq!(cooling.reason(), None, "they are free by then");
 

@@ -1,6 +1,7 @@
 //! Assignments in a pool with many blocks: the reads that they need, and the blocks that they choose.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use calipam_assign::{Allocator, Entry, MemoryNotes, Notes, Query, Release, Store, StoreError, Swap};
@@ -12,9 +13,10 @@ use calipam_testkit::values;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::{request, run};
+use crate::cluster::{Cluster, pool_path, wants_as};
+use crate::run;
 
-const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+const NOTHING: [IpAddr; 0] = [];
 /// 256 blocks of four addresses.
 const POOL: &str = "10.0.0.0/22";
 
@@ -69,21 +71,22 @@ impl Recorder {
     }
 
     fn empty() -> Self {
-        let memory = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
-        let value = json!({"spec": {"cidr": POOL, "blockSize": 30}}).to_string();
-        memory.put(&format!("{RESOURCES}/ippools/p"), value);
-        for node in ["a", "b", "other"] {
-            memory.put(&format!("{RESOURCES}/nodes/{node}"), "{}");
-        }
+        let cluster = Cluster::with_blocks(&[(POOL, 30)]);
+        ["a", "b", "other"].iter().for_each(|node| cluster.node(node, &[]));
+        let memory = cluster.store;
         Self { memory, queries: Mutex::default(), meanwhile: Mutex::default() }
     }
 
     /// Adds a block and its affinity.
     fn put(&self, cidr: IpNet, node: &str, taken: usize) {
         self.memory.put(&Key::Block(cidr).to_string(), block(cidr, node, taken).to_string());
-        let dashed = calipam_model::cidr::dashed(cidr);
-        let path = format!("/calico/ipam/v2/host/{node}/ipv4/block/{dashed}");
+        let path = affinity_path(cidr, node);
         self.memory.put(&path, json!({"state": "confirmed", "deleted": false}).to_string());
+    }
+
+    /// The addresses that a request by a host gets.
+    fn assign(&self, host: &str) -> Vec<IpAddr> {
+        given(&Allocator::new(self), host)
     }
 
     /// The queries since the last call.
@@ -98,10 +101,19 @@ impl Recorder {
     }
 }
 
+/// The addresses that a request by a host gets.
+fn given<S: Store>(allocator: &Allocator<S>, host: &str) -> Vec<IpAddr> {
+    run(allocator.auto_assign(&wants_as(host, 1, "h1"))).unwrap().addresses().collect()
+}
+
 /// A block as etcd stores it.
 fn block(cidr: IpNet, node: &str, taken: usize) -> serde_json::Value {
     let records = vec![json!({"handle_id": "h", "secondary": {}}); taken];
     values::block(&cidr.to_string(), format!("host:{node}"), records)
+}
+
+fn affinity_path(cidr: IpNet, node: &str) -> String {
+    values::affinity_key(&format!("host/{node}"), &cidr.to_string())
 }
 
 fn places() -> impl Iterator<Item = IpNet> {
@@ -114,8 +126,7 @@ fn a_claim_reads_no_block() {
     for cidr in places().skip(1).step_by(2) {
         store.put(cidr, "other", 1);
     }
-    let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
-    assert_eq!(assigned.addresses().count(), 1);
+    assert_eq!(store.assign("a").len(), 1);
     let queries = store.take();
     let is_content = |query: &Query| matches!(query, Query::Blocks(_) | Query::Get(Key::Block(_)));
     assert!(!queries.iter().any(is_content), "{queries:?}");
@@ -129,9 +140,8 @@ fn the_last_vacant_place_is_found_by_the_keys_of_all() {
         for (index, cidr) in places().enumerate().filter(|(index, _)| *index != last) {
             store.put(cidr, "other", index % 4);
         }
-        let assigned = run(Allocator::new(&store).auto_assign(&request(host, "h1"))).unwrap();
-        let vacant = places().nth(last).unwrap();
-        assert!(assigned.addresses().all(|address| vacant.contains(&address)), "{assigned:?}");
+        let (vacant, assigned) = (places().nth(last).unwrap(), store.assign(host));
+        assert!(assigned.iter().all(|address| vacant.contains(address)), "{assigned:?}");
         assert_eq!(store.blocks_read(), []);
     }
 }
@@ -142,9 +152,9 @@ fn early_inputs_are_not_read_again_if_no_one_claimed_since() {
     let own = places().next().unwrap();
     store.put(own, "a", 4);
     let allocator = Allocator::new(&store);
-    let inputs = run(allocator.read_inputs(&request("a", "late"))).unwrap();
+    let inputs = run(allocator.read_inputs(&wants_as("a", 1, "late"))).unwrap();
     store.take();
-    run(allocator.auto_assign_after(inputs, &request("a", "late"))).unwrap();
+    run(allocator.auto_assign_after(inputs, &wants_as("a", 1, "late"))).unwrap();
     let queries = store.take();
     let again =
         |query: &Query| matches!(query, Query::Pools | Query::Reservations | Query::Get(Key::Node(_)));
@@ -158,7 +168,7 @@ fn addresses_are_borrowed_after_reading_few_blocks_that_differ_by_host() {
     let mut read = Vec::new();
     for host in ["a", "b"] {
         let store = Recorder::taken(2);
-        run(Allocator::new(&store).auto_assign(&request(host, "h1"))).unwrap();
+        store.assign(host);
         let blocks: BTreeSet<IpNet> = store.blocks_read().into_iter().collect();
         assert!((1..=32).contains(&blocks.len()), "{host}: {blocks:?}");
         read.push(blocks);
@@ -172,17 +182,15 @@ fn the_only_free_address_is_found_wherever_it_is() {
         let store = Recorder::taken(4);
         let cidr = places().nth(free).unwrap();
         store.put(cidr, "other", 3);
-        let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
-        assert_eq!(assigned.addresses().collect::<Vec<_>>(), [cidr.broadcast()]);
+        assert_eq!(store.assign("a"), [cidr.broadcast()]);
     }
 }
 
 #[test]
 fn the_only_empty_block_is_taken_over_under_strict_affinity() {
     let (store, empty) = Recorder::with_one_empty(3);
-    let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
-    assert_eq!(assigned.addresses().count(), 1);
-    assert!(assigned.addresses().all(|address| empty.contains(&address)), "{assigned:?}");
+    let assigned = store.assign("a");
+    assert!(assigned.len() == 1 && empty.contains(&assigned[0]), "{assigned:?}");
 }
 
 #[test]
@@ -190,15 +198,14 @@ fn a_block_of_the_host_without_affinity_is_found_before_others_are_borrowed_from
     let store = Recorder::empty();
     // There are so few blocks that all are read before one is chosen.
     let value = json!({"spec": {"cidr": "10.0.0.0/27", "blockSize": 30}}).to_string();
-    store.memory.put(&format!("{RESOURCES}/ippools/p"), value);
+    store.memory.put(&pool_path(POOL), value);
     for (index, cidr) in places().take(8).enumerate() {
         store.put(cidr, if index == 5 { "a" } else { "other" }, 2);
     }
     let own = places().nth(5).unwrap();
-    let dashed = calipam_model::cidr::dashed(own);
-    store.memory.remove(&format!("/calico/ipam/v2/host/a/ipv4/block/{dashed}"));
-    let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
-    assert!(assigned.addresses().all(|address| own.contains(&address)), "{assigned:?}");
+    store.memory.remove(&affinity_path(own, "a"));
+    let assigned = store.assign("a");
+    assert!(assigned.iter().all(|address| own.contains(address)), "{assigned:?}");
 }
 
 #[test]
@@ -208,10 +215,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
     store.put(own, "a", 4);
     let notes = Arc::new(MemoryNotes::default());
     let allocator = Allocator::new(&store).with_notes(Arc::clone(&notes) as Arc<dyn Notes>);
-    let refused = || {
-        let assigned = run(allocator.auto_assign(&request("a", "h1"))).unwrap();
-        assert_eq!(assigned.addresses().count(), 0);
-    };
+    let refused = || assert_eq!(given(&allocator, "a"), NOTHING);
     refused();
     assert_eq!(store.blocks_read().iter().collect::<BTreeSet<_>>().len(), 256);
 
@@ -232,22 +236,20 @@ fn a_full_block_is_read_again_once_it_was_written() {
     refused();
     store.memory.advance(SignedDuration::from_secs(6));
     store.take();
-    let assigned = run(allocator.auto_assign(&request("a", "h1"))).unwrap();
-    assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
+    assert_eq!(given(&allocator, "a"), [freed.broadcast()]);
     assert!(store.blocks_read().iter().all(|block| *block == freed));
 
     // A release on the same node is noticed at once.
     refused();
     let released = Release { address: freed.broadcast(), handle: Some("h1".into()), sequence: None };
     run(allocator.release_ips(&[released])).unwrap();
-    let assigned = run(allocator.auto_assign(&request("a", "h2"))).unwrap();
-    assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
+    assert_eq!(given(&allocator, "a"), [freed.broadcast()]);
 
     // Blocks that were noted as full no longer count once the pools have changed.
     refused();
     let value = json!({"spec": {"cidr": "10.1.0.0/28", "blockSize": 30}}).to_string();
-    store.memory.put(&format!("{RESOURCES}/ippools/q"), value);
-    assert_eq!(run(allocator.auto_assign(&request("a", "h3"))).unwrap().addresses().count(), 1);
+    store.memory.put(&pool_path("10.1.0.0/28"), value);
+    assert_eq!(given(&allocator, "a").len(), 1);
 }
 
 /// Another client writes the only empty block just before it is taken over.
@@ -263,8 +265,7 @@ fn a_block_that_changed_meanwhile_is_found_by_the_next_search() {
             store.put(&Key::Block(empty).to_string(), written.to_string());
         }
     }));
-    let found = [0, 1].map(|_| run(allocator.auto_assign(&request("a", "h1"))).unwrap().addresses().count());
-    assert_eq!(found, [0, 1]);
+    assert_eq!([0, 1].map(|_| given(&allocator, "a").len()), [0, 1]);
 }
 
 #[test]
@@ -276,13 +277,9 @@ fn an_address_that_has_cooled_down_is_found_in_a_block_that_was_full() {
     let allocator = Allocator::new(&store).with_notes(Arc::clone(&notes) as Arc<dyn Notes>);
     let freed = places().nth(99).unwrap();
     run(allocator.release_ips(&[Release::any(freed.broadcast())])).unwrap();
-    let assign = || {
-        let assigned = run(allocator.auto_assign(&request("a", "h1"))).unwrap();
-        assigned.addresses().collect::<Vec<_>>()
-    };
-    assert_eq!(assign(), [] as [std::net::IpAddr; 0]);
+    assert_eq!(given(&allocator, "a"), NOTHING);
     store.memory.advance(SignedDuration::from_secs(31));
-    assert_eq!(assign(), [freed.broadcast()]);
+    assert_eq!(given(&allocator, "a"), [freed.broadcast()]);
 }
 
 #[test]
@@ -301,7 +298,7 @@ fn an_address_that_is_released_while_all_blocks_are_read_is_found() {
             store.put(&Key::Block(cidr).to_string(), block(cidr, "other", 3).to_string());
         }
     }));
-    let assigned = run(allocator.auto_assign(&request("a", "h1"))).unwrap();
+    let assigned = given(&allocator, "a");
     let freed = freed.lock().unwrap().unwrap();
-    assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
+    assert_eq!(assigned, [freed.broadcast()]);
 }

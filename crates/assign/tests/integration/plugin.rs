@@ -11,19 +11,17 @@ use calipam_assign::plugin::{
 use calipam_assign::{Allocator, Error, PodName};
 use calipam_model::IpNet;
 use calipam_testkit::memory::MemoryStore;
-use jiff::Timestamp;
 
+use crate::cluster::{Cluster, RESOURCES};
 use crate::run;
 
-const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 const BLOCKS: &str = "/calico/ipam/v2/assignment/";
 
 /// A cluster with one node, and an IPv4 pool with room for four blocks of four addresses.
 fn cluster() -> MemoryStore {
-    let store = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
-    store.put(&format!("{RESOURCES}/ippools/v4"), r#"{"spec":{"cidr":"10.0.0.0/28","blockSize":30}}"#);
-    store.put(&format!("{RESOURCES}/nodes/a"), "{}");
-    store
+    let cluster = Cluster::with_blocks(&[("10.0.0.0/28", 30)]);
+    cluster.node("a", &[]);
+    cluster.store
 }
 
 /// A host that records calls, and gives up work whose time limit is below `patience`.
@@ -176,15 +174,10 @@ fn del_releases_both_handles_of_a_container_and_can_be_repeated() {
         delete(&store, &del("net.c")).unwrap();
         assert_eq!(["net.c", "old", "net.other"].map(|h| is_allocated(&store, h)), [false, false, true]);
     }
-}
-
-#[test]
-fn del_passes_over_a_handle_that_cannot_be_decoded_and_frees_its_addresses() {
-    let store = cluster();
-    add(&store, &any("net.c", false)).unwrap();
-    store.put("/calico/ipam/v2/handle/net.c", "{");
-    delete(&store, &del("net.c")).unwrap();
-    assert!(!is_allocated(&store, "net.c"));
+    // A handle that cannot be decoded is passed over, and its addresses are freed.
+    store.put("/calico/ipam/v2/handle/net.other", "{");
+    delete(&store, &del("net.other")).unwrap();
+    assert!(!is_allocated(&store, "net.other"));
 }
 
 #[test]

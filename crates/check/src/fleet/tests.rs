@@ -1,45 +1,33 @@
 use std::collections::BTreeSet;
 
 use calipam_model::{IpNet, cidr};
+use calipam_testkit::cluster::rng::Rng;
 
 use super::sweep::overlaps;
 use super::{Cluster, compare};
 use crate::test_cluster::{self, pod};
 use crate::{Code, Options, Severity, check};
 
-/// A deterministic random number generator.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 /// Makes random CIDRs, each with a cluster number. They come from few addresses, so that CIDRs are often equal or
 /// nested, and often belong to one cluster.
-fn random_ranges(dice: &mut Dice) -> Vec<(IpNet, usize)> {
-    let number = dice.below(24);
-    (0..number)
-        .map(|_| {
-            let prefix = 26 + dice.below(7) as u8;
-            let address = [10, 0, 0, dice.below(64) as u8].into();
-            let cidr = match dice.below(6) {
-                0 => "fd00::/126".parse().unwrap(),
-                _ => cidr::block_around(address, prefix).unwrap(),
-            };
-            (cidr, dice.below(4) as usize)
-        })
-        .collect()
+fn random_ranges(rng: &mut Rng) -> Vec<(IpNet, usize)> {
+    let number = rng.below(24);
+    let range = |_| {
+        let prefix = 26 + rng.below(7) as u8;
+        let address = [10, 0, 0, rng.below(64) as u8].into();
+        let v4 = cidr::block_around(address, prefix).unwrap();
+        let cidr = if rng.one_in(6) { "fd00::/126".parse().unwrap() } else { v4 };
+        (cidr, rng.below(4) as usize)
+    };
+    (0..number).map(range).collect()
 }
 
 #[test]
 fn the_sweep_finds_what_comparing_all_pairs_finds() {
-    let mut dice = Dice(7);
+    let mut rng = Rng::new(7);
     for round in 0..5_000 {
-        let ranges = random_ranges(&mut dice);
-        let most = dice.below(4) as usize;
+        let ranges = random_ranges(&mut rng);
+        let most = rng.below(4) as usize;
         let (all, few) = (overlaps(&ranges, usize::MAX), overlaps(&ranges, most));
         for (position, (cidr, cluster)) in ranges.iter().enumerate() {
             let is_other = |other: &usize| {

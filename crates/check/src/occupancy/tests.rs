@@ -111,23 +111,15 @@ fn a_block_around_the_pool_counts_with_its_part() {
     cluster.only_pool("tiny", json!({"cidr": "10.244.1.2/31", "blockSize": 31}));
     cluster.block("10.244.1.0/30", Value::Null, [pod("node-1", "a"), pod("node-1", "b"), pod("node-1", "c")]);
     assert_eq!(parts(&cluster), [1, 0, 0, 0, 0, 1]);
-}
-
-#[test]
-fn the_whole_of_ipv6_does_not_overflow() {
-    let mut cluster = Cluster::new();
+    // Nor does the whole of IPv6 overflow.
     cluster.only_pool("all", json!({"cidr": "::/0"}));
     assert_eq!(parts(&cluster)[5], u128::MAX);
 }
 
 #[test]
-fn all_free_addresses_can_be_allocated() {
-    assert_eq!(allocatable(&small()), (Some(13), vec![]));
-}
-
-#[test]
 fn allocatable_addresses_are_unknown_if_data_is_missing() {
     let mut cluster = small();
+    assert_eq!(allocatable(&cluster), (Some(13), vec![]), "all free addresses");
     let defect = |kind| Defect { path: "small".into(), key: Some(Key::Pool("small".into())), kind };
     cluster.0.defects.push(defect(DefectKind::Fields(Vec::new())));
     assert!(allocatable(&cluster).0.is_some(), "the rest of the pool is known");
@@ -144,16 +136,13 @@ fn allocatable_addresses_are_unknown_if_data_is_missing() {
 
 #[test]
 fn pools_without_allocatable_addresses_have_a_reason() {
-    for (spec, limit) in [
-        (
-            json!({"cidr": "10.244.1.0/28", "blockSize": 30, "disabled": true}),
-            Limit::PassedOver(PoolPassedOver::Disabled),
-        ),
-        (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "nodeSelector": "rack == 'a'"}), Limit::NoNode),
-        (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["Other"]}), Limit::NoUse),
+    for (field, value, limit) in [
+        ("disabled", json!(true), Limit::PassedOver(PoolPassedOver::Disabled)),
+        ("nodeSelector", json!("rack == 'a'"), Limit::NoNode),
+        ("allowedUses", json!(["Other"]), Limit::NoUse),
     ] {
         let mut cluster = small();
-        cluster.only_pool("small", spec);
+        cluster.only_pool("small", json!({"cidr": "10.244.1.0/28", "blockSize": 30, field: value}));
         assert_eq!(allocatable(&cluster), (Some(0), vec![limit]));
     }
     let mut cluster = small();
@@ -180,7 +169,7 @@ fn the_block_limit_keeps_space_unclaimed() {
     assert_eq!(allocatable(&cluster), expected, "one block more, and the last free one");
     // An affinity without a block counts toward the limit, and its block can still be created.
     cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
-    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
+    assert_eq!(allocatable(&cluster), expected);
     // A block in another pool also counts if that pool serves the same requests, but not if that pool selects no node.
     let spec = json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"});
     cluster.resource("ippools/else", spec);

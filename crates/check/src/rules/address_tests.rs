@@ -5,59 +5,14 @@ use calipam_model::names::endpoint_name;
 use calipam_testkit::values;
 use serde_json::{Value, json};
 
+use super::in_use_tests::{etcd, healthy};
 use crate::owner::{RecordedOwner, UnknownReason};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::views::{self, OwnerStatus};
 use crate::{Context, LeakReason, Options, check};
 
-fn healthy() -> Cluster {
-    let mut cluster = Cluster::new();
-    cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("node-1", "web-0")]);
-    cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
-    cluster
-}
-
-#[test]
-fn a_healthy_cluster_is_clean() {
-    assert_eq!(healthy().verdict(), [""; 0]);
-}
-
-#[test]
-fn leaks_by_reason() {
-    let mut cluster = healthy();
-    cluster.resource("nodes/node-2", json!({}));
-    cluster.block(
-        "10.244.1.4/30",
-        "host:node-1",
-        [pod("node-1", "gone"), pod("node-9", "lost"), pod("node-1", "web-0"), pod("node-2", "web-0")],
-    );
-    cluster.block(
-        "10.244.1.8/30",
-        "host:node-1",
-        [tunnel("node-1"), tunnel("node-9"), json!({}), json!({"handle_id": "default.old-0"})],
-    );
-    let report = check(&cluster.0, &Options::default());
-    let reasons: Vec<String> = (report.findings.iter().filter(|f| f.code == crate::Code::LeakedAddress))
-        .map(|f| {
-            format!("{} {} {}", f.severity, f.subject, serde_json::to_value(&f.evidence).unwrap()["reasons"])
-        })
-        .collect();
-    let expected = [
-        "error 10.244.1.4 [\"no-owner\"]",
-        "error 10.244.1.5 [\"node-gone\"]",
-        "error 10.244.1.6 [\"pod-has-other-address\"]",
-        "error 10.244.1.7 [\"pod-moved\"]",
-        "error 10.244.1.8 [\"tunnel-moved\"]",
-        "error 10.244.1.9 [\"node-gone\"]",
-        "error 10.244.1.11 [\"no-owner\"]",
-        "warning 10.244.1.10 [\"unknown-owner\"]",
-    ];
-    assert_eq!(reasons, expected);
-}
-
 #[test]
 fn young_cooling_and_reserved_addresses_and_owners_of_unread_sources_are_not_leaked() {
-    let mut cluster = healthy();
     let mut young = pod("node-1", "new");
     young["secondary"]["timestamp"] = json!("2026-05-01 11:50:00 +0000 UTC");
     let service = json!({"handle_id": "lb-abc", "secondary": {"type": "LoadBalancer", "service": "web", "namespace": "default"}});
@@ -65,16 +20,8 @@ fn young_cooling_and_reserved_addresses_and_owners_of_unread_sources_are_not_lea
     machine["secondary"]["vmi-name"] = json!("vm-1");
     let windows =
         json!({"handle_id": "Windows-Reserved-IPAM-Handle", "secondary": {"note": "windows host rsvd"}});
-    cluster.block("10.244.1.4/30", "host:node-1", [young, service, machine, windows]);
+    let mut cluster = etcd([young, service, machine, windows]);
     cluster.block("10.244.1.8/30", "host:node-1", [json!({"releasedAt": "2026-05-01T11:59:00Z"})]);
-    assert_eq!(cluster.verdict(), [""; 0]);
-}
-
-#[test]
-fn a_node_that_endpoints_still_name_keeps_its_tunnel() {
-    let mut cluster = healthy();
-    cluster.block("10.244.1.4/30", "host:node-9", [tunnel("node-9"), pod("node-9", "web-1")]);
-    cluster.endpoint("node-9", "web-1", &["10.244.1.5/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
 }
 
@@ -93,38 +40,19 @@ fn duplicates_are_two_different_live_owners() {
 
 #[test]
 fn both_sides_of_a_live_migration_are_one_owner() {
-    let mut cluster = healthy();
     let side = |pod: &str| json!({"namespace": "default", "node": "node-1", "pod": pod, "vmi-name": "vm-1"});
     let record = json!({"handle_id": "k8s-pod-network.vmi.default.vm-1", "secondary": side("virt-launcher-vm-1-aaaaa"), "alternateOwnerAttrs": side("virt-launcher-vm-1-bbbbb")});
-    cluster.block("10.244.1.4/30", "host:node-1", [record]);
+    let mut cluster = etcd([record]);
     cluster.endpoint("node-1", "virt-launcher-vm-1-aaaaa", &["10.244.1.4/32"]);
     cluster.endpoint("node-1", "virt-launcher-vm-1-bbbbb", &["10.244.1.4/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
 }
 
 #[test]
-fn in_use_without_a_record() {
-    let mut cluster = healthy();
-    cluster.block("10.244.1.4/30", "host:node-1", [json!({"releasedAt": "2026-05-01T11:59:00Z"})]);
-    cluster.endpoint("node-1", "free", &["10.244.1.2/32"]);
-    cluster.endpoint("node-1", "cooling", &["10.244.1.4/32"]);
-    cluster.endpoint("node-1", "blockless", &["10.244.9.9/32"]);
-    cluster.endpoint("node-1", "outside", &["192.168.0.1/32"]);
-    let expected = [
-        "unallocated-in-use 10.244.1.2",
-        "unallocated-in-use 10.244.1.4",
-        "unallocated-in-use 10.244.9.9",
-        "in-use-outside-pools 192.168.0.1",
-    ];
-    assert_eq!(cluster.verdict(), expected);
-}
-
-#[test]
 fn owners_that_are_not_the_recorded_ones() {
-    let mut cluster = healthy();
     let windows = json!({"handle_id": "windows-reserved-ipam-handle"});
     let container = json!({"handle_id": format!("k8s-pod-network.{:0>64}", 4)});
-    cluster.block("10.244.1.4/30", "host:node-1", [pod("node-1", "other"), windows, container, json!({})]);
+    let mut cluster = etcd([pod("node-1", "other"), windows, container, json!({})]);
     for (pod, address) in
         [("a", "10.244.1.4"), ("b", "10.244.1.5"), ("four", "10.244.1.6"), ("d", "10.244.1.7")]
     {
@@ -159,14 +87,9 @@ fn two_blocks_that_both_hold_an_address() {
 
 #[test]
 fn undecodable_objects_protect_the_addresses_that_they_name() {
-    let mut cluster = healthy();
-    cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.300.1"}));
     let vxlan = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});
-    cluster.block(
-        "10.244.1.4/30",
-        "host:node-1",
-        [pod("node-1", "web-1"), vxlan, tunnel("node-3"), pod("node-1", "web-2")],
-    );
+    let mut cluster = etcd([pod("node-1", "web-1"), vxlan, tunnel("node-3"), pod("node-1", "web-2")]);
+    cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.300.1"}));
     cluster.put(&format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--1-eth0"), json!("no object"));
     cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-3"), json!([]));
     cluster.endpoint("node-1", "web-2", &["10.244.1.x/32"]);
@@ -180,9 +103,8 @@ fn undecodable_objects_protect_the_addresses_that_they_name() {
 fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     let container = "a".repeat(64);
     let judge = |undecodable: Option<&str>| {
-        let mut cluster = healthy();
         let record = json!({"handle_id": format!("k8s-pod-network.{container}")});
-        cluster.block("10.244.1.4/30", "host:node-1", [record]);
+        let mut cluster = etcd([record]);
         if let Some(name) = undecodable {
             cluster.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!("no object"));
         }
@@ -211,9 +133,8 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
 /// Orchestrators other than Kubernetes name handles after the endpoint's workload.
 #[test]
 fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
-    let mut cluster = healthy();
     let record = json!({"handle_id": "default.job-1"});
-    cluster.block("10.244.1.4/30", "host:node-1", [record]);
+    let mut cluster = etcd([record]);
     assert_eq!(cluster.verdict(), ["leaked-address 10.244.1.4"]);
 
     let name = endpoint_name("node-1", "mesos", "default.job-1", "eth0");
@@ -229,14 +150,27 @@ fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
 }
 
 #[test]
-fn a_tunnel_of_a_node_that_workloads_name_is_not_gone_in_a_view_either() {
+fn a_tunnel_of_a_node_that_endpoints_still_name_is_not_gone() {
     let mut cluster = healthy();
-    cluster.block("10.244.1.4/30", "host:node-9", [tunnel("node-9")]);
+    cluster.block("10.244.1.4/30", "host:node-9", [tunnel("node-9"), pod("node-9", "web-1")]);
     let status =
         |cluster: &Cluster| views::address(&cluster.0, "10.244.1.4".parse().unwrap()).blocks[0].owner_status;
     assert_eq!(status(&cluster), Some(OwnerStatus::Gone));
-    cluster.endpoint("node-9", "web-9", &["10.244.9.9/32"]);
-    assert_eq!(status(&cluster), Some(OwnerStatus::Unknown));
+    cluster.endpoint("node-9", "web-1", &["10.244.1.5/32"]);
+    assert_eq!((cluster.verdict(), status(&cluster)), (vec![], Some(OwnerStatus::Unknown)));
+}
+
+#[test]
+fn a_timestamp_in_the_future_counts_as_old() {
+    let leaked = |timestamp: &str| {
+        let mut record = pod("node-1", "gone");
+        record["secondary"]["timestamp"] = timestamp.into();
+        let cluster = etcd([record]);
+        cluster.verdict().len()
+    };
+    assert_eq!(leaked("2026-05-01 12:00:59 +0000 UTC"), 0, "clocks differ");
+    assert_eq!(leaked("2026-05-01 12:01:01 +0000 UTC"), 1);
+    assert_eq!(leaked("2027-05-01 12:00:00 +0000 UTC"), 1);
 }
 
 #[test]

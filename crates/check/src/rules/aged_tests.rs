@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
+use calipam_model::snapshot::{Snapshot, Source};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::kubernetes_tests::running;
+use super::kubernetes_tests::{running, versioned};
+use super::service_tests::{add_service, web};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Code, Context, Finding, Options, Subject, check};
 
@@ -30,8 +30,8 @@ pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
     let codes: HashSet<Code> = expected.iter().map(|(code, _)| *code).collect();
     for code in &codes {
         let found = aged(&HashSet::from([*code]));
-        let of_code = |all: &HashSet<(Code, Subject)>| -> HashSet<(Code, Subject)> {
-            all.iter().filter(|(own, _)| own == code).cloned().collect()
+        let of_code = |all: &HashSet<(Code, Subject)>| {
+            all.iter().filter(|(own, _)| own == code).cloned().collect::<HashSet<_>>()
         };
         assert_eq!(of_code(&found), of_code(&expected), "{name}: {code} alone");
     }
@@ -75,18 +75,13 @@ fn each_kind_of_finding_that_appears_only_with_time() {
     finished.endpoint("node-1", "job", &[]);
     let ended = "2026-05-01T11:59:30Z".parse().ok();
     let parts = PodParts { phase: "Succeeded", ended_at: ended, ..running("job", "") };
-    finished.0.pods.push(Versioned { value: Pod::new(&parts).0, revision: Revision::Etcd(1) });
+    finished.0.pods.push(versioned(Pod::new(&parts).0));
     finished.0.mark_read([Source::Pods]);
     assert_eq!(assert_aged(&finished.0, "finished"), HashSet::from([Code::EndpointWithoutPod]));
 
     let mut service = with([]);
-    service.resource("ippools/lb", json!({"cidr": "10.250.0.0/24", "allowedUses": ["LoadBalancer"]}));
     let created = "2026-05-01T11:59:00Z".parse().ok();
-    let value = Service { namespace: "default".into(), name: "web".into(), created, ..Service::default() };
-    service.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
-    service.0.mark_read([Source::Services]);
-    let assign_ips = Some(AssignIps::AllServices);
-    service.0.kube_controllers = Some(KubeControllersConfiguration { assign_ips, ..Default::default() });
+    add_service(&mut service, Service { created, ..web() });
     assert_eq!(assert_aged(&service.0, "service"), HashSet::from([Code::ServiceWithoutAddress]));
     let at_once = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     let told: Vec<String> = check(&service.0, &at_once).findings.iter().map(Finding::message).collect();

@@ -1,14 +1,15 @@
 //! Snapshots that follow a cluster: after any change, the updated snapshot equals one that is read from scratch, and
 //! both have the same findings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::rounds;
 use jiff::SignedDuration;
 
-use super::random_tests::{Dice, entries, unread};
+use super::random_tests::{entries, unread};
 use crate::{Code, Options, check};
 
 /// Values and revisions by key.
@@ -56,8 +57,13 @@ impl World {
         assert!(self.followed == read, "{name}: after {keys:?}: {:#?} instead of {read:#?}", self.followed);
     }
 
-    /// Checks both snapshots, and returns the codes of the findings.
-    fn codes(&self, name: &str) -> Vec<Code> {
+    /// Applies the writes of a step. After each tenth step, checks both snapshots, and returns the codes of the findings.
+    fn step(&mut self, writes: Writes, seed: u64, step: usize) -> Vec<Code> {
+        let name = format!("seed {seed}, step {step}");
+        self.change(writes, &name);
+        if !step.is_multiple_of(10) {
+            return Vec::new();
+        }
         let options = Options { pool_threshold: 30.0, ..Options::default() };
         let found = check(&self.followed, &options);
         assert_eq!(found, check(&whole(&self.stored, self.read.clone()), &options), "{name}");
@@ -72,49 +78,45 @@ fn whole(stored: &Stored, mut snapshot: Snapshot) -> Snapshot {
 }
 
 /// Writes that set at most `most` random keys to their values in another state.
-fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -> Writes {
+fn some_changes(rng: &mut Rng, stored: &Stored, other: &Stored, most: u64) -> Writes {
     let keys: Vec<&Vec<u8>> = stored.keys().chain(other.keys()).collect();
     let mut changes = Writes::new();
-    for _ in 0..=dice.below(most) {
-        let key = keys[dice.below(keys.len())];
+    for _ in 0..=rng.below(most) {
+        let key = *rng.pick(&keys);
         changes.insert(key.clone(), other.get(key).map(|(value, _)| value.clone()));
     }
     changes
 }
 
 /// Writes that swap the values of two objects of one kind.
-fn swapped(dice: &mut Dice, stored: &Stored) -> Writes {
-    let prefix: &[u8] =
-        [&b"/calico/ipam/v2/handle/"[..], b"/calico/resources/v3/projectcalico.org/workloadendpoints/"]
-            [dice.below(2)];
+fn swapped(rng: &mut Rng, stored: &Stored) -> Writes {
+    let kinds = ["/calico/ipam/v2/handle/", "/calico/resources/v3/projectcalico.org/workloadendpoints/"];
+    let prefix = rng.pick(&kinds).as_bytes();
     let keys: Vec<&Vec<u8>> = stored.keys().filter(|key| key.starts_with(prefix)).collect();
-    let [one, other] = [0, 1].map(|_| keys[dice.below(keys.len())]);
+    let [one, other] = [0, 1].map(|_| *rng.pick(&keys));
     let value = |key: &Vec<u8>| Some(stored[key].0.clone());
     Writes::from([(one.clone(), value(other)), (other.clone(), value(one))])
 }
 
 #[test]
 fn after_any_change_of_a_broken_cluster_a_followed_snapshot_equals_a_fresh_one() {
-    let mut codes = std::collections::BTreeSet::new();
+    let mut codes = BTreeSet::new();
     for seed in 0..rounds(50) {
-        let dice = &mut Dice(seed);
-        let odd = |dice: &mut Dice| -> Stored {
-            entries(dice).into_iter().map(|(key, value)| (key.into_bytes(), (value, 3))).collect()
+        let rng = &mut Rng::new(seed);
+        let odd = |rng: &mut Rng| -> Stored {
+            entries(rng).into_iter().map(|(key, value)| (key.into_bytes(), (value, 3))).collect()
         };
-        let mut read = unread(dice);
-        if dice.one_in(2) {
+        let mut read = unread(rng);
+        if rng.one_in(2) {
             read.datastore = DatastoreKind::Kubernetes;
         }
-        let mut world = World::new(odd(dice), read);
+        let mut world = World::new(odd(rng), read);
         for step in 0..60 {
-            let other = odd(dice);
-            let changes = some_changes(dice, &world.stored, &other, 3);
+            let other = odd(rng);
+            let changes = some_changes(rng, &world.stored, &other, 3);
             // The clock can also jump backwards.
-            world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
-            world.change(changes, &format!("seed {seed}, step {step}"));
-            if step % 10 == 0 {
-                codes.extend(world.codes(&format!("seed {seed}, step {step}")));
-            }
+            world.wait(*rng.pick(&[0, 1, 30, 300, 900, -400]));
+            codes.extend(world.step(changes, seed, step));
         }
     }
     assert!(codes.len() > 20, "{codes:?}");
@@ -122,9 +124,9 @@ fn after_any_change_of_a_broken_cluster_a_followed_snapshot_equals_a_fresh_one()
 
 #[test]
 fn after_any_change_of_a_cluster_with_every_fault_a_followed_snapshot_equals_a_fresh_one() {
-    let mut codes = std::collections::BTreeSet::new();
+    let mut codes = BTreeSet::new();
     for seed in 0..rounds(2) {
-        let dice = &mut Dice(seed);
+        let rng = &mut Rng::new(seed);
         let faulty = Cluster::all_faults(ClusterSpec::new(seed + 1), 2);
         let mut read = Snapshot { taken_at: faulty.spec().now, ..Snapshot::default() };
         read.mark_read(ETCD_SOURCES);
@@ -135,18 +137,15 @@ fn after_any_change_of_a_cluster_with_every_fault_a_followed_snapshot_equals_a_f
         });
         let mut world = World::new(faulty.clone(), read);
         for step in 0..60 {
-            let changes = match dice.below(4) {
+            let changes = match rng.below(4) {
                 // Some objects get their faulty values back.
-                0 => some_changes(dice, &world.stored, &faulty, 12),
-                1 => some_changes(dice, &world.stored, &healthy, 3),
-                2 => swapped(dice, &world.stored),
-                _ => some_changes(dice, &world.stored, &Stored::new(), 3),
+                0 => some_changes(rng, &world.stored, &faulty, 12),
+                1 => some_changes(rng, &world.stored, &healthy, 3),
+                2 => swapped(rng, &world.stored),
+                _ => some_changes(rng, &world.stored, &Stored::new(), 3),
             };
-            world.wait([0, 2, 60, 600][dice.below(4)]);
-            world.change(changes, &format!("seed {seed}, step {step}"));
-            if step % 10 == 0 {
-                codes.extend(world.codes(&format!("seed {seed}, step {step}")));
-            }
+            world.wait(*rng.pick(&[0, 2, 60, 600]));
+            codes.extend(world.step(changes, seed, step));
         }
     }
     assert!(codes.contains(&Code::LeakedAddress) && codes.len() > 20, "{codes:?}");

@@ -9,40 +9,44 @@ use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::{Value, json};
 
 use super::kubernetes_tests::{running, with_pods};
-use super::structure_tests::{findings, only, pod, verdict, whole};
+use super::structure_tests::{only, pod, verdict, whole};
 use crate::claim::{Claim, describe};
 use crate::context::Context;
 use crate::test_cluster::Cluster;
 use crate::{Code, Filter, Options, Remedy, Scope, Severity, awaits_first_block, check};
 
-#[test]
-fn a_handle_is_in_the_pools_of_the_blocks_that_it_names() {
-    let mut cluster = whole();
-    cluster.handle("k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
-    let left = |pool: &str| {
-        let mut report = check(&cluster.0, &Options::default());
-        report.filter(&Filter { scope: Scope::of_networks([pool.parse().unwrap()]), ..Filter::default() });
-        assert_eq!(report.counts.findings.values().sum::<usize>(), report.findings.len());
-        report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
-    };
-    assert_eq!(left("10.244.1.0/24"), [Code::OrphanHandle]);
-    assert_eq!(left("10.9.0.0/16"), []);
+/// The codes of the findings that a filter admits.
+fn left(cluster: &Cluster, filter: &Filter) -> Vec<Code> {
+    let mut report = check(&cluster.0, &Options::default());
+    report.filter(filter);
+    assert_eq!(report.counts.findings.values().sum::<usize>(), report.findings.len());
+    report.findings.iter().map(|finding| finding.code).collect()
 }
 
 #[test]
-fn a_filter_by_nodes_admits_what_concerns_one_of_them() {
+fn a_filter_admits_what_concerns_one_of_its_pools_nodes_or_namespaces() {
+    let of = |scope| Filter { scope, ..Filter::default() };
+    let mut orphan = whole();
+    orphan.handle("k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
+    let in_pool = |pool: &str| left(&orphan, &of(Scope::of_networks([pool.parse().unwrap()])));
+    assert_eq!(in_pool("10.244.1.0/24"), [Code::OrphanHandle], "of the blocks that it names");
+    assert_eq!(in_pool("10.9.0.0/16"), []);
+
     let mut unclaimed = whole();
     unclaimed.0.affinities.clear();
-    let left = |nodes: &[&str], rules: &[Code]| {
-        let scope = Scope::of_nodes(nodes.iter().map(|node| (*node).to_owned()));
-        let mut report = check(&unclaimed.0, &Options::default());
-        report.filter(&Filter { scope, rules: rules.to_vec(), ..Filter::default() });
-        report.findings.len()
-    };
-    let all = left(&[], &[]);
-    assert!(all > 0);
-    assert_eq!((left(&["node-1", "node-2"], &[]), left(&["node-2"], &[])), (all, 0));
-    assert_eq!(left(&["node-1"], &[Code::OrphanHandle]), 0);
+    let nodes = |names: &[&str]| of(Scope::of_nodes(names.iter().map(|name| (*name).to_owned())));
+    let all = left(&unclaimed, &Filter::default());
+    assert!(!all.is_empty());
+    assert_eq!(left(&unclaimed, &nodes(&["node-1", "node-2"])), all);
+    assert_eq!(left(&unclaimed, &nodes(&["node-2"])), []);
+    let of_rule = Filter { rules: vec![Code::OrphanHandle], ..nodes(&["node-1"]) };
+    assert_eq!(left(&unclaimed, &of_rule), []);
+
+    let mut leaked = whole();
+    leaked.0.endpoints.clear();
+    let namespace = |name: &str| of(Scope { namespace: Some(name.to_owned()), ..Scope::default() });
+    assert_eq!(left(&leaked, &namespace("default")), [Code::LeakedAddress], "its record names it");
+    assert_eq!(left(&leaked, &namespace("kube-system")), []);
 }
 
 #[test]
@@ -75,12 +79,10 @@ fn a_block_is_rebuilt_or_released_with_its_missing_node() {
 fn the_endpoint_of_a_deleted_pod_is_no_evidence_of_a_missing_node() {
     let mut cluster = whole();
     cluster.endpoint("node-9", "web-9", &["10.9.0.1/32"]);
-    let told = "endpoint-of-missing-node default/node--9-k8s-web--9-eth0";
-    let is_told =
-        |cluster: &Cluster| verdict(cluster).iter().any(|line| line.starts_with("endpoint-of-missing-node"));
-    assert!(is_told(&cluster), "{told}: {:?}", verdict(&cluster));
+    let told = "endpoint-of-missing-node default/node--9-k8s-web--9-eth0".to_owned();
+    assert!(verdict(&cluster).contains(&told), "{:?}", verdict(&cluster));
     cluster.0.mark_read([Source::Pods]);
-    assert!(!is_told(&cluster), "{:?}", verdict(&cluster));
+    assert!(!verdict(&cluster).contains(&told), "{:?}", verdict(&cluster));
 }
 
 #[test]
@@ -105,8 +107,7 @@ fn messages_name_users_owners_and_states() {
     assert!(empty.ends_with("has no owner and no allocated address"), "{empty}");
 
     let mut cluster = whole();
-    let pending = json!({"state": "pending"});
-    cluster.affinity("host/node-1", "10.244.1.0/30", pending);
+    cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "pending"}));
     let unsettled = message(&cluster, Code::UnsettledAffinity);
     assert!(unsettled.ends_with(" is pending"), "{unsettled}");
 }
@@ -129,8 +130,7 @@ fn the_counts_of_a_handle_are_compared_with_the_records_in_the_same_blocks() {
             let mut cluster = without(name);
             cluster.block("10.244.2.0/30", "host:node-1", [pod("web-1")]);
             cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
-            let state = json!({"state": "confirmed"});
-            cluster.affinity("host/node-1", "10.244.2.0/30", state);
+            cluster.affinity("host/node-1", "10.244.2.0/30", json!({"state": "confirmed"}));
             if name == "web-0" {
                 cluster.handle("k8s-pod-network.web-1", json!({"10.244.2.0/30": 1}));
             }
@@ -158,26 +158,6 @@ fn overlapping_blocks_give_one_finding_for_each_address() {
         }
         assert!(found.contains(&format!("address-in-several-blocks {address}")), "{found:?}");
     }
-}
-
-#[test]
-fn two_addresses_of_one_legacy_handle_are_shared() {
-    let record = json!({"handle_id": "default.web-9"});
-    let shared = |cidr: &str, times: usize| {
-        let mut cluster = whole();
-        cluster.block(cidr, "host:node-1", vec![record.clone(); times]);
-        findings(&cluster).iter().any(|finding| finding.code == Code::SharedLegacyHandle)
-    };
-    for cidr in ["10.244.2.0/30", "fd00::/126"] {
-        assert!(shared(cidr, 2));
-        assert!(!shared(cidr, 1));
-    }
-}
-
-#[test]
-fn handles_with_an_empty_part_name_no_pod() {
-    let is_of_pod = |id: &str| Claim::of_handle(id).pod().is_some();
-    assert_eq!(["ns.web", ".web", "ns.", "web"].map(is_of_pod), [true, false, false, false]);
 }
 
 #[test]
@@ -218,6 +198,8 @@ fn an_address_that_a_node_names_is_mentioned_only_in_the_cidr_around_it() {
 #[test]
 fn a_record_of_calico_2_names_a_pod_and_one_of_a_machine_its_name_or_handle() {
     assert_eq!(Claim::of_handle("prod.web-0").pod(), Some(("prod".to_owned(), "web-0".to_owned())));
+    let is_of_pod = |id: &str| Claim::of_handle(id).pod().is_some();
+    assert_eq!([".web", "ns.", "web"].map(is_of_pod), [false; 3], "a part is empty");
     let described = |attributes: &[(&str, &str)]| {
         let mut block =
             Block::new("10.244.1.0/30".parse().unwrap(), None, jiff::Timestamp::UNIX_EPOCH).unwrap();
@@ -244,18 +226,4 @@ fn an_endpoint_that_cannot_be_decoded_protects_the_pod_of_calico_2_that_it_names
     };
     assert!(!judged("node--1-k8s-old--0-eth0"));
     assert!(judged("node--1-k8s-new--0-eth0"));
-}
-
-#[test]
-fn a_leaked_address_is_of_the_namespace_that_its_record_names() {
-    let mut cluster = whole();
-    cluster.0.endpoints.clear();
-    let left = |namespace: &str| {
-        let mut report = check(&cluster.0, &Options::default());
-        let scope = Scope { namespace: Some(namespace.to_owned()), ..Scope::default() };
-        report.filter(&Filter { scope, ..Filter::default() });
-        report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
-    };
-    assert_eq!(left("default"), [Code::LeakedAddress]);
-    assert_eq!(left("kube-system"), []);
 }

@@ -7,17 +7,23 @@ use calipam_model::snapshot::{DatastoreKind, Source};
 use serde_json::{Value, json};
 
 use super::kubernetes_tests::{running, with_pods};
+use super::structure_tests::{evidence, findings, only};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::{Code, Options, check, views};
 
 pub(super) const NOTHING: [&str; 0] = [];
 
-/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a second block with these records.
-pub(super) fn etcd(records: impl IntoIterator<Item = Value>) -> Cluster {
+/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0.
+pub(super) fn healthy() -> Cluster {
     let mut cluster = Cluster::new();
-    let own = [tunnel("node-1"), pod("node-1", "web-0")];
-    cluster.block("10.244.1.0/30", "host:node-1", own);
+    cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("node-1", "web-0")]);
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
+    cluster
+}
+
+/// The cluster from [`healthy`], with a second block with these records.
+pub(super) fn etcd(records: impl IntoIterator<Item = Value>) -> Cluster {
+    let mut cluster = healthy();
     cluster.block("10.244.1.4/30", "host:node-1", records);
     cluster
 }
@@ -44,9 +50,8 @@ pub(super) fn kubernetes(records: impl IntoIterator<Item = Value>, pods: &[PodPa
 /// The findings about addresses and endpoints, each as `severity code subject`. Other findings are left out, since the
 /// clusters of these tests have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
-    let report = check(&cluster.0, &Options::default());
-    let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
-    wanted.map(|f| format!("{} {} {}", f.severity, f.code, f.subject)).collect()
+    let found = findings(cluster).into_iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
+    found.map(|f| format!("{} {} {}", f.severity, f.code, f.subject)).collect()
 }
 
 /// Adds an endpoint of another orchestrator.
@@ -64,16 +69,12 @@ pub(super) fn foreign_endpoint(
 }
 
 #[test]
-fn blocks_that_were_not_read_lack_no_record() {
+fn blocks_that_were_not_read_lack_no_record_and_such_pools_contain_any_address() {
     let mut cluster = kubernetes([], &[running("other", "10.244.9.9")]);
     assert_eq!(verdict(&cluster), ["critical unallocated-in-use 10.244.9.9"]);
     cluster.0.blocks.clear();
     cluster.0.coverage.remove(&Source::Blocks);
     assert_eq!(verdict(&cluster), NOTHING);
-}
-
-#[test]
-fn pools_that_were_not_read_contain_any_address() {
     let mut cluster = kubernetes([], &[running("other", "192.168.7.7")]);
     assert_eq!(verdict(&cluster), ["error in-use-outside-pools 192.168.7.7"]);
     cluster.0.pools.clear();
@@ -132,8 +133,8 @@ fn a_record_of_another_client_names_its_own_container_only() {
 #[test]
 fn the_tunnel_of_a_windows_node_is_an_ordinal_that_windows_reserves() {
     let reserved =
-        || json!({"handle_id": "windows-reserved-ipam-handle", "secondary": {"note": "windows host rsvd"}});
-    let block = || [reserved(), reserved(), reserved(), reserved()];
+        json!({"handle_id": "windows-reserved-ipam-handle", "secondary": {"note": "windows host rsvd"}});
+    let block = || vec![reserved.clone(); 4];
     let mut cluster = etcd(block());
     cluster.0.nodes.clear();
     let spec = json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.0"}, "ipv4VXLANTunnelAddr": "10.244.1.5"});
@@ -170,9 +171,8 @@ fn the_endpoint_of_a_pod_that_finished_long_ago() {
         let done = PodParts { phase: "Succeeded", ended_at, ready: false, ..running("job", "10.244.1.4") };
         let mut cluster = etcd_with_pods([pod("node-1", "job")], &[done]);
         cluster.endpoint("node-1", "job", &["10.244.1.4/32"]);
-        let report = check(&cluster.0, &Options::default());
-        let about = report.findings.into_iter().filter(|f| f.code == Code::EndpointWithoutPod);
-        about.map(|f| serde_json::to_value(&f.evidence).unwrap()["podState"].clone()).collect::<Vec<_>>()
+        let about = findings(&cluster).into_iter().filter(|f| f.code == Code::EndpointWithoutPod);
+        about.map(|f| evidence(&f)["podState"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(found(Some("2026-05-01T11:50:00Z")), [""; 0], "within the grace period");
     assert_eq!(found(Some("2026-05-01T11:40:00Z")), ["finished"]);
@@ -224,9 +224,8 @@ fn a_pod_with_the_address_of_a_node() {
     let clash = |cluster: &mut Cluster, address: &str| {
         cluster.resource("nodes/node-2", host.clone());
         assert_eq!(verdict(cluster), [format!("critical duplicate-address {address}")]);
-        let report = check(&cluster.0, &Options::default());
-        let message = report.findings.iter().map(crate::Finding::message).find(|m| m.contains(address));
-        assert!(message.unwrap().contains("node node-2 itself"), "{:?}", report.findings);
+        let message = findings(cluster).iter().map(crate::Finding::message).find(|m| m.contains(address));
+        assert!(message.unwrap().contains("node node-2 itself"), "{:?}", findings(cluster));
     };
     let records = || [pod("node-1", "a"), pod("node-1", "b")];
     for (name, address) in [("a", "10.244.1.4"), ("b", "10.244.1.5")] {
@@ -256,8 +255,7 @@ fn pods_with_the_same_name_are_distinguished_by_node() {
     let mut cluster = etcd([pod("node-2", "db-0")]);
     cluster.resource("nodes/node-2", json!({}));
     cluster.endpoint("node-1", "db-0", &["10.244.1.4/32"]);
-    let report = check(&cluster.0, &Options::default());
-    let found = report.findings.iter().find(|f| f.code == Code::OwnerMismatch).unwrap();
+    let found = only(&cluster, Code::OwnerMismatch);
     let expected = "10.244.1.4 is used by default/db-0 (node-1), but recorded for default/db-0 on node-2";
     assert_eq!(found.message(), expected);
     assert_eq!(found.nodes, ["node-1", "node-2"]);

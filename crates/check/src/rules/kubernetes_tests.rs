@@ -8,12 +8,17 @@ use calipam_model::snapshot::{
 };
 use serde_json::{Value, json};
 
+use super::structure_tests::{self, evidence, findings};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, drop_changed, suspects};
 
+fn revision(version: &str) -> Revision {
+    let version = ObjectVersion { resource_version: version.into(), ..ObjectVersion::default() };
+    Revision::Kubernetes(Box::new(version))
+}
+
 pub(super) fn versioned<T>(value: T) -> Versioned<T> {
-    let version = ObjectVersion { resource_version: "1".into(), ..ObjectVersion::default() };
-    Versioned { value, revision: Revision::Kubernetes(Box::new(version)) }
+    Versioned { value, revision: revision("1") }
 }
 
 /// A running pod on node-1 in the namespace default. Tests override the fields that matter to them.
@@ -51,11 +56,10 @@ pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster 
 /// The findings, each as `code subject [reasons]`. Findings about blocks, affinities and handles are left out, since
 /// the clusters of these tests have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
-    let report = check(&cluster.0, &Options::default());
-    let wanted =
-        report.findings.iter().filter(|f| !["block", "handle", "affinity"].contains(&f.subject.kind()));
-    let line = |f: &crate::Finding| {
-        let reasons = &serde_json::to_value(&f.evidence).unwrap()["reasons"];
+    let found = findings(cluster).into_iter();
+    let wanted = found.filter(|f| !["block", "handle", "affinity"].contains(&f.subject.kind()));
+    let line = |f: crate::Finding| {
+        let reasons = &evidence(&f)["reasons"];
         let reasons = if reasons.is_array() { format!(" {reasons}") } else { String::new() };
         format!("{} {}{reasons}", f.code, f.subject)
     };
@@ -64,55 +68,37 @@ pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
 
 #[test]
 fn every_state_of_a_pod() {
-    let address = "10.244.1.0";
-    let blank = Some("");
-    let leaked = |reason: &str| vec![format!("leaked-address {address} [\"{reason}\"]")];
-    let cases = [
-        ("running", running("web", address), vec![]),
-        ("waiting for its address", PodParts { phase: "Pending", ..running("web", "") }, vec![]),
-        ("unknown", PodParts { phase: "Unknown", ..running("web", address) }, vec![]),
-        (
-            "terminating, still with its address",
-            PodParts { deleting: true, cni_ip: Some("10.244.1.0/32"), ..running("web", address) },
-            vec![],
-        ),
-        (
-            "torn down",
-            PodParts { deleting: true, cni_ip: blank, cni_ips: blank, ..running("web", address) },
-            leaked("pod-finished"),
-        ),
-        ("succeeded", PodParts { phase: "Succeeded", ..running("web", address) }, leaked("pod-finished")),
-        ("evicted", PodParts { phase: "Failed", ..running("web", "") }, leaked("pod-finished")),
-        (
-            "restarted in place, status still old",
-            PodParts { cni_ip: blank, ..running("web", address) },
-            vec![],
-        ),
-        ("with another address", running("web", "10.244.1.1"), {
-            let mut found = vec!["unallocated-in-use 10.244.1.1 null".replace(" null", "")];
-            found.extend(leaked("pod-has-other-address"));
-            found
-        }),
-        ("on another node", PodParts { node: "node-2", ..running("web", "") }, {
-            let mut found = leaked("pod-moved");
-            found.push("endpoint-of-missing-node default/web".into());
-            found
-        }),
-        ("another pod", PodParts { host_network: true, ..running("other", address) }, leaked("no-owner")),
-        (
-            "now on the host's network",
-            PodParts { host_network: true, ..running("web", address) },
-            leaked("pod-has-other-address"),
-        ),
-        (
-            "named by network-status only",
-            PodParts { network_status: Some(r#"[{"ips":["10.244.1.0"]}]"#), ..running("other", "") },
-            vec![],
-        ),
+    let (address, blank) = ("10.244.1.0", Some(""));
+    let web = |address| running("web", address);
+    let found = |parts| verdict(&with_pods(kubernetes(pod("node-1", "web")), &[parts]));
+    let leaked = |reason: &str| format!("leaked-address {address} [\"{reason}\"]");
+    let named = Some(r#"[{"ips":["10.244.1.0"]}]"#);
+    let kept = [
+        ("running", web(address)),
+        ("waiting for its address", PodParts { phase: "Pending", ..web("") }),
+        ("unknown", PodParts { phase: "Unknown", ..web(address) }),
+        ("terminating", PodParts { deleting: true, cni_ip: Some("10.244.1.0/32"), ..web(address) }),
+        ("restarted in place, status still old", PodParts { cni_ip: blank, ..web(address) }),
+        ("named by network-status only", PodParts { network_status: named, ..running("other", "") }),
     ];
-    for (name, parts, expected) in cases {
-        assert_eq!(verdict(&with_pods(kubernetes(pod("node-1", "web")), &[parts])), expected, "{name}");
+    for (name, parts) in kept {
+        assert_eq!(found(parts), [""; 0], "{name}");
     }
+    let torn_down = PodParts { deleting: true, cni_ip: blank, cni_ips: blank, ..web(address) };
+    let on_host = |name| PodParts { host_network: true, ..running(name, address) };
+    for (name, parts, reason) in [
+        ("torn down", torn_down, "pod-finished"),
+        ("succeeded", PodParts { phase: "Succeeded", ..web(address) }, "pod-finished"),
+        ("evicted", PodParts { phase: "Failed", ..web("") }, "pod-finished"),
+        ("another pod", on_host("other"), "no-owner"),
+        ("now on the host's network", on_host("web"), "pod-has-other-address"),
+    ] {
+        assert_eq!(found(parts), [leaked(reason)], "{name}");
+    }
+    let expected = ["unallocated-in-use 10.244.1.1", &leaked("pod-has-other-address")];
+    assert_eq!(found(web("10.244.1.1")), expected);
+    let expected = [&leaked("pod-moved"), "endpoint-of-missing-node default/web"];
+    assert_eq!(found(PodParts { node: "node-2", ..web("") }), expected);
 }
 
 /// A dual-stack pod. Its status names only one family, and so does its annotation, if it has one.
@@ -165,11 +151,8 @@ fn a_stopped_machine_keeps_its_address() {
     for record in [machine, json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"})] {
         let mut cluster = kubernetes(record);
         assert_eq!(verdict(&cluster), ["leaked-address 10.244.1.0 [\"vm-gone\"]"]);
-        cluster.0.machines.push(versioned(Machine {
-            namespace: "default".into(),
-            name: "vm-1".into(),
-            is_owned: false,
-        }));
+        let machine = Machine { namespace: "default".into(), name: "vm-1".into(), is_owned: false };
+        cluster.0.machines.push(versioned(machine));
         assert_eq!(verdict(&cluster), [""; 0]);
     }
 }
@@ -201,11 +184,8 @@ fn a_pod_that_cannot_be_decoded_keeps_its_address() {
     let key = Key::Pod { namespace: "default".into(), name: "web".into() };
     let kind = DefectKind::Value("no pod".into());
     cluster.0.defects.push(Defect { path: "pods/default/web".into(), key: Some(key), kind });
-    assert!(
-        !verdict(&cluster).iter().any(|line| line.starts_with("leaked-address")),
-        "{:?}",
-        verdict(&cluster)
-    );
+    let found = verdict(&cluster);
+    assert!(!found.iter().any(|line| line.starts_with("leaked-address")), "{found:?}");
 }
 
 #[test]
@@ -248,10 +228,9 @@ fn custom_resources() {
     cluster.put("/calico/ipam/v2/handle/net.abcdef", json!({"block": {}}));
     cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
     let report = |cluster: &Cluster| -> Vec<String> {
-        let report = check(&cluster.0, &Options::default());
         let named =
-            |f: &&crate::Finding| ["handle-case-collision", "affinity-labels"].contains(&f.code.name());
-        report.findings.iter().filter(named).map(|f| format!("{} {}", f.code, f.subject)).collect()
+            |line: &String| ["handle-case", "affinity-labels"].iter().any(|code| line.starts_with(code));
+        structure_tests::verdict(cluster).into_iter().filter(named).collect()
     };
     let expected = ["handle-case-collision net.abcdef"];
     assert_eq!(report(&cluster), expected, "no version and no label: an old cluster");
@@ -296,15 +275,9 @@ fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
 
 /// The cluster at a later time, after its pods, nodes and blocks were written again.
 fn written_again(mut cluster: Cluster) -> Cluster {
-    let version = || {
-        Revision::Kubernetes(Box::new(ObjectVersion {
-            resource_version: "2".into(),
-            ..ObjectVersion::default()
-        }))
-    };
-    cluster.0.pods.iter_mut().for_each(|pod| pod.revision = version());
-    cluster.0.nodes.iter_mut().for_each(|node| node.revision = version());
-    cluster.0.blocks.iter_mut().for_each(|block| block.revision = version());
+    cluster.0.pods.iter_mut().for_each(|pod| pod.revision = revision("2"));
+    cluster.0.nodes.iter_mut().for_each(|node| node.revision = revision("2"));
+    cluster.0.blocks.iter_mut().for_each(|block| block.revision = revision("2"));
     cluster
 }
 

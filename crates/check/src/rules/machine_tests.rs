@@ -14,6 +14,28 @@ fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
     Versioned { value, revision: Revision::Etcd(1) }
 }
 
+/// The record of a machine's pod, in the namespace default.
+fn machine_record(node: &str, pod_name: &str, machine: &str) -> Value {
+    let mut record = pod(node, pod_name);
+    record["handle_id"] = format!("k8s-pod-network.vmi.default.{machine}").into();
+    record["secondary"]["vmi-name"] = machine.into();
+    record
+}
+
+/// A machine's record without attributes.
+fn bare(machine: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.vmi.default.{machine}")})
+}
+
+/// The findings in a cluster in etcd in which these pods use these addresses.
+fn on_etcd(records: &[Value], users: &[(&str, &str)]) -> Vec<String> {
+    let mut cluster = etcd(records.to_vec());
+    for (pod, address) in users {
+        cluster.endpoint("node-1", pod, &[address]);
+    }
+    verdict(&cluster)
+}
+
 #[test]
 fn a_machine_on_a_network_with_a_dot_in_its_name() {
     let record = json!({"handle_id": "prod.net.vmi.vms.vm-1"});
@@ -71,9 +93,7 @@ fn an_instance_whose_machine_is_deleted_keeps_no_address() {
 
 #[test]
 fn a_pod_that_a_record_names_has_its_address_whatever_machine_it_names() {
-    let mut record = pod("node-1", "odd");
-    record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
-    record["secondary"]["vmi-name"] = "vm-1".into();
+    let record = machine_record("node-1", "odd", "vm-1");
     for (name, expected) in [("odd", NOTHING.as_slice()), ("other", &["error owner-mismatch 10.244.1.4"])] {
         let pod = PodParts { machine: Some("vm-2"), ..running(name, "10.244.1.4") };
         let mut cluster = kubernetes([record.clone()], &[pod]);
@@ -84,9 +104,7 @@ fn a_pod_that_a_record_names_has_its_address_whatever_machine_it_names() {
 
 #[test]
 fn a_machine_stays_in_the_block_of_its_first_node() {
-    let mut record = pod("node-2", "virt-launcher-vm-1-abcde");
-    record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
-    record["secondary"]["vmi-name"] = "vm-1".into();
+    let record = machine_record("node-2", "virt-launcher-vm-1-abcde", "vm-1");
     let mut cluster = etcd([record, pod("node-2", "web-1")]);
     cluster.resource("nodes/node-2", json!({}));
     cluster.endpoint("node-2", "virt-launcher-vm-1-abcde", &["10.244.1.4/32"]);
@@ -97,10 +115,8 @@ fn a_machine_stays_in_the_block_of_its_first_node() {
 
 #[test]
 fn an_instance_without_its_name_is_not_judged() {
-    let mut record = pod("node-1", "virt-launcher-db-abcde");
-    record["handle_id"] = "k8s-pod-network.vmi.default.db".into();
+    let mut record = machine_record("node-1", "virt-launcher-db-abcde", "db");
     let verdict_of = |record: &Value| verdict(&kubernetes([record.clone()], &[]));
-    record["secondary"]["vmi-name"] = "db".into();
     assert_eq!(verdict_of(&record), ["error leaked-address 10.244.1.4"]);
     record["secondary"]["vmi-name"] = "".into();
     assert_eq!(verdict_of(&record), NOTHING);
@@ -112,20 +128,12 @@ fn an_instance_without_its_name_is_not_judged() {
 /// Two virtual machines whose names begin with the same letters.
 #[test]
 fn pods_of_machines_whose_names_begin_alike() {
-    let mut record = pod("node-1", "virt-launcher-db-abcde");
-    record["handle_id"] = "k8s-pod-network.vmi.default.db".into();
-    record["secondary"]["vmi-name"] = "db".into();
-    let handle = json!({"handle_id": "k8s-pod-network.vmi.default.db"});
     let own = ["virt-launcher-db-abcde", "virt-launcher-db-fghij"];
     let other = "virt-launcher-db-0-abcde";
-
-    for record in [record, handle] {
-        let on_etcd = |pods: &[&str]| {
-            let mut cluster = etcd([record.clone()]);
-            for name in pods {
-                cluster.endpoint("node-1", name, &["10.244.1.4/32"]);
-            }
-            verdict(&cluster)
+    for record in [machine_record("node-1", own[0], "db"), bare("db")] {
+        let in_etcd = |pods: &[&str]| {
+            let users: Vec<_> = pods.iter().map(|name| (*name, "10.244.1.4")).collect();
+            on_etcd(std::slice::from_ref(&record), &users)
         };
         let on_kubernetes = |pods: &[&str]| {
             let parts = pods.iter().map(|name| PodParts {
@@ -136,7 +144,7 @@ fn pods_of_machines_whose_names_begin_alike() {
             cluster.0.machines.extend([machine("db", false), machine("db-0", false)]);
             verdict(&cluster)
         };
-        for verdict in [&on_etcd as &dyn Fn(&[&str]) -> Vec<String>, &on_kubernetes] {
+        for verdict in [&in_etcd as &dyn Fn(&[&str]) -> Vec<String>, &on_kubernetes] {
             assert_eq!(verdict(&own), NOTHING, "source and target of a live migration");
             assert_eq!(verdict(&[own[0], other]), ["critical duplicate-address 10.244.1.4"]);
             assert_eq!(verdict(&[other]), ["error owner-mismatch 10.244.1.4"]);
@@ -147,11 +155,7 @@ fn pods_of_machines_whose_names_begin_alike() {
 #[test]
 fn names_of_pods_that_are_cut() {
     let long = "v".repeat(50);
-    let cut = |record: &str, pod: &str| {
-        let mut cluster = etcd([json!({"handle_id": format!("k8s-pod-network.vmi.default.{record}")})]);
-        cluster.endpoint("node-1", pod, &["10.244.1.4/32"]);
-        verdict(&cluster)
-    };
+    let cut = |machine: &str, pod: &str| on_etcd(&[bare(machine)], &[(pod, "10.244.1.4")]);
     let launcher = format!("virt-launcher-{}abcde", &long[..44]);
     assert_eq!(cut(&long, &launcher), NOTHING);
     assert_eq!(cut("db.prod", "virt-launcher-db-abcde"), NOTHING, "KubeVirt keeps the name up to the dot");
@@ -169,24 +173,15 @@ fn two_pods_of_one_machine_share_no_address_of_a_container() {
     let clash = ["critical duplicate-address 10.244.1.4"];
     assert_eq!(verdict(&kubernetes([pod("node-1", names[0])], &parts)), clash);
     assert_eq!(verdict(&kubernetes([pod("node-1", names[0])], &parts[..1])), NOTHING);
-    let mut on_etcd = etcd([pod("node-1", names[0])]);
-    for name in names {
-        on_etcd.endpoint("node-1", name, &["10.244.1.4/32"]);
-    }
-    assert_eq!(verdict(&on_etcd), clash);
+    assert_eq!(on_etcd(&[pod("node-1", names[0])], &names.map(|name| (name, "10.244.1.4"))), clash);
 }
 
 #[test]
 fn machines_that_swapped_their_addresses() {
-    let record = |name: &str| json!({"handle_id": format!("k8s-pod-network.vmi.default.{name}")});
-    let records = [record("db"), record("db-0")];
+    let records = [bare("db"), bare("db-0")];
     let pods = [("virt-launcher-db-abcde", "10.244.1.5"), ("virt-launcher-db-0-abcde", "10.244.1.4")];
     let both = ["error owner-mismatch 10.244.1.4", "error owner-mismatch 10.244.1.5"];
-    let mut on_etcd = etcd(records.clone());
-    for (name, address) in pods {
-        on_etcd.endpoint("node-1", name, &[address]);
-    }
-    assert_eq!(verdict(&on_etcd), both);
+    assert_eq!(on_etcd(&records, &pods), both);
     let names = ["db", "db-0"];
     let parts = [0, 1].map(|i| PodParts { machine: Some(names[i]), ..running(pods[i].0, pods[i].1) });
     assert_eq!(verdict(&kubernetes(records, &parts)), both);

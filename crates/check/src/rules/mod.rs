@@ -16,8 +16,6 @@ mod custom_resources;
 mod defects;
 mod endpoints;
 #[cfg(test)]
-mod feature_tests;
-#[cfg(test)]
 mod finding_tests;
 mod handles;
 mod in_use;

@@ -1,5 +1,7 @@
 //! Nodes that are recorded for addresses, and nodes that do not exist.
 
+use calipam_model::key::ENDPOINT_PREFIX;
+use calipam_model::names::endpoint_name;
 use calipam_model::node::Node;
 use calipam_model::pod::PodParts;
 use calipam_model::snapshot::Source;
@@ -7,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::in_use_tests::{NOTHING, etcd_with_pods, kubernetes, verdict};
 use super::kubernetes_tests::{running, versioned};
+use super::structure_tests::{findings, only};
 use crate::test_cluster::{Cluster, pod, tunnel};
-use crate::{Options, check, views};
+use crate::{Code, Finding, views};
 
 /// The record of the pod web on a node. The sandbox is that of [`running`].
 fn web_on(node: &str) -> Value {
@@ -26,9 +29,9 @@ fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
 
 /// The findings about nodes, pods and addresses, each as `code subject: message`.
 fn of_nodes(cluster: &Cluster) -> Vec<String> {
-    let report = check(&cluster.0, &Options::default());
     let wanted = ["missing-node", "node-object-missing", "leaked-address", "unallocated", "mismatch"];
-    let found = report.findings.iter().filter(|f| wanted.iter().any(|part| f.code.name().contains(part)));
+    let is_wanted = |f: &Finding| wanted.iter().any(|part| f.code.name().contains(part));
+    let found = findings(cluster).into_iter().filter(is_wanted);
     found.map(|f| format!("{} {}: {}", f.code, f.subject, f.text())).collect()
 }
 
@@ -48,8 +51,7 @@ fn the_collector_would_free_a_live_pod_recorded_on_another_node() {
 
     let wrong = with_node(recorded("node-2"), "node-2");
     assert_eq!(verdict(&wrong), ["error wrong-node-recorded 10.244.1.4"], "young as it is");
-    let report = check(&wrong.0, &Options::default());
-    let finding = report.findings.iter().find(|f| f.code.name() == "wrong-node-recorded").unwrap();
+    let finding = only(&wrong, Code::WrongNodeRecorded);
     let says =
         "10.244.1.4 is used by default/web on node-1, but recorded on node-2, so Calico considers it leaked";
     assert_eq!(finding.message(), says);
@@ -70,14 +72,10 @@ fn on_etcd_the_node_of_the_pod_counts_and_not_that_of_its_endpoint() {
     let cluster = |endpoint: &str, recorded: &str| {
         let web = PodParts { container_id: "", ..running("web", "10.244.1.4") };
         let mut cluster = etcd_with_pods([web_on(recorded)], &[web]);
-        cluster.put(
-            &format!(
-                "/calico/resources/v3/projectcalico.org/workloadendpoints/default/{endpoint}-k8s-web-eth0"
-            )
-            .replace("node-", "node--"),
-            json!({"spec": {"node": endpoint, "orchestrator": "k8s", "pod": "web", "endpoint": "eth0",
-                "containerID": "sandbox", "ipNetworks": ["10.244.1.4/32"]}}),
-        );
+        let name = endpoint_name(endpoint, "k8s", "web", "eth0");
+        let spec = json!({"node": endpoint, "orchestrator": "k8s", "pod": "web", "endpoint": "eth0",
+            "containerID": "sandbox", "ipNetworks": ["10.244.1.4/32"]});
+        cluster.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!({"spec": spec}));
         with_node(cluster, "node-2")
     };
     let wrong = "error wrong-node-recorded 10.244.1.4";
@@ -159,9 +157,7 @@ fn a_kubernetes_node_without_an_object_is_reported_as_missing_object() {
     let lines = of_nodes(&with_kubernetes_nodes(cluster, &["node-1", "node-2"]));
     let says = "node-object-missing node-2: node-2 is a Kubernetes node and holds blocks, but Calico has no node object for it";
     assert!(lines.contains(&says.to_owned()), "{lines:?}");
-    assert!(
-        lines.iter().all(|line| !line.contains("missing-node ") && !line.contains("does not exist")),
-        "{lines:?}"
-    );
+    let is_gone = |line: &String| line.contains("missing-node ") || line.contains("does not exist");
+    assert!(!lines.iter().any(is_gone), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains("10.244.2.0:")), "the tunnel may be its own: {lines:?}");
 }

@@ -38,10 +38,9 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
 #[test]
 fn both_spellings_of_the_status_of_networks_protect() {
     let status = r#"[{"name": "net", "ips": ["10.244.1.4"]}]"#;
-    for parts in [
-        PodParts { network_status: Some(status), ..running("other", "") },
-        PodParts { networks_status: Some(status), ..running("other", "") },
-    ] {
+    let other = || running("other", "");
+    let new = PodParts { network_status: Some(status), ..other() };
+    for parts in [new, PodParts { networks_status: Some(status), ..other() }] {
         assert_eq!(verdict(&kubernetes([pod("node-1", "gone")], &[parts])), NOTHING);
     }
 }
@@ -120,17 +119,15 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
 #[test]
 fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
     let mut cluster = Cluster::new();
-    let all = [Source::Pods, Source::Services, Source::Machines, Source::Affinities];
-    cluster.0.mark_read(all);
+    cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines, Source::Affinities]);
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.coverage.remove(&Source::Endpoints);
     let spec = json!({"cidr": "10.250.0.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
     cluster.resource("ippools/lb", spec);
     let record = json!({"handle_id": "lb-hash", "secondary": {"service": "web", "namespace": "default", "type": "LoadBalancer"}});
     cluster.block("10.250.0.0/30", "virtual:load-balancer", [record]);
-    let affinity = |of: &str| format!("/calico/ipam/v2/{of}/ipv4/block/10.250.0.0-30");
-    cluster.put(&affinity("virtual/load-balancer"), json!({"state": "confirmed"}));
-    cluster.put("/calico/ipam/v2/handle/lb-hash", json!({"block": {"10.250.0.0/30": 1}}));
+    cluster.affinity("virtual/load-balancer", "10.250.0.0/30", json!({"state": "confirmed"}));
+    cluster.handle("lb-hash", json!({"10.250.0.0/30": 1}));
     let mut cluster =
         with_pods(cluster, &[running("inside", "10.244.9.9"), running("outside", "192.168.7.7")]);
     assert_eq!(verdict(&cluster), ["error leaked-address 10.250.0.0"], "services are judged");
@@ -138,7 +135,7 @@ fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
     assert!(notes[0].contains("LoadBalancer services only"), "{notes:?}");
 
     // A single handle of a pod shows that nodes had blocks, which have been lost.
-    cluster.put("/calico/ipam/v2/handle/k8s-pod-network.0123456789abcdef", json!({"block": {}}));
+    cluster.handle("k8s-pod-network.0123456789abcdef", json!({}));
     let expected = [
         "critical unallocated-in-use 10.244.1.0",
         "critical unallocated-in-use 10.244.9.9",

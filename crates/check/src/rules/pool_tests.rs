@@ -1,23 +1,20 @@
 //! Findings about pools and block limits, on clusters made of a few hand-written entries.
 
 use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
 use super::structure_tests::{evidence, findings, only, pod, verdict, whole};
 use crate::test_cluster::Cluster;
-use crate::{Code, Options, check};
+use crate::{Code, Options, Severity, check};
 
 /// A cluster with node-1, node-2 and a pool with room for four blocks of four addresses. Each entry of `blocks` is the
 /// owner of a block and its number of taken addresses.
 pub(super) fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
-    let mut cluster = whole();
-    cluster.0.pools.clear();
-    cluster.0.blocks.clear();
-    cluster.0.affinities.clear();
-    cluster.0.handles.clear();
-    cluster.0.endpoints.clear();
+    let mut cluster = Cluster::new();
+    cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
     cluster.0.nodes.clear();
-    cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
+    cluster.only_pool("tiny", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
     for node in ["node-1", "node-2"] {
         let labels = json!({"zone": node});
         cluster.put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"labels": labels}}));
@@ -68,10 +65,8 @@ fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
         json!({"cidr": "10.244.1.0/28", "blockSize": 30, "nodeSelector": "(", "assignmentMode": "Manual"});
     manual.only_pool("tiny", spec);
     assert!(findings(&manual).iter().all(|f| f.code != Code::InvalidPoolSelector), "it is not evaluated");
-    assert_eq!(
-        found(&FULL, "nodeSelector", json!(format!("{0}all(){1}", "(".repeat(200), ")".repeat(200)))),
-        []
-    );
+    let deep = format!("{0}all(){1}", "(".repeat(200), ")".repeat(200));
+    assert_eq!(found(&FULL, "nodeSelector", json!(deep)), []);
 }
 
 #[test]
@@ -101,6 +96,8 @@ fn nearly_full_pools() {
     let mut all = Cluster(cluster.0.clone());
     all.resource("ipreservations/r", json!({"reservedCIDRs": ["10.0.0.0/8"]}));
     assert_eq!(percent(&all, 1.0), None);
+    let full = small(open(), &[("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 4)]);
+    assert_eq!(only(&full, Code::PoolNearlyFull).severity, Severity::Error);
 }
 
 #[test]

@@ -4,28 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Snapshot, Source};
+use calipam_testkit::cluster::rng::Rng;
 use serde_json::{Value, json};
 
 use super::aged_tests::assert_aged;
 use crate::{Options, check, drop_changed};
-
-/// A deterministic random number generator.
-pub(super) struct Dice(pub u64);
-
-impl Dice {
-    pub(super) fn below(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % sides
-    }
-
-    pub(super) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-
-    pub(super) fn one_in(&mut self, sides: usize) -> bool {
-        self.below(sides) == 0
-    }
-}
 
 const CIDRS: [&str; 7] =
     ["10.0.0.0/30", "10.0.0.4/30", "10.0.0.0/29", "10.0.0.1/32", "10.9.0.0/30", "fd00::/126", "fd00::4/126"];
@@ -43,42 +26,42 @@ const IDS: [&str; 9] = [
 ];
 
 /// Returns the value, or sometimes an invalid one in its place.
-fn perhaps_broken(dice: &mut Dice, value: Value) -> Value {
-    match dice.below(12) {
+fn perhaps_broken(rng: &mut Rng, value: Value) -> Value {
+    match rng.below(12) {
         0 => json!([]),
         1 => Value::Null,
         _ => value,
     }
 }
 
-fn attribute(dice: &mut Dice) -> Value {
-    match dice.below(6) {
+fn attribute(rng: &mut Rng) -> Value {
+    match rng.below(6) {
         0 => json!({}),
-        1 => json!({"releasedAt": dice.pick(&["2026-05-01T11:59:00Z", "2030-01-01T00:00:00Z", "never"])}),
+        1 => json!({"releasedAt": rng.pick(&["2026-05-01T11:59:00Z", "2030-01-01T00:00:00Z", "never"])}),
         2 => json!({"handle_id": "windows-reserved-ipam-handle"}),
-        3 => json!({"handle_id": dice.pick(&IDS)}),
-        _ => json!({"handle_id": dice.pick(&IDS), "secondary": {"node": dice.pick(&NODES),
-            "namespace": "default", "pod": dice.pick(&["a", "b", "web-0"]),
-            "timestamp": dice.pick(&["2026-05-01 11:50:00 +0000 UTC", "2026-05-01 12:30:00 +0000 UTC", "noon", "2026"])}}),
+        3 => json!({"handle_id": rng.pick(&IDS)}),
+        _ => json!({"handle_id": rng.pick(&IDS), "secondary": {"node": rng.pick(&NODES),
+            "namespace": "default", "pod": rng.pick(&["a", "b", "web-0"]),
+            "timestamp": rng.pick(&["2026-05-01 11:50:00 +0000 UTC", "2026-05-01 12:30:00 +0000 UTC", "noon", "2026"])}}),
     }
 }
 
-fn block(dice: &mut Dice, cidr: &str) -> Value {
+fn block(rng: &mut Rng, cidr: &str) -> Value {
     let net: calipam_model::IpNet = cidr.parse().unwrap();
-    let size = calipam_model::cidr::size(net) as usize;
-    let attributes: Vec<Value> = (0..dice.below(4)).map(|_| attribute(dice)).collect();
-    let mut allocations = vec![Value::Null; size];
+    let size = calipam_model::cidr::size(net) as u64;
+    let attributes: Vec<Value> = (0..rng.below(4)).map(|_| attribute(rng)).collect();
+    let mut allocations = vec![Value::Null; size as usize];
     for (position, _) in attributes.iter().enumerate() {
-        allocations[dice.below(size)] = json!(position);
+        allocations[rng.below(size) as usize] = json!(position);
     }
-    let mut free: Vec<usize> = (0..size).filter(|i| allocations[*i].is_null()).collect();
-    if dice.one_in(8) {
-        free.push(dice.below(9));
+    let mut free: Vec<u64> = (0..size).filter(|i| allocations[*i as usize].is_null()).collect();
+    if rng.one_in(8) {
+        free.push(rng.below(9));
     }
-    let owner = dice.pick(&["host:node-1", "host:gone", "virtual:load-balancer", "odd", ""]);
-    let stated = if dice.one_in(10) { dice.pick(&CIDRS) } else { cidr };
+    let owner = rng.pick(&["host:node-1", "host:gone", "virtual:load-balancer", "odd", ""]);
+    let stated = if rng.one_in(10) { *rng.pick(&CIDRS) } else { cidr };
     json!({"cidr": stated, "affinity": owner, "allocations": allocations, "unallocated": free,
-        "attributes": attributes, "deleted": dice.one_in(10)})
+        "attributes": attributes, "deleted": rng.one_in(10)})
 }
 
 /// The stored values, by key.
@@ -88,19 +71,19 @@ fn put(entries: &mut Entries, path: &str, value: &Value) {
     entries.insert(path.to_owned(), value.to_string().into_bytes());
 }
 
-fn cluster(dice: &mut Dice) -> Snapshot {
-    let mut snapshot = unread(dice);
-    for (path, value) in entries(dice) {
+fn cluster(rng: &mut Rng) -> Snapshot {
+    let mut snapshot = unread(rng);
+    for (path, value) in entries(rng) {
         snapshot.add_entry(path.as_bytes(), &value, 3);
     }
     snapshot
 }
 
 /// An empty snapshot, for which some sources may not have been read.
-pub(super) fn unread(dice: &mut Dice) -> Snapshot {
+pub(super) fn unread(rng: &mut Rng) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
-        if !dice.one_in(10) {
+        if !rng.one_in(10) {
             snapshot.mark_read([source]);
         }
     }
@@ -109,71 +92,71 @@ pub(super) fn unread(dice: &mut Dice) -> Snapshot {
 }
 
 /// The entries of a random cluster, which can be broken in many ways.
-pub(super) fn entries(dice: &mut Dice) -> Entries {
+pub(super) fn entries(rng: &mut Rng) -> Entries {
     let mut entries = Entries::new();
     for cidr in CIDRS {
         let family = if cidr.contains(':') { "ipv6" } else { "ipv4" };
         let dashed = cidr.replace('/', "-");
-        if !dice.one_in(3) {
-            let value = block(dice, cidr);
+        if !rng.one_in(3) {
+            let value = block(rng, cidr);
             let path = format!("/calico/ipam/v2/assignment/{family}/block/{dashed}");
-            put(&mut entries, &path, &perhaps_broken(dice, value));
+            put(&mut entries, &path, &perhaps_broken(rng, value));
         }
         for kind in ["host", "virtual", "@"] {
-            for node in NODES.into_iter().filter(|_| dice.one_in(3)).collect::<Vec<_>>() {
-                let state = dice.pick(&["confirmed", "", "pending", "pendingDeletion", "what\n"]);
+            for node in NODES.into_iter().filter(|_| rng.one_in(3)).collect::<Vec<_>>() {
+                let state = rng.pick(&["confirmed", "", "pending", "pendingDeletion", "what\n"]);
                 // Only the Kubernetes datastore marks objects as deleted. There, the type is not part of an affinity's
                 // name.
-                let value = json!({"state": state, "deleted": kind == "host" && dice.one_in(9)});
+                let value = json!({"state": state, "deleted": kind == "host" && rng.one_in(9)});
                 let path = format!("/calico/ipam/v2/{kind}/{node}/{family}/block/{dashed}");
-                put(&mut entries, &path, &perhaps_broken(dice, value));
+                put(&mut entries, &path, &perhaps_broken(rng, value));
             }
         }
     }
     for id in IDS {
-        let value = json!({"block": {dice.pick(&CIDRS): dice.below(3), dice.pick(&CIDRS): 1}, "deleted": dice.one_in(9)});
-        if !dice.one_in(3) {
-            put(&mut entries, &format!("/calico/ipam/v2/handle/{id}"), &perhaps_broken(dice, value));
+        let value = json!({"block": {*rng.pick(&CIDRS): rng.below(3), *rng.pick(&CIDRS): 1}, "deleted": rng.one_in(9)});
+        if !rng.one_in(3) {
+            put(&mut entries, &format!("/calico/ipam/v2/handle/{id}"), &perhaps_broken(rng, value));
         }
     }
-    resources(dice, &mut entries);
+    resources(rng, &mut entries);
     entries
 }
 
-fn resources(dice: &mut Dice, entries: &mut Entries) {
+fn resources(rng: &mut Rng, entries: &mut Entries) {
     for (name, cidr) in
         [("a", "10.0.0.0/28"), ("b", "10.0.0.0/28"), ("c", "fd00::/124"), ("d", "10.0.0.0/31")]
     {
         let spec = json!({"cidr": cidr, "blockSize": if cidr.contains(':') { 126 } else { 30 },
-            "disabled": dice.one_in(4), "nodeSelector": dice.pick(&["all()", "has(x)", "(("]),
-            "namespaceSelector": dice.pick(&["", "", "has(y)"])});
-        if dice.one_in(2) {
-            let value = perhaps_broken(dice, json!({"spec": spec}));
+            "disabled": rng.one_in(4), "nodeSelector": rng.pick(&["all()", "has(x)", "(("]),
+            "namespaceSelector": rng.pick(&["", "", "has(y)"])});
+        if rng.one_in(2) {
+            let value = perhaps_broken(rng, json!({"spec": spec}));
             put(entries, &format!("{RESOURCE_PREFIX}ippools/{name}"), &value);
         }
     }
-    let value = json!({"spec": {"reservedCIDRs": [dice.pick(&CIDRS), dice.pick(&CIDRS), "10.0.0.3"]}});
-    put(entries, &format!("{RESOURCE_PREFIX}ipreservations/r"), &perhaps_broken(dice, value));
+    let value = json!({"spec": {"reservedCIDRs": [rng.pick(&CIDRS), rng.pick(&CIDRS), "10.0.0.3"]}});
+    put(entries, &format!("{RESOURCE_PREFIX}ipreservations/r"), &perhaps_broken(rng, value));
     for node in ["node-1", "node-2"] {
-        let value = json!({"spec": {"bgp": {"ipv4IPIPTunnelAddr": dice.pick(&["10.0.0.0", "10.0.0.300"])}}});
-        put(entries, &format!("{RESOURCE_PREFIX}nodes/{node}"), &perhaps_broken(dice, value));
+        let value = json!({"spec": {"bgp": {"ipv4IPIPTunnelAddr": rng.pick(&["10.0.0.0", "10.0.0.300"])}}});
+        put(entries, &format!("{RESOURCE_PREFIX}nodes/{node}"), &perhaps_broken(rng, value));
     }
     for pod in ["a", "b"] {
-        let spec = json!({"node": dice.pick(&NODES), "pod": pod, "orchestrator": "k8s", "endpoint": "eth0",
-            "ipNetworks": [dice.pick(&["10.0.0.1/32", "fd00::1/128", "?"])]});
-        let value = perhaps_broken(dice, json!({"spec": spec}));
+        let spec = json!({"node": rng.pick(&NODES), "pod": pod, "orchestrator": "k8s", "endpoint": "eth0",
+            "ipNetworks": [rng.pick(&["10.0.0.1/32", "fd00::1/128", "?"])]});
+        let value = perhaps_broken(rng, json!({"spec": spec}));
         put(entries, &format!("{ENDPOINT_PREFIX}default/node--1-k8s-{pod}-eth0"), &value);
     }
-    let config = json!({"strict_affinity": dice.one_in(2), "auto_allocate_blocks": !dice.one_in(3),
-        "maxBlocksPerHost": dice.below(3)});
-    put(entries, "/calico/ipam/v2/config", &perhaps_broken(dice, config));
+    let config = json!({"strict_affinity": rng.one_in(2), "auto_allocate_blocks": !rng.one_in(3),
+        "maxBlocksPerHost": rng.below(3)});
+    put(entries, "/calico/ipam/v2/config", &perhaps_broken(rng, config));
 }
 
 #[test]
 fn every_finding_is_well_formed_and_stays_while_nothing_changes() {
     let mut codes = HashSet::new();
     for seed in 0..calipam_testkit::rounds(1_000) {
-        let snapshot = cluster(&mut Dice(seed));
+        let snapshot = cluster(&mut Rng::new(seed));
         let mut report = check(&snapshot, &Options { pool_threshold: 30.0, ..Options::default() });
         let mut seen = HashSet::new();
         for finding in &report.findings {
@@ -195,7 +178,7 @@ fn every_finding_is_well_formed_and_stays_while_nothing_changes() {
 fn aged_findings_are_those_of_a_later_check() {
     let mut aged = HashSet::new();
     for seed in 0..calipam_testkit::rounds(200) {
-        aged.extend(assert_aged(&cluster(&mut Dice(seed)), &format!("seed {seed}")));
+        aged.extend(assert_aged(&cluster(&mut Rng::new(seed)), &format!("seed {seed}")));
     }
     assert!(aged.len() > 1, "only {aged:?}");
 }

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
+use crate::test_cluster::pod;
 use crate::{Options, check, drop_changed};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-30";
@@ -37,16 +39,7 @@ impl Store {
     fn snapshot(&self) -> Snapshot {
         let mut snapshot =
             Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
-        snapshot.mark_read([
-            Source::Blocks,
-            Source::Affinities,
-            Source::Handles,
-            Source::Pools,
-            Source::Reservations,
-            Source::Nodes,
-            Source::Endpoints,
-            Source::IpamConfig,
-        ]);
+        snapshot.mark_read(ETCD_SOURCES);
         for (path, (value, revision)) in &self.entries {
             snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), *revision);
         }
@@ -56,12 +49,9 @@ impl Store {
 
 /// A block with this owner, in which the pod web-0 has `taken` addresses.
 fn block(owner: Value, taken: usize, sequence: u64) -> Value {
-    let allocations: Vec<Value> = (0..4).map(|i| if i < taken { json!(0) } else { Value::Null }).collect();
-    let record = json!({"handle_id": "k8s-pod-network.web-0", "secondary": {"namespace": "default",
-        "node": "node-1", "pod": "web-0", "timestamp": "2026-05-01 10:00:00 +0000 UTC"}});
-    let attributes = if taken > 0 { vec![record] } else { vec![] };
-    json!({"cidr": "10.244.1.0/30", "affinity": owner, "allocations": allocations, "attributes": attributes,
-        "unallocated": (taken..4).collect::<Vec<_>>(), "sequenceNumber": sequence})
+    let mut block = values::block("10.244.1.0/30", owner, vec![pod("node-1", "web-0"); taken]);
+    block["sequenceNumber"] = sequence.into();
+    block
 }
 
 /// All writes from the creation of a pod and its block to their deletion. A null value deletes the key.

@@ -1,5 +1,6 @@
 //! Nodes that lack a kind of tunnel address that other nodes have.
 
+use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::DatastoreKind;
 use serde_json::{Value, json};
 
@@ -11,14 +12,11 @@ use crate::test_cluster::Cluster;
 /// in a pool with the settings `pool`.
 fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
     let mut cluster = Cluster::new();
-    let prefix = "/calico/resources/v3/projectcalico.org";
-    cluster.put(&format!("{prefix}/ippools/default"), json!({"spec": pool}));
-    cluster.0.pools.remove(0);
-    cluster.resource("nodes/node-1", tunnel);
-    cluster.0.nodes.remove(0);
+    cluster.0.nodes.clear();
+    cluster.only_pool("default", pool).resource("nodes/node-1", tunnel);
     let mut value = node;
     value["metadata"] = json!({"labels": labels});
-    cluster.put(&format!("{prefix}/nodes/node-2"), value);
+    cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-2"), value);
     cluster.block("10.244.9.0/30", "host:node-1", []);
     cluster.block("10.244.9.4/30", "host:node-2", []);
     cluster

@@ -1,7 +1,10 @@
 //! Views of an address if only the keys around it were read, or if some objects cannot be decoded.
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Source};
+use calipam_model::service::Service;
+use calipam_model::snapshot::{
+    ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Revision, Source, Versioned,
+};
 use calipam_testkit::values;
 use serde_json::{Value, json};
 
@@ -35,10 +38,10 @@ fn codes(view: &AddressView) -> Vec<&'static str> {
 fn owners_that_the_record_names_are_known() {
     let mut cluster = narrow([tunnel("node-1"), pod("node-1", "a"), pod("node-9", "b"), tunnel("node-9")]);
     cluster.endpoint("node-1", "a", &["10.244.1.1/32"]);
-    assert_eq!(status(&cluster, "10.244.1.0"), Some(OwnerStatus::UsesIt));
-    assert_eq!(status(&cluster, "10.244.1.1"), Some(OwnerStatus::UsesIt));
-    assert_eq!(status(&cluster, "10.244.1.2"), Some(OwnerStatus::Gone));
-    assert_eq!(status(&cluster, "10.244.1.3"), Some(OwnerStatus::Gone));
+    let statuses =
+        ["10.244.1.0", "10.244.1.1", "10.244.1.2", "10.244.1.3"].map(|text| status(&cluster, text));
+    use OwnerStatus::{Gone, UsesIt};
+    assert_eq!(statuses, [UsesIt, UsesIt, Gone, Gone].map(Some));
     let gone = story(&cluster, "10.244.1.2");
     assert_eq!((gone.blocks[0].node_exists, !gone.partly_read.is_empty()), (Some(false), true));
     assert_eq!(codes(&gone), [""; 0], "others may use it: that takes the whole cluster");
@@ -138,15 +141,9 @@ fn a_service_uses_its_address() {
     let record = json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "shop", "service": "web"}});
     cluster.block("10.9.0.0/30", "virtual:load-balancer", [record]);
     assert_eq!(status(&cluster, "10.9.0.0"), Some(OwnerStatus::Gone));
-    cluster.0.services.push(calipam_model::snapshot::Versioned {
-        value: calipam_model::service::Service {
-            namespace: "shop".into(),
-            name: "web".into(),
-            ingress: vec!["10.9.0.0".parse().unwrap()],
-            ..calipam_model::service::Service::default()
-        },
-        revision: calipam_model::snapshot::Revision::Etcd(1),
-    });
+    let ingress = vec!["10.9.0.0".parse().unwrap()];
+    let value = Service { namespace: "shop".into(), name: "web".into(), ingress, ..Service::default() };
+    cluster.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
     assert_eq!(status(&cluster, "10.9.0.0"), Some(OwnerStatus::UsesIt));
 }
 

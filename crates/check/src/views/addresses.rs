@@ -134,11 +134,8 @@ mod tests {
     }
 
     fn shown(scope: &Scope, pods: &[PodName]) -> Vec<String> {
-        let list = addresses(&snapshot(), scope, pods);
-        list.addresses
-            .iter()
-            .map(|held| format!("{} {} {}", held.address, held.kind, held.allocated_to))
-            .collect()
+        let list = addresses(&snapshot(), scope, pods).addresses.into_iter();
+        list.map(|held| format!("{} {} {}", held.address, held.kind, held.allocated_to)).collect()
     }
 
     #[test]

@@ -41,28 +41,16 @@ fn the_sums_of_a_pool() {
 }
 
 #[test]
-fn free_is_not_allocatable() {
+fn a_pool_says_why_free_addresses_are_not_allocatable() {
     let mut cluster = judged();
     cluster.block("10.244.1.4/30", "host:node-9", [pod("node-1", "b")]);
-    let allocatable = |cluster: &Cluster| {
-        let view = pool(cluster);
-        (view.free.0, view.allocatable.map_or(u128::MAX, |count| count.0), view.limited_by)
-    };
-    assert_eq!(allocatable(&cluster), (13, 13, vec![]));
     cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    let (free, some, why) = allocatable(&cluster);
-    assert_eq!((free, some), (13, 10), "the free ones of node-9, which does not exist, are out of reach");
-    assert!(why[0].starts_with("strict affinity"), "{why:?}");
-    cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
-    assert_eq!(allocatable(&cluster).1, 6, "one more block of four");
+    let view = pool(&cluster);
+    assert_eq!((view.free, view.allocatable), (Count(13), Some(Count(10))), "node-9 does not exist");
+    assert!(view.limited_by[0].starts_with("strict affinity"), "{:?}", view.limited_by);
     cluster.config(json!({}));
-    let (_, some, why) = allocatable(&cluster);
-    let expected = (2, "nodes cannot claim blocks");
-    assert_eq!((some, why[0].as_str()), expected, "Calico gives up before it would borrow");
-    cluster.0.pools[0].value.disabled = true;
-    assert_eq!(allocatable(&cluster).1, 0);
+    assert_eq!(pool(&cluster).limited_by[0], "nodes cannot claim blocks");
     cluster.0.coverage.remove(&Source::Affinities);
-    cluster.0.pools[0].value.disabled = false;
     assert_eq!(pool(&cluster).allocatable, None, "what is not known is no number");
 }
 
@@ -89,12 +77,10 @@ fn nodes_and_borrowed_addresses() {
     let mut cluster = judged();
     cluster.block("10.244.1.4/30", "host:node-9", [pod("node-1", "b"), pod("node-9", "c"), json!({})]);
     let views = nodes(&cluster.0).nodes;
-    let expected = [("node-1", true), ("node-9", false)];
-    assert_eq!(views.iter().map(|n| (n.node.as_str(), n.exists)).collect::<Vec<_>>(), expected);
-    let expected = (2, 1, 0, 2);
-    assert_eq!((views[0].addresses, views[0].borrowed, views[0].borrowed_by_others, views[0].free), expected);
-    let expected = (2, 0, 1, 1);
-    assert_eq!((views[1].addresses, views[1].borrowed, views[1].borrowed_by_others, views[1].free), expected);
+    let row =
+        |n: &NodeView| (n.node.clone(), n.exists, n.addresses, n.borrowed, n.borrowed_by_others, n.free);
+    let expected = [("node-1".to_owned(), true, 2, 1, 0, 2), ("node-9".to_owned(), false, 2, 0, 1, 1)];
+    assert_eq!(views.iter().map(row).collect::<Vec<_>>(), expected);
     assert_eq!((views[0].pools[0].limit, views[0].pools[0].claimable), (Some(20), Some(2)));
     let list = borrowed(&cluster.0, &Scope::default());
     assert_eq!((list.addresses.len(), list.unknown), (1, 1));

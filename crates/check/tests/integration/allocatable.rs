@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_check::views::{self, PoolView};
 use calipam_model::IpNet;
-use calipam_model::cidr::{address_at, dashed};
+use calipam_model::cidr::address_at;
 use calipam_model::key::{Key, RESOURCE_PREFIX};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
@@ -31,14 +31,14 @@ impl World {
         let snapshot = Snapshot { taken_at, ..Snapshot::default() };
         let mut world = Self { snapshot, rng: Rng::new(seed), is_old: false, is_limited: false };
         world.snapshot.mark_read(ALLOCATION_SOURCES);
-        world.is_limited = world.one_in(2);
+        world.is_limited = world.rng.one_in(2);
         let mut config =
-            json!({"strict_affinity": world.one_in(2), "auto_allocate_blocks": !world.one_in(6)});
+            json!({"strict_affinity": world.rng.one_in(2), "auto_allocate_blocks": !world.rng.one_in(6)});
         if world.is_limited {
             config["maxBlocksPerHost"] = (1 + world.rng.below(4)).into();
         }
         world.put("/calico/ipam/v2/config", &config);
-        world.is_old = world.one_in(3);
+        world.is_old = world.rng.one_in(3);
         let version = if world.is_old { "v3.31.7" } else { "v3.32.1" };
         world.resource("clusterinformations/default", json!({"calicoVersion": version}));
         for node in NODES {
@@ -49,10 +49,6 @@ impl World {
             world.pool(name, cidr);
         }
         world
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.rng.below(many) == 0
     }
 
     fn put(&mut self, path: &str, value: &Value) {
@@ -91,7 +87,7 @@ impl World {
             }
         }
         // With a block limit, reserving single addresses would make the result depend on which blocks are claimed.
-        if !self.is_limited && self.one_in(2) {
+        if !self.is_limited && self.rng.one_in(2) {
             let reserved: Vec<String> =
                 (0..3).map(|_| address_at(cidr, self.rng.below(16) as u32).to_string()).collect();
             self.reserve(&format!("{name}-some"), json!(reserved));
@@ -101,26 +97,24 @@ impl World {
     fn affinity(&mut self, cidr: IpNet) {
         let node = *self.rng.pick(&NODES);
         let state = *self.rng.pick(&["confirmed", "pending"]);
-        let path = format!("/calico/ipam/v2/host/{node}/ipv4/block/{}", dashed(cidr));
+        let path = values::affinity_key(&format!("host/{node}"), &cidr.to_string());
         self.put(&path, &json!({"state": state}));
     }
 
     fn block(&mut self, cidr: IpNet, has_affinity: bool) {
         let owner = *self.rng.pick(&["host:a", "host:b", "host:c", "host:gone", "virtual:load-balancer", ""]);
         let size = 1 << (32 - cidr.prefix_len());
-        let taken = *self.rng.pick(&[0, 0, 1, 3, size]);
-        let taken = taken.min(size);
+        let taken = size.min(*self.rng.pick(&[0, 0, 1, 3, size]));
         let affinity = Some(owner).filter(|owner| !owner.is_empty());
-        let records = vec![json!({"handle_id": "others"}); taken];
-        let value = values::block(&cidr.to_string(), affinity, records);
+        let value = values::block(&cidr.to_string(), affinity, vec![json!({"handle_id": "others"}); taken]);
         self.put(&Key::Block(cidr).to_string(), &value);
         match owner.split_once(':') {
             Some((kind, name)) if has_affinity => {
-                let path = format!("/calico/ipam/v2/{kind}/{name}/ipv4/block/{}", dashed(cidr));
+                let path = values::affinity_key(&format!("{kind}/{name}"), &cidr.to_string());
                 self.put(&path, &json!({"state": "confirmed"}));
             }
             // An affinity whose block may belong to another node or to no node.
-            _ if self.one_in(3) && !self.is_limited => self.affinity(cidr),
+            _ if self.rng.one_in(3) && !self.is_limited => self.affinity(cidr),
             _ => {}
         }
     }

@@ -54,17 +54,12 @@ fn without_grace_the_youngest_pod_is_judged_too() {
 }
 
 #[test]
-fn a_cluster_with_another_ipam_has_a_note_and_no_finding() {
+fn a_cluster_with_another_ipam_has_a_note_and_neither_it_nor_an_empty_datastore_a_finding() {
     let mut cluster = Cluster::small(ClusterSpec::new(3));
     cluster.remove_prefix("/calico/ipam/v2/");
     let report = check(&cluster.snapshot(), &Options::default());
     assert_eq!(report.findings, []);
     assert_eq!(report.notes.len(), 1);
-}
-
-#[test]
-fn an_empty_datastore_has_no_finding() {
-    let mut cluster = Cluster::small(ClusterSpec::new(3));
     cluster.remove_prefix("");
     assert!(cluster.is_empty());
     assert_eq!(findings(&cluster), []);

@@ -8,6 +8,7 @@ use calipam_check::{AddressEvidence, Code, Evidence, Options, Report, check, dro
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::values;
 use serde_json::{Value, json};
 
 /// The maximum number of an owner's addresses that a finding about one of them lists.
@@ -17,8 +18,7 @@ fn at(position: usize) -> String {
     format!("10.244.{}.{}", 64 + position / 256, position % 256)
 }
 
-/// A cluster with an endpoint that names `count` addresses, none of which has a record. Its pod has records for as many
-/// other addresses.
+/// A cluster with an endpoint of the pod `big` that names `count` addresses, none of which has a record.
 fn endpoint_with(count: usize) -> Cluster {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 2, 2);
     let addresses: Vec<String> = (0..count).map(|position| at(position) + "/32").collect();
@@ -26,15 +26,18 @@ fn endpoint_with(count: usize) -> Cluster {
         "containerID": "x".repeat(10_000), "ipNetworks": addresses});
     let key = "/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-big-eth0";
     cluster.put_raw(key, json!({"spec": spec}).to_string());
+    cluster
+}
 
+/// The cluster from [`endpoint_with`], with as many records of the pod for other addresses.
+fn endpoint_and_records_with(count: usize) -> Cluster {
+    let mut cluster = endpoint_with(count);
     let record = json!({"handle_id": "k8s-pod-network.0123456789abcdef", "secondary": {"namespace": "default",
         "pod": "big", "node": "node-1", "timestamp": "2020-01-01 10:00:00 +0000 UTC"}});
     for block in 0..count / 64 {
         let cidr = format!("10.244.{}.{}/26", 128 + block / 4, block % 4 * 64);
-        let value = json!({"cidr": cidr, "affinity": "host:node-1", "allocations": vec![0; 64], "unallocated": [],
-            "attributes": [record]});
-        let key = format!("/calico/ipam/v2/assignment/ipv4/block/{}", cidr.replace('/', "-"));
-        cluster.put_raw(key, value.to_string());
+        let value = values::block(&cidr, "host:node-1", vec![record.clone(); 64]);
+        cluster.put_raw(values::block_key(&cidr), value.to_string());
     }
     cluster
 }
@@ -54,7 +57,7 @@ fn size(report: &Report) -> usize {
 
 #[test]
 fn twice_the_addresses_make_a_report_of_twice_the_size() {
-    let checked = |count| check(&endpoint_with(count).snapshot(), &Options::default());
+    let checked = |count| check(&endpoint_and_records_with(count).snapshot(), &Options::default());
     let (half, whole) = (checked(512), checked(1024));
     for code in [Code::UnallocatedInUse, Code::LeakedAddress] {
         let found = of_addresses(&whole, code);
@@ -73,12 +76,7 @@ fn twice_the_addresses_make_a_report_of_twice_the_size() {
 
 #[test]
 fn an_owner_with_few_addresses_is_shown_with_all_of_them() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(5), 2, 2);
-    let addresses: Vec<String> = (0..LISTED).map(|position| at(position) + "/32").collect();
-    let spec = json!({"node": "node-1", "orchestrator": "k8s", "pod": "a", "endpoint": "eth0", "ipNetworks": addresses});
-    let key = "/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-a-eth0";
-    cluster.put_raw(key, json!({"spec": spec}).to_string());
-    let report = check(&cluster.snapshot(), &Options::default());
+    let report = check(&endpoint_with(LISTED).snapshot(), &Options::default());
     let found = of_addresses(&report, Code::UnallocatedInUse);
     let owner: Value = serde_json::to_value(&*found[0].owners[0]).unwrap();
     assert_eq!(owner["fields"].as_array().map(Vec::len), Some(LISTED));

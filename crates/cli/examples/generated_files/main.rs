@@ -7,7 +7,6 @@ mod man;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Returns the path, relative to the project's root, and the content of each generated file.
 pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
@@ -23,23 +22,10 @@ fn is_committed(script: &str) -> bool {
     ["calipam.", "kubectl-ipam.", "kubectl_complete-ipam"].iter().any(|begin| script.starts_with(begin))
 }
 
-fn main() -> ExitCode {
-    let Some(root) = std::env::args_os().nth(1) else {
-        eprintln!("error: name the root of the project");
-        return ExitCode::from(2);
-    };
-    match write(Path::new(&root)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(3)
-        }
-    }
-}
-
-fn write(root: &Path) -> io::Result<()> {
+fn main() -> io::Result<()> {
+    let root = std::env::args_os().nth(1).ok_or_else(|| io::Error::other("name the root of the project"))?;
     for (name, content) in files()? {
-        let path = root.join(&name);
+        let path = Path::new(&root).join(&name);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }

@@ -91,11 +91,8 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     section(&mut text, "FILES");
     FILES.iter().for_each(|(name, says)| item(&mut text, name, says));
     section(&mut text, "SEE ALSO");
-    let others: Vec<String> = names
-        .iter()
-        .filter(|other| **other != name)
-        .map(|other| format!("\\fB{}\\fR(1)", escape(other)))
-        .collect();
+    let others = names.iter().filter(|other| **other != name);
+    let others: Vec<String> = others.map(|other| format!("\\fB{}\\fR(1)", escape(other))).collect();
     text.push_str(&others.join(",\n"));
     text.push('\n');
     Ok(ascii(&text).into_bytes())
@@ -145,10 +142,7 @@ fn synopsis(command: &Command) -> String {
         said.extend(members);
     }
     let name = command.get_bin_name().unwrap_or(command.get_name());
-    let mut words = vec![format!("\\fB{}\\fR", escape(name))];
-    words.append(&mut needed);
-    words.append(&mut options);
-    words.append(&mut arguments);
+    let mut words = [vec![format!("\\fB{}\\fR", escape(name))], needed, options, arguments].concat();
     if command.has_subcommands() {
         words.push("\\fICOMMAND\\fR".into());
     }

@@ -87,24 +87,19 @@ mod tests {
 
     #[test]
     fn options_are_named_in_a_command_that_can_be_run() {
-        let request = |server, failure: Failure| Error::Request {
-            server,
-            endpoint: String::new(),
-            what: String::new(),
-            failure,
-        };
-        let connect =
-            |cause: Cause| Error::Connect(vec![Tried { endpoint: String::new(), failure: cause.into() }]);
+        let none = String::new;
+        let request = |server, failure| Error::Request { server, endpoint: none(), what: none(), failure };
+        let connect = |cause: Cause| Error::Connect(vec![Tried { endpoint: none(), failure: cause.into() }]);
         let connection = [
             connect(Cause::Refused),
             connect(Cause::NameNotResolved),
             connect(Cause::ServerWantsTls),
             connect(Cause::CertificateNotTrusted),
             connect(Cause::ClientCertificateRequired),
-            request(Server::Etcd, Failure::NoQuorum(String::new())),
+            request(Server::Etcd, Failure::NoQuorum(none())),
             request(Server::Kubernetes, Cause::Refused.into()),
-            Error::NoCalicoKinds { endpoint: String::new() },
-            Error::Kubeconfig { what: String::new(), reason: String::new() },
+            Error::NoCalicoKinds { endpoint: none() },
+            Error::Kubeconfig { what: none(), reason: none() },
             SettingsError::NoEndpoints.into(),
             SettingsError::ContextAlone("prod".into()).into(),
         ];

@@ -62,8 +62,7 @@ pub(super) fn words(events: &[Event]) -> Vec<(i64, EventKind)> {
 fn block_history() -> Kept {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
-    let first = pod("a", "2026-05-01 10:05:00 +0000 UTC");
-    block.update(|update| update.assign(3, &first)).unwrap();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     versions.push(version(21, Some(&block)));
     block.update(|update| update.release(&[3]));
     versions.push(version(22, Some(&block)));
@@ -78,7 +77,7 @@ fn block_history() -> Kept {
 }
 
 #[test]
-fn the_story_of_an_address() {
+fn the_story_of_an_address_and_of_its_handle_node_and_block() {
     let found = timeline(&block_history(), &[], &address());
     let expected = [
         (20, EventKind::BlockClaimed),
@@ -102,15 +101,10 @@ fn the_story_of_an_address() {
     assert_eq!(words(&timeline(&block_history(), &[], &elsewhere)), wanted);
     let outside = HistorySubject::Address("10.0.1.3".parse().unwrap());
     assert!(timeline(&block_history(), &[], &outside).is_empty());
-}
 
-#[test]
-fn the_same_by_handle_node_and_block() {
     let of = |about: HistorySubject| words(&timeline(&block_history(), &[], &about));
-    assert_eq!(
-        of(HistorySubject::Handle("net.b".into())),
-        [(23, EventKind::Assigned), (24, EventKind::Cooling)]
-    );
+    let of_b = [(23, EventKind::Assigned), (24, EventKind::Cooling)];
+    assert_eq!(of(HistorySubject::Handle("net.b".into())), of_b);
     assert_eq!(of(HistorySubject::Node("node-1".into())).len(), 6);
     assert_eq!(of(HistorySubject::Node("node-2".into())).len(), 0);
     assert_eq!(of(HistorySubject::Block(cidr())).len(), 7);
@@ -126,16 +120,6 @@ fn the_first_event_is_the_oldest_known_state() {
     assert_eq!(words(&found), [(8, EventKind::Known), (30, EventKind::Released)]);
     assert_eq!(found[0].after.as_ref().unwrap().allocated_to, "ns/a");
     assert_eq!((found[0].time.at, found[0].time.after), (None, None), "when it came about is not known");
-}
-
-#[test]
-fn values_that_cannot_be_decoded_leave_a_gap() {
-    let block = of_pod_a();
-    let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
-    let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
-    let found = timeline(&kept(Vec::new(), versions), &[], &address());
-    let expected = [(30, EventKind::BlockClaimed), (30, EventKind::Assigned), (31, EventKind::Undecodable)];
-    assert_eq!(words(&found)[..3], expected);
 }
 
 #[test]

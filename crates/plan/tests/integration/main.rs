@@ -1,6 +1,7 @@
 //! Plans that are made on generated clusters, simulated, and checked again.
 
 mod assign;
+mod checked;
 mod migrate;
 mod rebuild;
 mod release;

@@ -2,29 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Options, Subject, check};
+use calipam_check::Subject;
 use calipam_model::config::IpamSetting;
 use calipam_model::edit::{BlockEdit, Edit};
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use calipam_plan::migrate::{MigrateRefusal, Migration, Target, clean_up, find, may_become, survey};
 use calipam_plan::release::Observations;
-use calipam_plan::{Basis, SkipReason, configure};
+use calipam_plan::{SkipReason, configure};
 use calipam_testkit::values;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use crate::checked::{Checked, edits};
+
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+fn add(snapshot: &mut Snapshot, path: &str, value: &Value) {
+    snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
+}
 
 /// Two pools. The first one is disabled. In it, node-1 has a block with an address that a pod got a minute ago. node-2
 /// has a similar block, and an empty one.
 fn cluster() -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
-    snapshot.mark_read([Source::Blocks, Source::Affinities, Source::Handles, Source::Endpoints]);
-    snapshot.mark_read([Source::Nodes, Source::Pools, Source::Reservations, Source::IpamConfig]);
-    let mut put = |path: String, value: Value| {
-        snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
-    };
+    snapshot.mark_read(ETCD_SOURCES);
+    let mut put = |path: String, value: Value| add(&mut snapshot, &path, &value);
     for (name, cidr, disabled) in [("old", "10.0.0.0/24", true), ("other", "10.1.0.0/24", false)] {
         let spec = json!({"cidr": cidr, "blockSize": 30, "disabled": disabled});
         put(format!("{RESOURCES}/ippools/{name}"), json!({"spec": spec}));
@@ -34,12 +37,12 @@ fn cluster() -> Snapshot {
     {
         put(format!("{RESOURCES}/nodes/{node}"), json!({"spec": {}}));
         let state = json!({"state": "confirmed"});
-        put(format!("/calico/ipam/v2/host/{node}/ipv4/block/{block}-30"), state);
+        let cidr = format!("{block}/30");
+        put(values::affinity_key(&format!("host/{node}"), &cidr), state);
         let secondary = json!({"namespace": "ns", "pod": pod, "node": node, "timestamp": "2026-05-01 11:59:00 +0000 UTC"});
         let record = json!({"handle_id": format!("net.{pod}"), "secondary": secondary});
         let records = Some(record).filter(|_| !pod.is_empty());
-        let value = values::block(&format!("{block}/30"), format!("host:{node}"), records);
-        put(format!("/calico/ipam/v2/assignment/ipv4/block/{block}-30"), value);
+        put(values::block_key(&cidr), values::block(&cidr, format!("host:{node}"), records));
     }
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
     snapshot
@@ -51,20 +54,16 @@ fn migration(snapshot: &Snapshot) -> Migration {
 
 #[test]
 fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
-    let snapshot = cluster();
-    let options = Options::default();
-    let report = check(&snapshot, &options);
-    let basis = Basis::new(&snapshot, &report, &options);
-    let plan = clean_up(&basis, &migration(&snapshot), &[], 0);
-    let edits: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
-    let keys: BTreeSet<String> = edits.iter().map(|edit| edit.key().to_string()).collect();
+    let checked = Checked::new(cluster());
+    let plan = clean_up(&checked.basis(), &migration(&checked.snapshot), &[], 0);
+    let keys: BTreeSet<String> = edits(&plan).map(|edit| edit.key().to_string()).collect();
     let empty = [
         "/calico/ipam/v2/assignment/ipv4/block/10.0.0.12-30",
         "/calico/ipam/v2/host/node-2/ipv4/block/10.0.0.12-30",
     ];
     assert_eq!(keys, empty.map(str::to_owned).into());
-    let collects = |edit: &&&Edit| matches!(edit, Edit::Block(_, BlockEdit::CollectCooled { .. }));
-    assert_eq!(edits.iter().filter(collects).count(), 0, "nothing has cooled down in it");
+    let collects = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::CollectCooled { .. }));
+    assert!(!edits(&plan).any(collects), "nothing has cooled down in it");
     let kept = ["10.0.0.0/30", "10.0.0.8/30"].map(|block| Subject::Block(block.parse().unwrap()));
     let skipped: Vec<_> =
         plan.skipped.iter().map(|skipped| (skipped.subject.clone(), skipped.reason)).collect();
@@ -73,17 +72,14 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
 
 #[test]
 fn blocks_and_addresses_left_in_the_old_pool_are_counted() {
-    let left = |snapshot: &Snapshot| {
-        let options = Options::default();
-        let report = check(snapshot, &options);
-        survey(&Basis::new(snapshot, &report, &options), migration(snapshot)).left
-    };
+    let left =
+        |snapshot: &Snapshot| survey(&Checked::new(snapshot.clone()).basis(), migration(snapshot)).left;
     let mut snapshot = cluster();
     let unused = left(&snapshot);
     assert_eq!((unused.in_use, unused.leaked, unused.others), (0, 0, 2));
     let endpoint = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "a", "endpoint": "eth0", "ipNetworks": ["10.0.0.0/32"]}});
     let path = format!("{RESOURCES}/workloadendpoints/ns/node--1-k8s-a-eth0");
-    snapshot.add_entry(path.as_bytes(), endpoint.to_string().as_bytes(), 7);
+    add(&mut snapshot, &path, &endpoint);
     let used = left(&snapshot);
     assert_eq!((used.blocks, used.affinities, used.in_use, used.leaked, used.others), (3, 3, 1, 0, 1));
 }
@@ -137,20 +133,15 @@ fn a_clean_up_waits_for_an_affinity_between_two_steps() {
     for state in ["pending", "pendingDeletion"] {
         let mut snapshot = cluster();
         let path = "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.16-30";
-        snapshot.add_entry(path.as_bytes(), json!({"state": state}).to_string().as_bytes(), 7);
-        let options = Options::default();
-        let report = check(&snapshot, &options);
-        let basis = Basis::new(&snapshot, &report, &options);
-        let at = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).unwrap();
-        let seen = Observations { at, ..Observations::of_report(&report) };
+        add(&mut snapshot, path, &json!({"state": state}));
+        let checked = Checked::new(snapshot);
         let about_it = |observations: &[Observations]| {
-            let plan = clean_up(&basis, &migration(&snapshot), observations, 0);
-            let edits = plan.actions.iter().flat_map(|action| action.step.edits());
-            let deletes = edits.filter(|edit| edit.key().to_string() == path).count();
+            let plan = clean_up(&checked.basis(), &migration(&checked.snapshot), observations, 0);
+            let deletes = edits(&plan).filter(|edit| edit.key().to_string() == path).count();
             let waits = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count();
             (deletes, waits)
         };
-        assert_eq!([about_it(&[]), about_it(&[seen])], [(0, 1), (1, 0)], "{state}");
+        assert_eq!([about_it(&[]), about_it(&[checked.seen(60)])], [(0, 1), (1, 0)], "{state}");
     }
 }
 
@@ -159,8 +150,7 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
     let mut snapshot = cluster();
     for (name, cidr) in [("six", "fd00::/64"), ("six-b", "fd01::/64")] {
         let spec = json!({"spec": {"cidr": cidr, "blockSize": 122}});
-        let path = format!("{RESOURCES}/ippools/{name}");
-        snapshot.add_entry(path.as_bytes(), spec.to_string().as_bytes(), 7);
+        add(&mut snapshot, &format!("{RESOURCES}/ippools/{name}"), &spec);
     }
     let pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     let without = |names: &[&str]| {

@@ -181,12 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_goes_to_the_next_task_even_when_its_holder_is_killed() {
+    fn a_lock_goes_to_the_next_task_even_when_its_holder_or_a_waiting_task_is_killed() {
         assert_eq!(three_want_a_lock(12), ["0 a", "10 b", "12 c"]);
-    }
-
-    #[test]
-    fn a_task_that_waits_for_a_lock_can_be_killed() {
         assert_eq!(three_want_a_lock(5), ["0 a", "10 c"]);
     }
 

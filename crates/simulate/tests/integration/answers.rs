@@ -46,12 +46,9 @@ fn only_the_collector_frees_the_addresses_of_a_removed_node() {
     assert_eq!(range.lowest.without_collector.addresses_free_after, None);
     // The pods of the node are replaced once the node has been known to be down for five minutes.
     assert!(shown.with_collector.all_running_after.is_some_and(|after| after >= Micros::from_secs(340)));
-}
 
-#[test]
-fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
-    let scenario = Scenario { event: fails("node-1"), ..small() };
-    let shown = failure(&scenario, 1).unwrap();
+    // A node that stays in the cluster keeps its addresses.
+    let shown = failure(&Scenario { removal: None, ..scenario }, 1).unwrap();
     assert_eq!((shown.removed_after, shown.with_collector.addresses_free_after), (None, None));
 }
 

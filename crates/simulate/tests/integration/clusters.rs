@@ -1,5 +1,7 @@
 //! Simulations that begin with an existing cluster.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::config::IpamConfig;
@@ -9,22 +11,8 @@ use calipam_simulate::answer::{Evicted, Eviction, advise, block_sizes, evict, ru
 use calipam_simulate::{Micros, Scenario, Start, StartPod};
 
 fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
-    Pool {
-        name: name.to_owned(),
-        cidr: cidr.parse().unwrap(),
-        block_size,
-        disabled: false,
-        deleting: false,
-        allocatable: true,
-        node_selector: "all()".to_owned(),
-        namespace_selector: String::new(),
-        allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
-        automatic: true,
-        ipip: false,
-        vxlan: false,
-        created: None,
-        temporary_for: None,
-    }
+    let json = format!(r#"{{"spec":{{"cidr":"{cidr}","blockSize":{block_size}}}}}"#);
+    Pool::parse(name, json.as_bytes()).unwrap().value
 }
 
 /// Four nodes, two of them in rack a.
@@ -92,15 +80,15 @@ fn a_pool_for_services_alone_gives_no_pod_an_address() {
 fn evicted_to(new: Pool) -> Evicted {
     let old = Pool { disabled: true, ..pool("old", "10.0.0.0/24", 26) };
     let mut scenario = Scenario { pods_per_node: 0, ..cluster(vec![old, new], IpamConfig::default()) };
-    let pods = (0..8u8).map(|number| StartPod {
+    let addresses: BTreeSet<IpAddr> = (0..8).map(|number| [10, 0, 0, number].into()).collect();
+    let pods = addresses.iter().zip(0..).map(|(address, number)| StartPod {
         handle: format!("h{number}"),
         node: format!("worker-{}", number % 4),
-        addresses: vec![[10, 0, 0, number].into()],
+        addresses: vec![*address],
     });
     Arc::make_mut(scenario.start.as_mut().unwrap()).pods = pods.collect();
-    let addresses = scenario.start.iter().flat_map(|start| &start.pods).flat_map(|pod| pod.addresses.clone());
     let eviction = Eviction {
-        addresses: addresses.collect(),
+        addresses,
         batch: 3,
         pause: Micros::from_secs(5),
         patience: Micros::from_mins(3),

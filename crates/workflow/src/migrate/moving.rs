@@ -191,10 +191,8 @@ mod tests {
         };
         assert!(!pinned(&[], &[]));
         for value in [r#"["p"]"#, r#"["other","10.7.0.0/16"]"#] {
-            assert!(
-                pinned(&[request(pools, value)], &[]) && pinned(&[], &[request(pools, value)]),
-                "{value}"
-            );
+            let pool = [request(pools, value)];
+            assert!(pinned(&pool, &[]) && pinned(&[], &pool), "{value}");
         }
         for addresses in [addresses, "cni.projectcalico.org/ipAddrsNoIpam"] {
             assert!(pinned(&[request(addresses, r#"["10.7.0.9"]"#)], &[]), "{addresses}");

@@ -1,22 +1,18 @@
 //! Comparing, migrating and following a cluster in etcd.
 
-use std::sync::Arc;
-
 use calipam_check::{Code, Scope};
 use calipam_datastore::settings::Overrides;
-use calipam_datastore::write::{Consent, Question};
 use calipam_model::key::Key;
 use calipam_plan::migrate::{Phase, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{
-    Activity, Event, Failure, Intent, Live, LiveCounts, Meter, MigrateRequest, Operator, Pending, Proposal,
-    Side, Step, Writing, diff, migrate, read_pair,
+    Intent, Live, LiveCounts, MigrateRequest, Side, Step, Writing, diff, migrate, read_pair,
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{Unattended, criteria, open};
+use super::{Person, UNATTENDED, criteria, open, open_etcd};
 
 /// The live state has one finding more than the file. Everything that findings depend on is written again before the
 /// second read. That read drops the findings that an operation in progress could explain.
@@ -33,46 +29,14 @@ async fn a_finding_of_both_states_is_not_gone() {
 
     let overrides = Overrides { datastore: Some(file.display().to_string()), ..Overrides::default() };
     let old = Side { datastore: open(&overrides).await, revision: None };
-    let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
-    let new = Side { datastore: open(&overrides).await, revision: None };
-    let pair = read_pair(&old, &new, false, &Unattended).await.unwrap();
+    let new = Side { datastore: open_etcd(&etcd).await, revision: None };
+    let pair = read_pair(&old, &new, false, &UNATTENDED).await.unwrap();
     for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {
         etcd.put(key, value.clone()).unwrap();
     }
     let pause = SignedDuration::from_millis(10);
-    let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &Unattended).await.unwrap();
+    let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &UNATTENDED).await.unwrap();
     assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
-}
-
-/// An operator who agrees. As writing starts, another client writes a block, after the last read and before the first
-/// write.
-struct Overtaken<'e> {
-    etcd: &'e Etcd,
-    block: Key,
-}
-
-impl Operator for Overtaken<'_> {
-    fn tell(&self, _: Event<'_>) {}
-
-    fn start(&self, activity: Activity) -> Arc<dyn Meter> {
-        if activity == Activity::Writing {
-            let block = self.block.to_string();
-            self.etcd.put(&block, "{}").unwrap();
-        }
-        Arc::new(Unattended)
-    }
-
-    fn show(&self, _: Proposal<'_>) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn can_agree(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
-        Box::pin(async { Ok(Consent::from_option(question, true).unwrap()) })
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,8 +49,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
             "spec": spec});
         etcd.put(&pool, value.to_string()).unwrap();
 
-        let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
-        let datastore = open(&overrides).await;
+        let datastore = open_etcd(&etcd).await;
         let folder = tempfile::tempdir().unwrap();
         let writing = Writing {
             command: "migrate --apply".into(),
@@ -103,7 +66,9 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
             criteria: criteria(0),
             intent: Intent { writing: Some(writing), max_changes: None },
         };
-        let operator = Overtaken { etcd: &etcd, block: Key::Block(block.parse().unwrap()) };
+        let block = Key::Block(block.parse().unwrap()).to_string();
+        let overtake = || assert!(etcd.put(&block, "{}").is_ok());
+        let operator = Person { agrees: true, as_writing_starts: overtake };
         let migrated = migrate(&datastore, &request, &operator).await.unwrap();
         assert_eq!(migrated.surveyed.survey.phase, Phase::Delete);
         let execution = migrated.repaired.run.unwrap().execution;
@@ -118,10 +83,8 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_complete_read_replaces_the_followed_snapshot() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
-    let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
-    let datastore = open(&overrides).await;
-    let criteria = criteria(0);
-    let mut live = Live::begin(&datastore, &criteria, &Unattended).await.unwrap().unwrap();
+    let datastore = open_etcd(&etcd).await;
+    let mut live = Live::begin(&datastore, &criteria(0), &UNATTENDED).await.unwrap().unwrap();
     assert_eq!(live.report().findings, []);
 
     // Removes an endpoint from the snapshot in memory, as a bug in following could. A later change reveals the loss.
@@ -135,10 +98,10 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
     let key = Key::Block(block).to_string();
     let value = etcd.entries().unwrap()[&key].0.clone();
     etcd.put(&key, value).unwrap();
-    let Step::Changes(1) = live.step(&datastore, &Unattended).await.unwrap() else { panic!("no change") };
+    let Step::Changes(1) = live.step(&datastore, &UNATTENDED).await.unwrap() else { panic!("no change") };
     assert!(live.report().findings.iter().any(|finding| finding.code == Code::LeakedAddress));
 
-    let Step::Whole(None) = live.read(&datastore, &Unattended).await.unwrap() else { panic!("not read") };
+    let Step::Whole(None) = live.read(&datastore, &UNATTENDED).await.unwrap() else { panic!("not read") };
     assert_eq!(live.report().findings, []);
     assert_eq!(live.counts, LiveCounts { changes: 1, checks: 3, reads: 2 });
 }

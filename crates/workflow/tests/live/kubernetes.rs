@@ -10,6 +10,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
 use calipam_model::snapshot::{Revision, Snapshot};
 use calipam_testkit::allocator::{Churn, ChurnLog, Target};
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed, seed_nodes};
 use calipam_testkit::rounds;
@@ -19,7 +20,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Unattended, criteria, open};
+use super::{UNATTENDED, criteria, open};
 
 /// The time within which a change must reach the snapshot, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,7 +54,7 @@ fn sorted(mut snapshot: Snapshot) -> Snapshot {
 }
 
 async fn begin(datastore: &Datastore) -> Live {
-    Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
+    Live::begin(datastore, &criteria(0), &UNATTENDED).await.unwrap().unwrap()
 }
 
 /// The snapshot in memory, with the fields of `at` that need not be equal, such as the time. The namespaces are one of
@@ -78,7 +79,7 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     while held(live, &whole) != whole {
         assert!(begin.elapsed() < PATIENCE, "{name}: {}", differences(&held(live, &whole), &whole));
         live.wait(Duration::from_millis(500)).await.unwrap();
-        live.step(datastore, &Unattended).await.unwrap();
+        live.step(datastore, &UNATTENDED).await.unwrap();
     }
     let key = |finding: &Finding| finding.key();
     let expected = check(&whole, &criteria(0).options).findings;
@@ -103,18 +104,16 @@ fn differences(held: &Snapshot, whole: &Snapshot) -> String {
 type Stored = BTreeMap<String, Vec<u8>>;
 
 fn stored(server: &KubeApiserver, flavour: Flavour) -> Stored {
-    let group = flavour.api_version().split('/').next().unwrap().to_owned();
-    let prefixes = [
-        format!("{group}/"),
-        "pods/".into(),
-        "minions/".into(),
-        "services/specs/".into(),
-        "kubevirt.io/".into(),
-    ];
+    let prefixes = [flavour.group(), "pods", "minions", "services/specs", "kubevirt.io"];
     let all = prefixes
         .iter()
-        .flat_map(|prefix| server.etcd().entries_below(&format!("/registry/{prefix}")).unwrap());
+        .flat_map(|prefix| server.etcd().entries_below(&format!("/registry/{prefix}/")).unwrap());
     all.map(|(key, (value, _))| (key, value)).collect()
+}
+
+/// The prefix of the keys of handles.
+fn handles(flavour: Flavour) -> String {
+    format!("/registry/{}/ipamhandles/", flavour.group())
 }
 
 /// Replaces the spec of an object with that of another object of its kind, so that spec and name do not match.
@@ -136,18 +135,13 @@ async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_fu
     let mut live = begin(&datastore).await;
     assert_equal(&mut live, &datastore, "at first").await;
 
-    let mut random = seed;
-    let mut below = |most: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % most
-    };
+    let mut rng = Rng::new(seed);
     for round in 0..rounds(3) {
         let mut changed = Vec::new();
-        for _ in 0..=below(16) {
-            let key = keys[below(keys.len())];
-            let other = keys[below(keys.len())];
+        for _ in 0..=rng.below(16) {
+            let [key, other] = [0, 1].map(|_| *rng.pick(&keys));
             let is_of_kind = key.rsplit_once('/').unwrap().0 == other.rsplit_once('/').unwrap().0;
-            let value = match below(3) {
+            let value = match rng.below(3) {
                 0 => None,
                 1 if is_of_kind => with_the_spec_of(&first[key], &first[other]),
                 _ => Some(first[key].clone()),
@@ -176,11 +170,11 @@ async fn churn(
     let mut steps = 0;
     while !work.is_finished() {
         live.wait(Duration::from_millis(200)).await.unwrap();
-        assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
+        assert!(matches!(live.step(datastore, &UNATTENDED).await.unwrap(), Step::Changes(_)));
         steps += 1;
         // Performs the hourly complete read while other clients write.
         if steps == 3 {
-            assert!(matches!(live.read(datastore, &Unattended).await.unwrap(), Step::Whole(None)));
+            assert!(matches!(live.read(datastore, &UNATTENDED).await.unwrap(), Step::Whole(None)));
         }
         if steps > 8 && activity.done() > 30 {
             activity.stop();
@@ -206,15 +200,14 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
 
     // The server has lost its history. Changes that were made while the server was down are found anyway.
     let mut server = Arc::into_inner(server).unwrap();
-    let handles =
-        format!("/registry/{}/ipamhandles/", Flavour::Native.api_version().split('/').next().unwrap());
-    let lost = server.etcd().entries_below(&handles).unwrap().into_keys().next().unwrap();
+    let handles = server.etcd().entries_below(&handles(flavour)).unwrap();
+    let lost = handles.into_keys().next().unwrap();
     let delete = |etcd: &mut Etcd| {
         etcd.with_client(async |mut client| client.delete(lost.as_str(), None).await.map(drop))
     };
     server.restart(delete).unwrap();
     let begin = Instant::now();
-    while let Err(error) = live.step(&datastore, &Unattended).await {
+    while let Err(error) = live.step(&datastore, &UNATTENDED).await {
         assert!(begin.elapsed() < PATIENCE, "{error}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -239,8 +232,7 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     server.restart(copying).unwrap();
     let datastore = open(&on(&server, None)).await;
     let mut live = begin(&datastore).await;
-    let handles = format!("/registry/{}/ipamhandles/", flavour.api_version().split('/').next().unwrap());
-    for handle in server.etcd().entries_below(&handles).unwrap().keys().take(3) {
+    for handle in server.etcd().entries_below(&handles(flavour)).unwrap().keys().take(3) {
         server.etcd().delete(handle).unwrap();
     }
     assert_equal(&mut live, &datastore, "before").await;
@@ -257,7 +249,7 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     let begin = Instant::now();
     while live.counts.reads == reads {
         assert!(begin.elapsed() < PATIENCE, "it goes on as if nothing had happened");
-        let _ = live.step(&datastore, &Unattended).await;
+        let _ = live.step(&datastore, &UNATTENDED).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_equal(&mut live, &datastore, "afterwards").await;

@@ -10,17 +10,27 @@ use calipam_check::Options;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
+use calipam_testkit::servers::Etcd;
 use calipam_workflow::{Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::SignedDuration;
 
-/// An operator who is absent, and does not agree.
-struct Unattended;
+/// An operator. `as_writing_starts` runs after the last read and before the first write.
+struct Person<F> {
+    agrees: bool,
+    as_writing_starts: F,
+}
 
-impl Operator for Unattended {
+/// An operator who is absent, and does not agree.
+const UNATTENDED: Person<fn()> = Person { agrees: false, as_writing_starts: || () };
+
+impl<F: Fn() + Sync> Operator for Person<F> {
     fn tell(&self, _: Event<'_>) {}
 
-    fn start(&self, _: Activity) -> Arc<dyn Meter> {
-        Arc::new(Self)
+    fn start(&self, activity: Activity) -> Arc<dyn Meter> {
+        if activity == Activity::Writing {
+            (self.as_writing_starts)();
+        }
+        Arc::new(NoMeter)
     }
 
     fn show(&self, _: Proposal<'_>) -> Result<(), Failure> {
@@ -28,15 +38,18 @@ impl Operator for Unattended {
     }
 
     fn can_agree(&self) -> Result<(), Failure> {
-        Err(Failure::declined())
+        if self.agrees { Ok(()) } else { Err(Failure::declined()) }
     }
 
-    fn ask(&self, _: Question) -> Pending<'_, Result<Consent, Failure>> {
-        Box::pin(async { Err(Failure::declined()) })
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
+        let consent = Consent::from_option(question, self.agrees).ok_or_else(Failure::declined);
+        Box::pin(async { consent })
     }
 }
 
-impl Meter for Unattended {
+struct NoMeter;
+
+impl Meter for NoMeter {
     fn set(&self, _: u64, _: u64) {}
 
     fn end(&self) {}
@@ -45,6 +58,10 @@ impl Meter for Unattended {
 async fn open(overrides: &Overrides) -> Datastore {
     let settings = Settings::resolve(overrides, &Default::default(), &LocalFiles).unwrap();
     Datastore::open(&settings).await.unwrap()
+}
+
+async fn open_etcd(etcd: &Etcd) -> Datastore {
+    open(&Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() }).await
 }
 
 /// Criteria without a grace period; findings that an operation could explain have to last for `settle` seconds.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use calipam_assign::Release;
 use calipam_testkit::memory::Fault;
 
-use super::cluster::{Cluster, wants, wants_as};
 use super::differs;
+use crate::cluster::{Cluster, wants, wants_as};
 
 /// Requests a second address for `host-a`. Loses the write of the block, or only the answer to this write.
 fn one_more(fault: Fault, is_given: bool) {

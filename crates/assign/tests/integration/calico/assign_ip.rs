@@ -4,8 +4,8 @@ use calipam_assign::AssignIp;
 use calipam_model::pool::PoolUse;
 use serde_json::json;
 
-use super::cluster::{Cluster, given, ip, net, owned_by, wants};
 use super::{differs, rows};
+use crate::cluster::{Cluster, given, ip, net, owned_by, wants};
 
 fn assigned(address: &str, times: usize, expected: Result<(), &str>) {
     let cluster = Cluster::new(&["192.168.1.0/24", "fd80:24e2:f998:72d6::/120"]);

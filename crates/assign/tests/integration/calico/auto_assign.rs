@@ -3,8 +3,8 @@
 use calipam_assign::{Assigned, AutoAssign, Error, Family, Message};
 use serde_json::json;
 
-use super::cluster::{Cluster, all_in, net, nets, wants};
 use super::{differs, rows};
+use crate::cluster::{Cluster, all_in, net, nets, wants};
 
 const POOL_V4: &str = "192.168.1.0/24";
 const POOL_V6: &str = "fd80:24e2:f998:72d6::/120";

@@ -3,8 +3,8 @@
 use calipam_assign::{AutoAssign, Message};
 use serde_json::json;
 
-use super::cluster::{Cluster, wants, wants_as};
 use super::{differs, rows};
+use crate::cluster::{Cluster, wants, wants_as};
 
 /// Two hosts, and a pool that selects both and has room for one block.
 fn one_block() -> Cluster {

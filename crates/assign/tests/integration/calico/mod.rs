@@ -8,7 +8,6 @@ mod assign_ip;
 mod auto_assign;
 mod blocks;
 mod borrowing;
-mod cluster;
 mod handles;
 mod named_pools;
 mod namespaces;

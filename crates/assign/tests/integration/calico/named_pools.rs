@@ -3,7 +3,7 @@
 use calipam_assign::{AutoAssign, Message};
 use serde_json::json;
 
-use super::cluster::{Cluster, all_in, nets, wants};
+use crate::cluster::{Cluster, all_in, nets, wants};
 
 const FIRST: &str = "10.0.0.0/24";
 const SECOND: &str = "20.0.0.0/24";
@@ -22,25 +22,18 @@ fn wants_of(pools: &[&str], count: u32) -> AutoAssign {
 }
 
 #[test]
-fn a_disabled_pool_in_a_request_is_an_error() {
-    let text = "the given pool (30.0.0.0/24) does not exist, or is not enabled";
-    assert_eq!(cluster().refusal(&wants_of(&[FIRST, DISABLED], 1)), text);
-}
-
-#[test]
-fn a_missing_pool_in_a_request_is_an_error_and_nothing_is_assigned() {
+fn a_pool_that_is_disabled_missing_or_of_the_other_family_is_an_error_and_nothing_is_assigned() {
     let cluster = cluster();
-    let text = "the given pool (40.0.0.0/24) does not exist, or is not enabled";
-    assert_eq!(cluster.refusal(&wants_of(&[FIRST, NOT_THERE], 1)), text);
-    assert!(cluster.blocks().is_empty());
-}
-
-#[test]
-fn a_pool_of_the_other_family_is_an_error() {
+    for (pools, text) in [
+        ([FIRST, DISABLED], "the given pool (30.0.0.0/24) does not exist, or is not enabled"),
+        ([FIRST, NOT_THERE], "the given pool (40.0.0.0/24) does not exist, or is not enabled"),
+        ([OF_IPV6, FIRST], "provided IPv4 IPPools list contains one or more IPv6 IPPools"),
+    ] {
+        assert_eq!(cluster.refusal(&wants_of(&pools, 1)), text);
+    }
     let ipv6 = AutoAssign { v6: 1, pools_v6: nets(&[OF_IPV6, FIRST]), ..wants("host-a", 0) };
-    assert_eq!(cluster().refusal(&ipv6), "provided IPv6 IPPools list contains one or more IPv4 IPPools");
-    let text = "provided IPv4 IPPools list contains one or more IPv6 IPPools";
-    assert_eq!(cluster().refusal(&wants_of(&[OF_IPV6], 1)), text);
+    assert_eq!(cluster.refusal(&ipv6), "provided IPv6 IPPools list contains one or more IPv4 IPPools");
+    assert!(cluster.blocks().is_empty());
 }
 
 #[test]

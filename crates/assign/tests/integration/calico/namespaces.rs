@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use calipam_assign::AutoAssign;
 use serde_json::json;
 
-use super::cluster::{Cluster, all_in, net, wants};
 use super::rows;
+use crate::cluster::{Cluster, all_in, net, wants};
 
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
@@ -51,13 +51,6 @@ rows! { selected:
 }
 
 #[test]
-fn labels_that_are_not_known_match_no_selector() {
-    let cluster = Cluster::new(&[]);
-    cluster.pool("10.0.0.0/24", json!({"namespaceSelector": PRODUCTION}));
-    assert_eq!(cluster.refusal(&wants("host-a", 1)), "no configured Calico pools for node host-a");
-}
-
-#[test]
 fn pools_that_match_and_pools_without_a_selector_serve() {
     let cluster = Cluster::new(&[]);
     for (cidr, selector) in
@@ -94,4 +87,6 @@ fn a_requested_pool_need_not_select_the_namespace() {
         ..wants("host-a", 1)
     };
     assert!(all_in(&cluster.addresses(&request), "10.0.0.0/24"));
+    // Labels that are not known match no selector.
+    assert_eq!(cluster.refusal(&wants("host-a", 1)), "no configured Calico pools for node host-a");
 }

@@ -1,13 +1,12 @@
 //! The owners of assigned addresses: reading and changing them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use calipam_assign::{
-    AutoAssign, Error, Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName,
-};
+use calipam_assign::{AutoAssign, Error, Expected, NewOwner, OwnerAttributes, PodName};
 
-use super::cluster::{Cluster, ip, wants, wants_as};
 use super::rows;
+use crate::cluster::{Cluster, ip, wants, wants_as};
 use crate::run;
 
 const HANDLE: &str = "vmi-handle";
@@ -27,35 +26,36 @@ fn pod(name: &str) -> Expected {
 }
 
 /// Assigns an address to a handle, and sets its active and alternate owners.
-fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
+fn owned(before: [Option<&str>; 2]) -> (Cluster, IpAddr) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let address = cluster.addresses(&wants_as("host-a", 1, HANDLE))[0];
-    let [active, alternate] = before.map(|name| name.map_or(NewOwner::Keep, set));
-    let (updates, conditions) = (OwnerUpdates { active, alternate }, OwnerConditions::default());
-    run(cluster.allocator().set_owner_attributes(address, HANDLE, &updates, &conditions)).unwrap();
+    let owners = before.map(|name| name.map_or(NewOwner::Keep, set));
+    cluster.set_owners(address, HANDLE, owners, [Any, Any]).unwrap();
     (cluster, address)
+}
+
+/// The active and alternate owners of an address, which have no attributes if there are none.
+fn owners(cluster: &Cluster, address: IpAddr) -> [OwnerAttributes; 2] {
+    let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
+    [record.owner, record.alternate].map(Option::unwrap_or_default)
 }
 
 /// Changes an address's owners under conditions. Expects the new owners, or an error and the old owners if a condition
 /// is not met.
 fn changed(
     before: [Option<&str>; 2],
-    [active, alternate]: [NewOwner; 2],
-    [of_active, of_alternate]: [Expected; 2],
+    owners_set: [NewOwner; 2],
+    conditions: [Expected; 2],
     after: Result<[Option<&str>; 2], ()>,
 ) {
     let (cluster, address) = owned(before);
-    let updates = OwnerUpdates { active, alternate };
-    let conditions = OwnerConditions { active: of_active, alternate: of_alternate };
-    let result = run(cluster.allocator().set_owner_attributes(address, HANDLE, &updates, &conditions));
+    let result = cluster.set_owners(address, HANDLE, owners_set, conditions);
     match (&result, after) {
         (Ok(()), Ok(_)) | (Err(Error::Changed(_)), Err(())) => {}
         _ => panic!("{result:?}"),
     }
-    let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
     let expected = after.unwrap_or(before).map(|name| name.map(attributes).unwrap_or_default());
-    let found = [record.owner, record.alternate].map(Option::unwrap_or_default);
-    assert_eq!(found, expected);
+    assert_eq!(owners(&cluster, address), expected);
     assert_eq!(cluster.of_handle(HANDLE), Some(vec![address]));
 }
 
@@ -99,13 +99,10 @@ fn the_owners_of_an_address_change_in_a_live_migration() {
         ([set("b"), Clear], [pod("a"), pod("b")], [Some("b"), None]),
         ([Clear, Keep], [pod("b"), Any], NONE),
     ];
-    for ([active, alternate], [of_active, of_alternate], after) in steps {
-        let updates = OwnerUpdates { active, alternate };
-        let conditions = OwnerConditions { active: of_active, alternate: of_alternate };
-        run(cluster.allocator().set_owner_attributes(address, HANDLE, &updates, &conditions)).unwrap();
-        let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
-        let found = [record.owner, record.alternate].map(Option::unwrap_or_default);
-        assert_eq!(found, after.map(|name| name.map(attributes).unwrap_or_default()));
+    for (set, conditions, after) in steps {
+        cluster.set_owners(address, HANDLE, set, conditions).unwrap();
+        let expected = after.map(|name| name.map(attributes).unwrap_or_default());
+        assert_eq!(owners(&cluster, address), expected);
     }
 }
 
@@ -113,10 +110,7 @@ fn the_owners_of_an_address_change_in_a_live_migration() {
 fn refused(address: Option<&str>, handle: &str, expected: &str) {
     let (cluster, held) = owned(NONE);
     let address = address.map_or(held, ip);
-    let updates = OwnerUpdates { active: set("a"), alternate: Keep };
-    let conditions = OwnerConditions::default();
-    let error = run(cluster.allocator().set_owner_attributes(address, handle, &updates, &conditions));
-    let error = error.unwrap_err().to_string();
+    let error = cluster.set_owners(address, handle, [set("a"), Keep], [Any, Any]).unwrap_err().to_string();
     assert_eq!(error, expected.replace("HELD", &held.to_string()));
 }
 
@@ -129,28 +123,27 @@ rows! { refused:
 fn an_address_that_is_not_allocated_has_no_owners_to_change() {
     let (cluster, held) = owned(NONE);
     cluster.release_all(&[held]);
-    let updates = OwnerUpdates { active: set("a"), alternate: Keep };
-    let conditions = OwnerConditions::default();
-    let error =
-        run(cluster.allocator().set_owner_attributes(held, HANDLE, &updates, &conditions)).unwrap_err();
+    let error = cluster.set_owners(held, HANDLE, [set("a"), Keep], [Any, Any]).unwrap_err();
     assert!(matches!(error, Error::NotAssigned(_)), "{error}");
 }
 
 #[test]
-fn the_attributes_of_an_address_are_read() {
+fn the_handle_and_attributes_of_an_address_are_read() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let owner = BTreeMap::from([("pod".to_owned(), "p".to_owned()), ("note".to_owned(), "x".to_owned())]);
     let request = AutoAssign { attributes: Some(owner.clone()), ..wants_as("host-a", 1, "h") };
     let address = cluster.addresses(&request)[0];
     let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
     assert_eq!((record.handle.as_deref(), record.owner), (Some("h"), Some(owner)));
+    let without = cluster.addresses(&wants("host-a", 1))[0];
+    assert_eq!(run(cluster.allocator().assignment_attributes(without)).unwrap().handle, None);
 }
 
 /// Tries to read the record of an address, and expects an error.
 fn not_recorded(has_pool: bool, has_block: bool, expected: &str) {
     let cluster = Cluster::new(if has_pool { &["10.0.0.0/24"] } else { &[] });
     if has_block {
-        cluster.assign(&super::cluster::given("10.0.0.9")).unwrap();
+        cluster.assign(&crate::cluster::given("10.0.0.9")).unwrap();
     }
     let error = run(cluster.allocator().assignment_attributes(ip("10.0.0.1"))).unwrap_err().to_string();
     assert_eq!(error, expected);
@@ -160,11 +153,4 @@ rows! { not_recorded:
     an_address_in_no_pool_has_no_record(false, false, "resource does not exist: 10.0.0.1 with error: No valid IPPool");
     an_address_in_no_block_has_no_record(true, false, "resource does not exist: BlockKey(cidr=10.0.0.0/26) with error: <nil>");
     an_address_that_is_free_has_no_record(true, true, "resource does not exist: 10.0.0.1 with error: IP is unassigned");
-}
-
-#[test]
-fn an_address_that_was_assigned_without_a_handle_has_no_handle() {
-    let cluster = Cluster::new(&["10.0.0.0/24"]);
-    let address = cluster.addresses(&wants("host-a", 1))[0];
-    assert_eq!(run(cluster.allocator().assignment_attributes(address)).unwrap().handle, None);
 }

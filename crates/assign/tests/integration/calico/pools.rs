@@ -8,8 +8,8 @@ use calipam_model::IpNet;
 use calipam_model::pool::PoolUse;
 use serde_json::json;
 
-use super::cluster::{Cluster, net, wants};
 use super::{differs, rows};
+use crate::cluster::{Cluster, net, wants};
 use crate::run;
 
 const V4: [&str; 2] = ["10.0.0.1/24", "20.0.0.0/24"];
@@ -27,8 +27,14 @@ enum Is {
 }
 
 /// Creates two pools, and requests an address from those at the positions in `requested`. Expects the positions of the
-/// pools that serve the request; `None` for an error.
-fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<&[usize]>) {
+/// pools that serve the request, which are the same for both families; `None` for an error.
+fn served(are: [Is; 2], requested: &[usize], expected: Option<&[usize]>) {
+    for pools in [V4, V6] {
+        served_of(pools, are, requested, expected);
+    }
+}
+
+fn served_of(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<&[usize]>) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
     for (cidr, is) in pools.into_iter().zip(are) {
@@ -70,35 +76,20 @@ fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<
 }
 
 rows! { served:
-    both_pools_serve_v4(V4, [Is::Unselective, Is::Unselective], &[], Some(&[0, 1]));
-    the_first_pool_is_asked_for_v4(V4, [Is::Unselective, Is::Unselective], &[0], Some(&[0]));
-    the_selecting_pool_serves_v4(V4, [Is::Selecting, Is::NotSelecting], &[], Some(&[0]));
-    a_selecting_pool_is_asked_for_v4(V4, [Is::Selecting, Is::NotSelecting], &[0], Some(&[0]));
-    the_pool_that_selects_all_serves_v4(V4, [Is::NotSelecting, Is::SelectingAll], &[], Some(&[1]));
-    a_pool_of_other_nodes_serves_requests_that_name_it_v4(V4, [Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
-    the_second_pool_is_asked_for_v4(V4, [Is::Selecting, Is::Unselective], &[1], Some(&[1]));
-    a_disabled_pool_does_not_serve_v4(V4, [Is::Disabled, Is::Unselective], &[], Some(&[1]));
-    a_disabled_pool_cannot_be_asked_for_v4(V4, [Is::Disabled, Is::Unselective], &[0], None);
-    the_pool_beside_a_disabled_one_is_asked_for_v4(V4, [Is::Disabled, Is::Unselective], &[1], Some(&[1]));
-    the_selecting_pool_beside_a_disabled_one_serves_v4(V4, [Is::Disabled, Is::Selecting], &[], Some(&[1]));
-    the_selecting_pool_beside_a_disabled_one_is_asked_for_v4(V4, [Is::Disabled, Is::Selecting], &[1], Some(&[1]));
-    no_pool_is_left_v4(V4, [Is::Disabled, Is::NotSelecting], &[], None);
-    a_pool_of_other_nodes_beside_a_disabled_one_is_asked_for_v4(V4, [Is::Disabled, Is::NotSelecting], &[1], Some(&[1]));
-
-    both_pools_serve_v6(V6, [Is::Unselective, Is::Unselective], &[], Some(&[0, 1]));
-    the_first_pool_is_asked_for_v6(V6, [Is::Unselective, Is::Unselective], &[0], Some(&[0]));
-    the_selecting_pool_serves_v6(V6, [Is::Selecting, Is::NotSelecting], &[], Some(&[0]));
-    a_selecting_pool_is_asked_for_v6(V6, [Is::Selecting, Is::NotSelecting], &[0], Some(&[0]));
-    the_pool_that_selects_all_serves_v6(V6, [Is::NotSelecting, Is::SelectingAll], &[], Some(&[1]));
-    a_pool_of_other_nodes_serves_requests_that_name_it_v6(V6, [Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
-    the_second_pool_is_asked_for_v6(V6, [Is::Selecting, Is::Unselective], &[1], Some(&[1]));
-    a_disabled_pool_does_not_serve_v6(V6, [Is::Disabled, Is::Unselective], &[], Some(&[1]));
-    a_disabled_pool_cannot_be_asked_for_v6(V6, [Is::Disabled, Is::Unselective], &[0], None);
-    the_pool_beside_a_disabled_one_is_asked_for_v6(V6, [Is::Disabled, Is::Unselective], &[1], Some(&[1]));
-    the_selecting_pool_beside_a_disabled_one_serves_v6(V6, [Is::Disabled, Is::Selecting], &[], Some(&[1]));
-    the_selecting_pool_beside_a_disabled_one_is_asked_for_v6(V6, [Is::Disabled, Is::Selecting], &[1], Some(&[1]));
-    no_pool_is_left_v6(V6, [Is::Disabled, Is::NotSelecting], &[], None);
-    a_pool_of_other_nodes_beside_a_disabled_one_is_asked_for_v6(V6, [Is::Disabled, Is::NotSelecting], &[1], Some(&[1]));
+    both_pools_serve([Is::Unselective, Is::Unselective], &[], Some(&[0, 1]));
+    the_first_pool_is_asked_for([Is::Unselective, Is::Unselective], &[0], Some(&[0]));
+    the_selecting_pool_serves([Is::Selecting, Is::NotSelecting], &[], Some(&[0]));
+    a_selecting_pool_is_asked_for([Is::Selecting, Is::NotSelecting], &[0], Some(&[0]));
+    the_pool_that_selects_all_serves([Is::NotSelecting, Is::SelectingAll], &[], Some(&[1]));
+    a_pool_of_other_nodes_serves_requests_that_name_it([Is::NotSelecting, Is::Unselective], &[0], Some(&[0]));
+    the_second_pool_is_asked_for([Is::Selecting, Is::Unselective], &[1], Some(&[1]));
+    a_disabled_pool_does_not_serve([Is::Disabled, Is::Unselective], &[], Some(&[1]));
+    a_disabled_pool_cannot_be_asked_for([Is::Disabled, Is::Unselective], &[0], None);
+    the_pool_beside_a_disabled_one_is_asked_for([Is::Disabled, Is::Unselective], &[1], Some(&[1]));
+    the_selecting_pool_beside_a_disabled_one_serves([Is::Disabled, Is::Selecting], &[], Some(&[1]));
+    the_selecting_pool_beside_a_disabled_one_is_asked_for([Is::Disabled, Is::Selecting], &[1], Some(&[1]));
+    no_pool_is_left([Is::Disabled, Is::NotSelecting], &[], None);
+    a_pool_of_other_nodes_beside_a_disabled_one_is_asked_for([Is::Disabled, Is::NotSelecting], &[1], Some(&[1]));
 }
 
 const WORKLOADS: &str = "192.168.2.0/24";

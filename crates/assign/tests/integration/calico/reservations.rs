@@ -6,8 +6,8 @@ use calipam_assign::{Event, Passed};
 
 use crate::run;
 
-use super::cluster::{Cluster, all_in, given, ip, net, wants};
 use super::{differs, rows};
+use crate::cluster::{Cluster, all_in, given, ip, net, wants};
 
 /// Requests all 64 addresses of a pool, some of which are reserved. Expects the number of assigned addresses.
 fn reserved(reservations: &[&[&str]], expected: usize) {
@@ -61,11 +61,15 @@ fn two_blocks() -> Cluster {
 }
 
 #[test]
-fn a_block_that_is_reserved_is_passed_over() {
+fn a_block_that_is_reserved_or_full_is_passed_over() {
     let cluster = two_blocks();
     cluster.reserve("first", &["10.0.0.0/30"]);
     assert!(all_in(&cluster.addresses(&wants("host-a", 3)), "10.0.0.4/30"));
     assert_eq!(cluster.blocks().len(), 2);
+
+    let cluster = two_blocks();
+    ["10.0.0.0", "10.0.0.1", "10.0.0.2"].iter().for_each(|address| cluster.assign(&given(address)).unwrap());
+    assert!(all_in(&cluster.addresses(&wants("host-a", 1)), "10.0.0.4/30"));
 }
 
 #[test]
@@ -75,13 +79,6 @@ fn blocks_are_used_one_after_the_other_and_then_another_is_claimed() {
     assert!(all_in(&cluster.addresses(&wants("host-a", 3)), "10.0.0.4/30"));
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
     assert_eq!(cluster.blocks_of("host-a").len(), 3);
-}
-
-#[test]
-fn a_full_block_is_passed_over() {
-    let cluster = two_blocks();
-    ["10.0.0.0", "10.0.0.1", "10.0.0.2"].iter().for_each(|address| cluster.assign(&given(address)).unwrap());
-    assert!(all_in(&cluster.addresses(&wants("host-a", 1)), "10.0.0.4/30"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use calipam_assign::AutoAssign;
 use calipam_model::pool::PoolUse;
 use serde_json::json;
 
-use super::cluster::{Cluster, all_in, nets, wants, wants_as};
+use crate::cluster::{Cluster, all_in, nets, wants, wants_as};
 
 const POOL: &str = "10.0.0.0/24";
 const OTHER: &str = "20.0.0.0/24";
@@ -48,12 +48,8 @@ fn assert_block_is_deleted_with_its_last_address(release: impl Fn(&Cluster, usiz
 }
 
 #[test]
-fn a_block_of_a_pool_that_no_longer_selects_the_node_is_deleted_with_its_last_address() {
+fn a_block_of_a_pool_that_no_longer_selects_the_node_is_deleted_with_its_last_address_or_handle() {
     assert_block_is_deleted_with_its_last_address(|cluster, _, address| cluster.release_all(&[address]));
-}
-
-#[test]
-fn a_block_of_a_pool_that_no_longer_selects_the_node_is_deleted_with_its_last_handle() {
     let release = |cluster: &Cluster, number, _| cluster.release_handle(&format!("h{number}")).unwrap();
     assert_block_is_deleted_with_its_last_address(release);
 }

@@ -3,21 +3,16 @@
 use calipam_model::config::IpamConfig;
 use calipam_testkit::operator::Operator as _;
 
-use super::cluster::Cluster;
+use crate::cluster::Cluster;
 use crate::run;
 
 const PATH: &str = "/calico/ipam/v2/config";
 
 #[test]
-fn without_a_configuration_nodes_claim_blocks_and_borrow() {
-    let config = run(Cluster::new(&[]).allocator().config()).unwrap();
-    assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (true, false));
-}
-
-#[test]
-fn reading_the_configuration_does_not_write_it() {
+fn without_a_configuration_nodes_claim_blocks_and_borrow_and_none_is_written() {
     let cluster = Cluster::new(&[]);
-    run(cluster.allocator().config()).unwrap();
+    let config = run(cluster.allocator().config()).unwrap();
+    assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (true, false));
     assert_eq!(cluster.store.value(PATH), None);
 }
 
@@ -44,15 +39,9 @@ fn refused(change: impl FnOnce(&mut IpamConfig), expected: &str) {
 }
 
 #[test]
-fn strict_affinity_and_automatic_allocation_cannot_both_be_off() {
+fn settings_that_exclude_each_other_are_refused() {
     let text = "Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time";
     refused(|config| config.auto_allocate_blocks = false, text);
-}
-
-#[test]
-fn a_limit_of_blocks_needs_strict_affinity() {
-    refused(
-        |config| config.max_blocks_per_host = 2,
-        "MaxBlocksPerHost requires StrictAffinity to be enabled",
-    );
+    let text = "MaxBlocksPerHost requires StrictAffinity to be enabled";
+    refused(|config| config.max_blocks_per_host = 2, text);
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use calipam_assign::AutoAssign;
 use calipam_model::IpNet;
 
-use super::cluster::{Cluster, net, wants};
 use super::{differs, rows};
+use crate::cluster::{Cluster, net, wants};
 
 fn all_blocks(cidr: &str, block_size: u8) {
     differs("Which free block a node claims");

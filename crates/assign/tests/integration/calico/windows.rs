@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 
 use calipam_assign::{AssignIp, AutoAssign, InUse, Message};
-use calipam_model::IpNet;
 use serde_json::json;
 
-use super::cluster::{Cluster, given, nets, wants};
 use super::{differs, rows};
+use crate::cluster::{Cluster, given, nets, wants};
 
 /// A cluster with strict affinity, as Windows needs it.
 fn cluster(pools: &[(&str, u8)]) -> Cluster {
@@ -78,10 +77,7 @@ fn blocks_without_unreserved_addresses_do_not_serve_windows() {
     assert_eq!(cluster(&[("10.0.0.0/24", 30)]).refusal(&windows("host-a", 1, 0)), text);
     differs("A Windows node, and a pool whose blocks have fewer than four addresses");
     assert_eq!(cluster(&[("10.0.0.0/24", 31)]).refusal(&windows("host-a", 1, 0)), text);
-}
 
-#[test]
-fn a_pool_without_room_cannot_be_requested() {
     let cluster = cluster(&[POOL, ("90.0.0.0/24", 31)]);
     let request = AutoAssign { pools_v4: nets(&["90.0.0.0/24", POOL.0]), ..windows("host-a", 1, 0) };
     assert_eq!(cluster.refusal(&request), "the given pool (90.0.0.0/24) does not exist, or is not enabled");
@@ -108,19 +104,14 @@ fn reservations_come_on_top_of_addresses_that_windows_reserves() {
 }
 
 #[test]
-fn an_address_that_windows_reserves_cannot_be_requested() {
+fn addresses_that_windows_reserves_cannot_be_requested_and_leave_a_block_empty() {
     let cluster = cluster(&[POOL]);
-    cluster.addresses(&windows("host-a", 1, 0));
-    let cidr: IpNet = cluster.block().cidr();
-    let error = cluster.assign(&AssignIp { windows: true, ..given(&cidr.addr().to_string()) }).unwrap_err();
+    let held = cluster.addresses(&windows("host-a", 1, 0));
+    let first = cluster.block().cidr().addr().to_string();
+    let error = cluster.assign(&AssignIp { windows: true, ..given(&first) }).unwrap_err();
     assert!(error.to_string().ends_with("Address already assigned in block"), "{error}");
-}
 
-#[test]
-fn a_block_with_nothing_but_addresses_that_windows_reserves_is_empty() {
-    let cluster = cluster(&[POOL]);
-    let given = cluster.addresses(&windows("host-a", 1, 0));
-    cluster.release_all(&given);
+    cluster.release_all(&held);
     assert!(cluster.block().is_empty());
     cluster.give_up_all("host-a", InUse::Refuse).unwrap();
     assert!(cluster.blocks().is_empty());

@@ -25,37 +25,18 @@ fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
     match rng.below(6) {
         0 => drop(cluster.remove(&key)),
         1 => {
-            let other =
-                cluster.get(rng.pick::<&String>(&alike).as_str()).expect("the key was listed").value();
+            let other = cluster.get(rng.pick::<&String>(&alike)).expect("the key was listed").value();
             cluster.put_raw(key, other);
         }
         _ => {
-            let Ok(mut value) =
-                serde_json::from_slice::<Value>(&cluster.get(&key).expect("it is there").value())
-            else {
-                return;
-            };
-            let places = pointers(&value);
-            let place = rng.pick(&places).clone();
-            let strangers = [
-                Value::Null,
-                json!(0),
-                json!(1),
-                json!(-1),
-                json!(63),
-                json!("host:node-1"),
-                json!("host:node-2"),
-                json!("pending"),
-                json!("pendingDeletion"),
-                json!(true),
-                json!([]),
-                json!({}),
-                json!("k8s-pod-network.x\r\neth0"),
-                json!({"handle_id": "default.web-0"}),
-                json!({"releasedAt": "2026-06-01T07:59:00Z"}),
-            ];
+            let stored = cluster.get(&key).expect("it is there").value();
+            let Ok(mut value) = serde_json::from_slice::<Value>(&stored) else { return };
+            let place = rng.pick(&pointers(&value)).clone();
+            let strangers = json!([null, 0, 1, -1, 63, "host:node-1", "host:node-2", "pending", "pendingDeletion", true,
+                [], {}, "k8s-pod-network.x\r\neth0", {"handle_id": "default.web-0"},
+                {"releasedAt": "2026-06-01T07:59:00Z"}]);
             if let Some(target) = value.pointer_mut(&place) {
-                *target = rng.pick(&strangers).clone();
+                *target = rng.pick(strangers.as_array().unwrap()).clone();
             }
             cluster.put_raw(key, value.to_string());
         }

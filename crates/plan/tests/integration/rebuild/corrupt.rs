@@ -1,18 +1,19 @@
 //! Corrupt blocks: trustworthy parts stay, and doubtful blocks are left alone.
 
-use calipam_check::{Code, Options, Remedy, Subject, check};
+use calipam_check::{Code, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, block_files};
 use calipam_plan::release::{self, Force};
-use calipam_plan::{Basis, SkipReason, SuggestedAction};
+use calipam_plan::{SkipReason, SuggestedAction};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use serde_json::{Value, json};
 
-use super::judge::{Rebuilt, planned, rebuild, words};
+use super::judge::{Rebuilt, planned, rebuild, rebuild_all, words};
+use crate::checked::{Checked, skip_reason};
 
 const BLOCK: &str = "10.244.1.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
@@ -21,17 +22,21 @@ fn net() -> IpNet {
     BLOCK.parse().unwrap()
 }
 
-/// A cluster, and the JSON of its first block, which contains three tunnel addresses and the addresses of some pods.
-fn cluster() -> (Cluster, Value) {
-    let cluster = Cluster::plain(ClusterSpec::new(5), 2, 4);
-    let value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
-    (cluster, value)
+/// A cluster whose first block contains three tunnel addresses and the addresses of some pods.
+fn cluster() -> Cluster {
+    Cluster::plain(ClusterSpec::new(5), 2, 4)
 }
 
-fn with(value: &Value) -> Snapshot {
-    let (mut cluster, _) = cluster();
+/// The cluster with another value of the first block.
+fn with(value: &Value) -> Cluster {
+    let mut cluster = cluster();
     cluster.put_raw(KEY, value.to_string());
-    cluster.snapshot()
+    cluster
+}
+
+/// Claims that an address beyond the block is free.
+fn break_free_list(value: &mut Value) {
+    value["unallocated"].as_array_mut().unwrap().push(json!(64));
 }
 
 fn block(snapshot: &Snapshot) -> &Block {
@@ -40,12 +45,12 @@ fn block(snapshot: &Snapshot) -> &Block {
 }
 
 fn rebuilt(name: &str, value: &Value) -> Rebuilt {
-    rebuild(name, with(value), &Request::default())
+    rebuild_all(name, &with(value))
 }
 
 /// The block as it was before it was broken.
 fn healthy() -> Block {
-    block(&cluster().0.snapshot()).clone()
+    block(&cluster().snapshot()).clone()
 }
 
 /// The owner of each ordinal.
@@ -59,7 +64,7 @@ fn owners(block: &Block) -> Vec<(u32, Option<String>, String)> {
 
 #[test]
 fn trustworthy_parts_of_a_corrupt_block_stay() {
-    let (_, mut value) = cluster();
+    let mut value = cluster().json(KEY);
     value["unallocated"].as_array_mut().unwrap().rotate_left(7);
     let order: Vec<u64> = value["unallocated"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
     value["unallocated"].as_array_mut().unwrap().push(json!(20));
@@ -77,28 +82,25 @@ fn trustworthy_parts_of_a_corrupt_block_stay() {
 }
 
 #[test]
-fn records_find_their_addresses_by_who_uses_them() {
-    for lost in [json!(null), json!([]), json!([null, 5])] {
-        let (_, mut value) = cluster();
-        value["allocations"] = lost.clone();
-        let rebuilt = rebuilt(&format!("allocations {lost}"), &value);
-        assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)), "{lost}");
+fn records_and_their_addresses_are_found_by_who_uses_them() {
+    let lost = [
+        ("allocations", json!(null)),
+        ("allocations", json!([])),
+        ("allocations", json!([null, 5])),
+        ("attributes", json!([])),
+    ];
+    for (field, lost) in lost {
+        let mut value = cluster().json(KEY);
+        value[field] = lost.clone();
+        let rebuilt = rebuilt(&format!("{field} {lost}"), &value);
+        assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)), "{field} {lost}");
         assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
     }
 }
 
 #[test]
-fn records_that_are_lost_are_made_anew_from_who_uses_the_addresses() {
-    let (_, mut value) = cluster();
-    value["attributes"] = json!([]);
-    let rebuilt = rebuilt("no attributes", &value);
-    assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)));
-    assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
-}
-
-#[test]
 fn an_address_that_the_block_holds_is_never_free_afterwards() {
-    let (_, mut value) = cluster();
+    let mut value = cluster().json(KEY);
     // The record of a pod that is about to start is lost, and nothing uses the pod's address yet.
     value["attributes"] = json!([]);
     value["allocations"][40] = json!(12);
@@ -106,19 +108,16 @@ fn an_address_that_the_block_holds_is_never_free_afterwards() {
     let rebuilt = rebuilt("held by an unknown", &value);
     let held = block(&rebuilt.after).allocation(40).expect("it is held");
     assert!(held.attribute.is_anonymous());
-    let address = Subject::Address(held.address);
-    assert!(rebuilt.is_skipped(Code::LeakedAddress, &address));
+    assert!(rebuilt.reason(Code::LeakedAddress, held.address).is_some());
 }
 
 #[test]
 fn leaks_that_a_corrupt_block_hid_wait_for_the_next_rebuild() {
-    let (mut cluster, _) = cluster();
+    let mut cluster = cluster();
     let pod = cluster.add_pod_on(0);
     cluster.remove(&pod.endpoint);
-    let mut value: Value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
-    value["unallocated"].as_array_mut().unwrap().push(json!(64));
-    cluster.put_raw(KEY, value.to_string());
-    let first = rebuild("corrupt", cluster.snapshot(), &Request::default());
+    cluster.edit(KEY, break_free_list);
+    let first = rebuild_all("corrupt", &cluster);
     let reason = |rebuilt: &Rebuilt| {
         let subject = Subject::Address(pod.address());
         let skipped = rebuilt.plan.skipped.iter().find(|skipped| skipped.subject == subject);
@@ -138,7 +137,7 @@ fn ambiguous_blocks_are_skipped() {
         skipped.unwrap_or_else(|| panic!("{name} is not skipped")).reason
     };
     // The block has lost everything except its CIDR and owner.
-    let (_, whole) = cluster();
+    let whole = cluster().json(KEY);
     let mut value = whole.clone();
     for field in ["allocations", "unallocated", "attributes"] {
         value[field] = json!(null);
@@ -166,21 +165,18 @@ fn ambiguous_blocks_are_skipped() {
     // The value of another block is stored under the block's key.
     let mut value = whole;
     value["cidr"] = json!("10.244.2.0/26");
-    let other = cluster().0;
-    let foreign: Value =
-        serde_json::from_slice(&other.get(&KEY.replace("244.1.0", "244.2.0")).unwrap().value()).unwrap();
+    let foreign = cluster().json(&KEY.replace("244.1.0", "244.2.0"));
     assert_eq!(reason("another block's", &foreign), SkipReason::CorruptBeyondRepair);
     assert!(rebuilt("its own", &value).later.findings.is_empty());
 }
 
 #[test]
 fn the_files_show_the_block_before_and_after() {
-    let (_, mut value) = cluster();
-    value["unallocated"].as_array_mut().unwrap().push(json!(64));
-    let snapshot = with(&value);
-    let report = check(&snapshot, &Options::default());
-    let plan = planned(&snapshot, &report, &Request::default());
-    let files = block_files(&snapshot, &plan, snapshot.taken_at).unwrap();
+    let mut value = cluster().json(KEY);
+    break_free_list(&mut value);
+    let checked = Checked::new(with(&value).snapshot());
+    let plan = planned(&checked, &Request::default());
+    let files = block_files(&checked.snapshot, &plan, checked.snapshot.taken_at).unwrap();
     let [file] = files.as_slice() else { panic!("{files:?}") };
     assert_eq!((file.name.as_str(), file.cidr), ("10-244-1-0-26.json", net()));
     assert_eq!(file.before.as_ref().unwrap(), &value);
@@ -190,53 +186,40 @@ fn the_files_show_the_block_before_and_after() {
 
 #[test]
 fn a_corrupt_block_that_overlaps_another_is_skipped() {
-    let reason = |rebuilt: &Rebuilt, cidr: IpNet| {
-        let mut of_block = rebuilt.plan.skipped.iter().filter(|s| s.code == Some(Code::CorruptBlock));
-        of_block.find(|skipped| skipped.subject == Subject::Block(cidr)).map(|skipped| skipped.reason)
+    let reasons = |name: &str, cluster: &Cluster, cidrs: &[IpNet]| -> Vec<Option<SkipReason>> {
+        let plan = rebuild_all(name, cluster).plan;
+        cidrs.iter().map(|cidr| skip_reason(&plan, Code::CorruptBlock, &Subject::Block(*cidr))).collect()
     };
     // A corrupt block inside a sound one, with the same records.
-    let (mut cluster, mut value) = cluster();
+    let mut cluster = cluster();
     let (part, key) = ("10.244.1.0/28", KEY.replace("-26", "-28"));
+    let mut value = cluster.json(KEY);
     value["cidr"] = json!(part);
     value["allocations"].as_array_mut().unwrap().truncate(16);
     value["unallocated"] = json!([0]);
     cluster.put_raw(key.as_str(), value.to_string());
     let part: IpNet = part.parse().unwrap();
-    let rebuilt = rebuild("within a sound one", cluster.snapshot(), &Request::default());
-    assert_eq!(reason(&rebuilt, part), Some(SkipReason::Overlap), "{}", words(&rebuilt.plan));
+    let overlap = Some(SkipReason::Overlap);
+    assert_eq!(reasons("within a sound one", &cluster, &[part]), [overlap]);
 
     // Both blocks are corrupt, or the other one cannot be decoded.
-    let (_, mut whole) = self::cluster();
-    whole["unallocated"].as_array_mut().unwrap().push(json!(64));
-    cluster.put_raw(KEY, whole.to_string());
-    let rebuilt = rebuild("two corrupt ones", cluster.snapshot(), &Request::default());
-    assert_eq!([net(), part].map(|cidr| reason(&rebuilt, cidr)), [Some(SkipReason::Overlap); 2]);
+    cluster.edit(KEY, break_free_list);
+    assert_eq!(reasons("two corrupt ones", &cluster, &[net(), part]), [overlap; 2]);
     cluster.put_raw(key, "[]");
-    let rebuilt = rebuild("the other cannot be decoded", cluster.snapshot(), &Request::default());
-    assert_eq!(reason(&rebuilt, net()), Some(SkipReason::Overlap));
+    assert_eq!(reasons("the other cannot be decoded", &cluster, &[net()]), [overlap]);
 }
 
 /// Values of many JSON types. Most of them are wrong for any given field.
 fn wrong_values() -> Vec<Value> {
-    vec![
-        Value::Null,
-        json!(-1),
-        json!(3),
-        json!(1_000_000_000),
-        json!(u64::MAX),
-        json!(true),
-        json!(""),
-        json!([]),
-        json!({}),
-        json!([[-7]]),
-        json!({"handle_id": "x.y", "secondary": null}),
-    ]
+    let values = json!([null, -1, 3, 1_000_000_000, u64::MAX, true, "", [], {}, [[-7]],
+        {"handle_id": "x.y", "secondary": null}]);
+    values.as_array().unwrap().clone()
 }
 
 #[test]
 fn whatever_breaks_a_block_no_address_in_use_is_freed() {
     let mut rng = Rng::new(31);
-    let (_, whole) = cluster();
+    let (whole, wrong) = (cluster().json(KEY), wrong_values());
     for round in 0..calipam_testkit::rounds(250) {
         let mut value = whole.clone();
         for _ in 0..=rng.below(4) {
@@ -246,9 +229,9 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
             match (items, rng.below(5)) {
                 (Some(items), 0) => items.truncate(place),
                 (Some(items), 1) if !items.is_empty() => drop(items.remove(place)),
-                (Some(items), 2) => items.insert(place, rng.pick(&wrong_values()).clone()),
-                (Some(items), 3) if !items.is_empty() => items[place] = rng.pick(&wrong_values()).clone(),
-                _ => value[field] = rng.pick(&wrong_values()).clone(),
+                (Some(items), 2) => items.insert(place, rng.pick(&wrong).clone()),
+                (Some(items), 3) if !items.is_empty() => items[place] = rng.pick(&wrong).clone(),
+                _ => value[field] = rng.pick(&wrong).clone(),
             }
         }
         let rebuilt = rebuilt(&format!("round {round}: {value}"), &value);
@@ -265,39 +248,34 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
 
 #[test]
 fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
-    let grace = Options { grace: Some(jiff::SignedDuration::ZERO), ..Options::default() };
     let mut cluster = Cluster::plain(ClusterSpec::new(5).v4_only(), 2, 4).with(Fault::LeakedNoOwner, 1);
-    let leaks = |snapshot: &Snapshot| {
-        let report = check(snapshot, &grace);
-        let leaked = report.findings.into_iter().filter(|finding| finding.code == Code::LeakedAddress);
-        leaked.map(|finding| finding.subject).collect::<Vec<Subject>>()
+    let leaks = |checked: &Checked| -> Vec<Subject> {
+        let leaked = checked.report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
+        leaked.map(|finding| finding.subject.clone()).collect()
     };
-    let leaked = leaks(&cluster.snapshot());
+    let leaked = leaks(&Checked::without_grace(cluster.snapshot()));
     let [Subject::Address(address)] = leaked[..] else { panic!("{leaked:?}") };
 
-    let stored =
-        cluster.snapshot().blocks.into_iter().find(|b| b.value.key.contains(&address)).unwrap().value;
-    let mut value = serde_json::to_value(stored.content.sound().unwrap()).unwrap();
-    value["attributes"].as_array_mut().unwrap().push(json!({"handle_id": "left-behind"}));
-    cluster.put_raw(Key::Block(stored.key).to_string(), value.to_string());
-    let snapshot = cluster.snapshot();
-    assert_eq!(leaks(&snapshot), leaked);
+    let block = cluster.blocks().map(|block| block.cidr).find(|cidr| cidr.contains(&address)).unwrap();
+    cluster.edit(&Key::Block(block).to_string(), |value| {
+        value["attributes"].as_array_mut().unwrap().push(json!({"handle_id": "left-behind"}));
+    });
+    let checked = Checked::without_grace(cluster.snapshot());
+    assert_eq!(leaks(&checked), leaked);
 
-    let report = check(&snapshot, &grace);
-    let basis = Basis::new(&snapshot, &report, &grace);
     for request in [
         release::Request { leaked: true, ..release::Request::default() },
         release::Request { addresses: vec![address], force: Force::Named, ..release::Request::default() },
     ] {
-        let plan = release::plan(&basis, &request, &[], 0);
+        let plan = release::plan(&checked.basis(), &request, &[], 0);
         assert!(plan.is_empty(), "{}", words(&plan));
         let [skipped] = plan.skipped.as_slice() else { panic!("{:?}", plan.skipped) };
         assert_eq!(skipped.reason, SkipReason::Unchecked);
-        let repair = SuggestedAction::Remedy(Remedy::Rebuild([stored.key].into()));
+        let repair = SuggestedAction::Remedy(Remedy::Rebuild([block].into()));
         assert_eq!(skipped.suggested_action, Some(repair));
     }
 
-    let plan = calipam_plan::rebuild::plan(&basis, &Request::default(), &[], 0);
+    let plan = calipam_plan::rebuild::plan(&checked.basis(), &Request::default(), &[], 0);
     let repairs: Vec<Code> =
         plan.changes().flat_map(|change| &change.repairs).map(|(code, _)| *code).collect();
     assert_eq!(repairs, [Code::CorruptBlock, Code::LeakedAddress], "{}", words(&plan));

@@ -3,28 +3,20 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityState;
 use calipam_model::attributes::Attribute;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::rebuild::{Request, plan};
-use calipam_plan::{Basis, Plan, SkipReason, Verb};
+use calipam_plan::rebuild::Request;
+use calipam_plan::{Action, SkipReason, Verb};
 use calipam_testkit::cluster::wire::{Tunnel, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Pod};
-use serde_json::Value;
+use calipam_testkit::values;
 
-use super::judge::{Rebuilt, rebuild, words};
-
-fn plain() -> Cluster {
-    Cluster::plain(ClusterSpec::new(12), 3, 3)
-}
-
-fn done(name: &str, cluster: &Cluster) -> Rebuilt {
-    rebuild(name, cluster.snapshot(), &Request::default())
-}
+use super::judge::{at_first_sight, plain, rebuild, rebuild_all, words};
 
 fn record(snapshot: &Snapshot, address: IpAddr) -> Option<Attribute> {
     let around = snapshot.blocks.iter().filter(|block| block.value.key.contains(&address));
@@ -36,31 +28,18 @@ fn owner<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<BT
     Some(entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
 }
 
-/// The reason why the plan skips an address.
-fn reason(rebuilt: &Rebuilt, code: Code, address: IpAddr) -> Option<SkipReason> {
-    let mut skipped = rebuilt.plan.skipped.iter();
-    let found = skipped.find(|s| s.code == Some(code) && s.subject == Subject::Address(address));
-    found.map(|skipped| skipped.reason)
-}
-
 /// A healthy cluster in which the addresses of one pod are free.
 fn with_freed_pod() -> (Cluster, Pod) {
     let mut cluster = plain();
     let pod = cluster.add_pod_on(1);
-    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+    cluster.free_pod(&pod);
     (cluster, pod)
-}
-
-fn edit_json(cluster: &mut Cluster, key: &str, change: impl FnOnce(&mut Value)) {
-    let mut value = serde_json::from_slice(&cluster.get(key).expect("there is such a key").value()).unwrap();
-    change(&mut value);
-    cluster.put_raw(key, value.to_string());
 }
 
 #[test]
 fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
     let (cluster, pod) = with_freed_pod();
-    let rebuilt = done("freed", &cluster);
+    let rebuilt = rebuild_all("freed", &cluster);
     let expected = owner([
         ("namespace", pod.name.namespace),
         ("node", &pod.node),
@@ -103,8 +82,8 @@ fn the_network_is_that_of_the_nodes_other_records() {
             cluster.count(&renamed, *block, 1);
         }
     }
-    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
-    let rebuilt = done("network", &cluster);
+    cluster.free_pod(&pod);
+    let rebuilt = rebuild_all("network", &cluster);
     let handle = record(&rebuilt.after, pod.address()).unwrap().handle.unwrap();
     assert_eq!(handle, pod.handle.replace("k8s-pod-network", "tenant.net"));
 }
@@ -113,24 +92,24 @@ fn the_network_is_that_of_the_nodes_other_records() {
 fn without_container_or_network_there_is_no_record() {
     let (mut cluster, pod) = with_freed_pod();
     cluster.endpoint_mut(&pod.endpoint).spec.container_id.clear();
-    let rebuilt = done("no container", &cluster);
+    let rebuilt = rebuild_all("no container", &cluster);
     assert!(rebuilt.plan.is_empty());
-    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
+    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
 
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 1, 0);
     let pod = cluster.add_pod_on(0);
-    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
-    let rebuilt = done("no network", &cluster);
-    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
+    cluster.free_pod(&pod);
+    let rebuilt = rebuild_all("no network", &cluster);
+    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
 }
 
 #[test]
 fn a_handle_that_does_not_decode_is_never_counted() {
     let (mut cluster, pod) = with_freed_pod();
     cluster.put_raw(key::handle(&pod.handle), "[]");
-    let rebuilt = done("undecodable handle", &cluster);
+    let rebuilt = rebuild_all("undecodable handle", &cluster);
     assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
-    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::Unchecked));
+    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::Unchecked));
 }
 
 #[test]
@@ -139,7 +118,7 @@ fn a_tunnel_gets_its_own_record() {
     let info = cluster.nodes()[0].clone();
     let address = cluster.node_mut(&info.name).tunnel(Tunnel::Wireguard).unwrap();
     cluster.free(address, info.blocks[0]);
-    let rebuilt = done("tunnel", &cluster);
+    let rebuilt = rebuild_all("tunnel", &cluster);
     let found = record(&rebuilt.after, address).unwrap();
     assert_eq!(found.handle, Some(Tunnel::Wireguard.handle(&info.name)));
     assert_eq!(found.owner, owner([("node", info.name.as_str()), ("type", "wireguardTunnelAddress")]));
@@ -154,15 +133,12 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     let (gone, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     cluster.remove(&gone.endpoint);
     cluster.endpoint_mut(&user.endpoint).set_addresses(&[gone.address(), user.addresses[1].0]);
-    let rebuilt = done("gone", &cluster);
+    let rebuilt = rebuild_all("gone", &cluster);
     let rewritten = record(&rebuilt.after, gone.address()).unwrap();
     assert_eq!(rewritten.handle.as_deref(), Some(user.handle.as_str()));
-    let action = rebuilt
-        .plan
-        .actions
-        .iter()
-        .find(|action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner));
-    let evidence: Vec<&(Key, Precondition)> = action.unwrap().step.evidence().collect();
+    let rewrites = |action: &&Action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner);
+    let action = rebuilt.plan.actions.iter().find(rewrites).unwrap();
+    let evidence: Vec<&(Key, Precondition)> = action.step.evidence().collect();
     let absent = evidence.iter().filter(|(key, expect)| {
         matches!(key, Key::Endpoint { name, .. } if gone.endpoint.ends_with(name.as_str()))
             && *expect == Precondition::Absent
@@ -174,27 +150,20 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     let stolen = lives.address();
     cluster.endpoint_mut(&lives.endpoint).set_addresses(&[lives.addresses[1].0]);
     cluster.endpoint_mut(&user.endpoint).set_addresses(&[stolen, user.addresses[1].0]);
-    let rebuilt = done("lives", &cluster);
-    assert_eq!(reason(&rebuilt, Code::OwnerMismatch, stolen), Some(SkipReason::OwnerMayLive));
+    let rebuilt = rebuild_all("lives", &cluster);
+    assert_eq!(rebuilt.reason(Code::OwnerMismatch, stolen), Some(SkipReason::OwnerMayLive));
     assert_eq!(record(&rebuilt.after, stolen), record(&rebuilt.before, stolen));
-}
-
-/// A plan that is made without earlier observations.
-fn at_first_sight(cluster: &Cluster) -> Plan {
-    let (snapshot, options) = (cluster.snapshot(), Options::default());
-    let report = check(&snapshot, &options);
-    plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0)
 }
 
 #[test]
 fn an_address_seen_unused_only_once_stays_unless_its_node_is_deleted() {
     let cluster = plain().with(Fault::LeakedNoOwner, 1);
-    let plan = at_first_sight(&cluster);
+    let plan = at_first_sight(cluster.snapshot());
     assert!(plan.is_empty(), "{}", words(&plan));
     assert!(plan.skipped.iter().all(|skipped| skipped.reason == SkipReason::SeenOnce));
     assert_eq!(plan.skipped.len(), 2);
     let cluster = plain().with(Fault::NodeGone, 1);
-    let plan = at_first_sight(&cluster);
+    let plan = at_first_sight(cluster.snapshot());
     assert!(plan.skipped.is_empty() && plan.totals().addresses > 3, "{}", words(&plan));
 }
 
@@ -202,15 +171,14 @@ fn an_address_seen_unused_only_once_stays_unless_its_node_is_deleted() {
 fn a_block_of_another_size_is_in_the_way_of_a_lost_one() {
     let mut cluster = plain().with(Fault::UnallocatedNoBlock, 1);
     let info = cluster.nodes().last().unwrap().clone();
-    let wide: IpNet = IpNet::new(info.blocks[0].network(), 28).unwrap();
-    let value = r#"{"cidr":"CIDR","affinity":"host:node-1","allocations":[null,null,null,null,null,null,null,null,null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"attributes":[],"deleted":false}"#;
     // The last /28 of the lost block, where no address is in use.
-    let wide = wide.supernet().unwrap().supernet().unwrap().subnets(28).unwrap().last().unwrap();
-    cluster.put_raw(key::block(wide), value.replace("CIDR", &wide.to_string()));
+    let wide: IpNet = info.blocks[0].subnets(28).unwrap().last().unwrap();
+    let value = values::block(&wide.to_string(), "host:node-1", []);
+    cluster.put_raw(key::block(wide), value.to_string());
     cluster.put_raw(key::affinity("host", "node-1", wide), r#"{"state":"confirmed","deleted":false}"#);
-    let rebuilt = done("overlap", &cluster);
+    let rebuilt = rebuild_all("overlap", &cluster);
     let first = info.blocks[0].network();
-    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, first), Some(SkipReason::Overlap));
+    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, first), Some(SkipReason::Overlap));
     let second = rebuilt.plan.changes().filter(|change| change.action == Verb::CreateBlock);
     let expected = [Subject::Block(info.blocks[1])];
     assert_eq!(second.map(|change| change.subject.clone()).collect::<Vec<_>>(), expected);
@@ -227,7 +195,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
     // One of the pods cannot get a record, but its address must not become free either.
     cluster.endpoint_mut(&pods[1].endpoint).spec.container_id.clear();
-    let rebuilt = done("lost", &cluster);
+    let rebuilt = rebuild_all("lost", &cluster);
     let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
     let owner = block.value.content.owner().map(ToString::to_string);
     assert_eq!(owner, Some(format!("host:{}", info.name)));
@@ -236,14 +204,14 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     assert_eq!(record(&rebuilt.after, pods[0].address()).unwrap().handle.as_ref(), Some(&pods[0].handle));
     assert_eq!(record(&rebuilt.after, pods[1].address()), Some(Attribute::default()));
     let expected = Some(SkipReason::ContainerUnknown);
-    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pods[1].address()), expected);
+    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pods[1].address()), expected);
 }
 
 #[test]
 fn a_half_released_empty_block_is_deleted() {
     let mut cluster = plain().with(Fault::AffinityReleasing, 1);
     // The block is kept while a pod has an address in it. Once the pod is deleted, so is the block.
-    let kept = done("in use", &cluster);
+    let kept = rebuild_all("in use", &cluster);
     let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
     let edits: Vec<&Edit> = action.step.edits().collect();
     let [Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(_, _, state)] = edits[..] else {
@@ -251,25 +219,14 @@ fn a_half_released_empty_block_is_deleted() {
     };
     assert_eq!(*state, AffinityState::Confirmed);
     let cidr = *cidr;
-    let stored = cluster.block_mut(cidr);
-    let taken: Vec<IpAddr> =
-        (0..64).filter(|o| stored.allocations[*o].is_some()).map(|o| stored.address(o)).collect();
-    for address in taken {
-        cluster.free(address, cidr);
-    }
-    let endpoints: Vec<String> = cluster
-        .keys()
-        .map(|key| String::from_utf8_lossy(key).into_owned())
-        .filter(|key| key.contains("/workloadendpoints/"))
-        .collect();
-    for endpoint in endpoints {
-        let is_in_block =
-            |network: &String| cidr.contains(&network.split('/').next().unwrap().parse::<IpAddr>().unwrap());
-        if cluster.endpoint_mut(&endpoint).spec.ip_networks.iter().any(is_in_block) {
-            cluster.remove(&endpoint);
+    let taken: Vec<IpAddr> = cluster.block_mut(cidr).records().map(|(address, _)| address).collect();
+    taken.into_iter().for_each(|address| cluster.free(address, cidr));
+    for endpoint in cluster.snapshot().endpoints {
+        if endpoint.value.addresses().any(|address| cidr.contains(&address)) {
+            cluster.remove(&endpoint.value.key().to_string());
         }
     }
-    let gone = done("empty", &cluster);
+    let gone = rebuild_all("empty", &cluster);
     assert!(gone.after.blocks.iter().all(|block| block.value.key != cidr), "{}", words(&gone.plan));
     assert!(gone.after.affinities.iter().all(|affinity| affinity.value.key.cidr != cidr));
 }
@@ -278,10 +235,10 @@ fn a_half_released_empty_block_is_deleted() {
 fn a_corrupt_block_of_a_node_that_is_gone_is_rebuilt_and_given_up_at_once() {
     let mut cluster = plain().with(Fault::NodeGone, 1);
     let info = cluster.nodes().last().unwrap().clone();
-    edit_json(&mut cluster, &key::block(info.blocks[0]), |value| {
+    cluster.edit(&key::block(info.blocks[0]), |value| {
         value["unallocated"].as_array_mut().unwrap().push(63.into());
     });
-    let rebuilt = done("corrupt and gone", &cluster);
+    let rebuilt = rebuild_all("corrupt and gone", &cluster);
     let of_block = |edit: &Edit| edit.key() == Key::Block(info.blocks[0]);
     let steps = rebuilt.plan.actions.iter().map(|action| &action.step);
     let written: Vec<_> = steps.filter(|step| step.edits().any(of_block)).collect();

@@ -1,16 +1,21 @@
 //! Plans and simulates rebuilds, and checks the properties that every rebuild must have.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_check::index::Index;
-use calipam_check::{Code, Finding, Options, Report, Severity, Subject, check};
-use calipam_model::edit::Edit;
-use calipam_model::key::Key;
+use calipam_check::{Code, Finding, Report, Severity, Subject};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, plan};
-use calipam_plan::release::Observations;
-use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
-use jiff::SignedDuration;
+use calipam_plan::{FindingSet, Plan, SkipReason, apply_plan};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+
+use crate::checked::{Checked, assert_nothing_else_changed, skip_reason};
+
+/// A healthy cluster.
+pub(super) fn plain() -> Cluster {
+    Cluster::plain(ClusterSpec::new(12), 3, 3)
+}
 
 /// A planned and simulated rebuild, with the snapshots and reports before and after it.
 pub(super) struct Rebuilt {
@@ -22,36 +27,40 @@ pub(super) struct Rebuilt {
 }
 
 /// Plans a rebuild. The report is also used as an earlier observation, so that leaked addresses count as seen twice.
-pub(super) fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -> Plan {
-    planned_with(snapshot, report, request, report)
+pub(super) fn planned(checked: &Checked, request: &Request) -> Plan {
+    plan(&checked.basis(), request, &[checked.seen(60)], 0)
 }
 
-/// Plans a rebuild with an earlier report as an observation from an hour ago.
-fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier: &Report) -> Plan {
-    let options = Options::default();
-    let hour_ago = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).expect("a time in this era");
-    let seen = Observations { at: hour_ago, ..Observations::of_report(earlier) };
-    plan(&Basis::new(snapshot, report, &options), request, &[seen], 0)
+/// Plans a rebuild without earlier observations.
+pub(super) fn at_first_sight(snapshot: Snapshot) -> Plan {
+    plan(&Checked::new(snapshot).basis(), &Request::default(), &[], 0)
 }
 
 /// Plans a rebuild, simulates and verifies it, and checks the properties that every rebuild must have.
 pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebuilt {
-    let options = Options::default();
-    let report = check(&snapshot, &options);
-    let plan = planned(&snapshot, &report, request);
-    let now = snapshot.taken_at;
-    let after =
-        apply_plan(snapshot.clone(), &plan, now).unwrap_or_else(|e| panic!("{name}: {e}\n{}", words(&plan)));
-    let later = check(&after, &options);
-    if let Err(refusal) = FindingSet::from(&report).verify(&plan, &later) {
+    let first = Checked::new(snapshot);
+    let plan = planned(&first, request);
+    let after = apply_plan(first.snapshot.clone(), &plan, first.snapshot.taken_at)
+        .unwrap_or_else(|e| panic!("{name}: {e}\n{}", words(&plan)));
+    let second = Checked::new(after);
+    if let Err(refusal) = FindingSet::from(&first.report).verify(&plan, &second.report) {
         panic!("{name}: {refusal}\n{}", words(&plan));
     }
+    let again = calipam_plan::rebuild::plan(&second.basis(), request, &[first.seen(60)], 0);
+    let texts = [&again, &plan].map(words).join("\nafter\n");
+    assert!(again.is_empty(), "{name}: a second rebuild does more:\n{texts}");
+
+    assert_nothing_else_changed(name, &first.snapshot, &plan, &second.snapshot);
+    let (Checked { snapshot, report, .. }, Checked { snapshot: after, report: later, .. }) = (first, second);
     let rebuilt = Rebuilt { before: snapshot, report, plan, after, later };
     rebuilt.assert_all_findings_are_repaired_or_skipped(name, request);
-    rebuilt.assert_nothing_else_changed(name);
     rebuilt.assert_in_use_stays(name);
-    rebuilt.assert_idempotent(name, request);
     rebuilt
+}
+
+/// A rebuild of everything.
+pub(super) fn rebuild_all(name: &str, cluster: &Cluster) -> Rebuilt {
+    rebuild(name, cluster.snapshot(), &Request::default())
 }
 
 /// Describes a plan's changes and skipped subjects, for the messages of failed tests.
@@ -70,9 +79,9 @@ fn line(finding: &Finding) -> String {
 }
 
 impl Rebuilt {
-    /// Returns true if the plan skips the finding with this code and subject.
-    pub(super) fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
-        self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
+    /// Returns the reason why the plan skips an address.
+    pub(super) fn reason(&self, code: Code, address: IpAddr) -> Option<SkipReason> {
+        skip_reason(&self.plan, code, &Subject::Address(address))
     }
 
     /// Checks that a rebuild of everything has skipped all remaining findings, each with a reason.
@@ -87,29 +96,8 @@ impl Rebuilt {
         let left = self.later.findings.iter();
         let left = left.filter(|finding| finding.severity < Severity::Info && !counts_records(finding));
         let missed: Vec<String> =
-            left.filter(|finding| !self.is_skipped(finding.code, &finding.subject)).map(line).collect();
+            left.filter(|f| skip_reason(&self.plan, f.code, &f.subject).is_none()).map(line).collect();
         assert!(missed.is_empty(), "{name}: neither repaired nor skipped: {missed:?}\n{}", words(&self.plan));
-    }
-
-    /// Checks that objects without an edit are unchanged.
-    fn assert_nothing_else_changed(&self, name: &str) {
-        let edits = self.plan.actions.iter().flat_map(|action| action.step.edits());
-        let touched: HashSet<Key> = edits.map(Edit::key).collect();
-        let (before, after) = (&self.before, &self.after);
-        assert_same(name, &touched, &before.blocks, &after.blocks, |b| Key::Block(b.value.key));
-        assert_same(name, &touched, &before.handles, &after.handles, |h| {
-            Key::Handle(h.value.id().to_string())
-        });
-        assert_same(name, &touched, &before.affinities, &after.affinities, |a| {
-            Key::Affinity(a.value.key.clone())
-        });
-        let bare = |snapshot: &Snapshot| Snapshot {
-            blocks: Vec::new(),
-            handles: Vec::new(),
-            affinities: Vec::new(),
-            ..snapshot.clone()
-        };
-        assert!(bare(before) == bare(after), "{name}: something that is none of IPAM's data has changed");
     }
 
     /// Checks that no address in use is freed, and that records change only as the plan says.
@@ -133,36 +121,4 @@ impl Rebuilt {
             }
         }
     }
-
-    /// Checks that a second rebuild changes nothing.
-    fn assert_idempotent(&self, name: &str, request: &Request) {
-        let again = planned_with(&self.after, &self.later, request, &self.report);
-        assert!(
-            again.is_empty(),
-            "{name}: a second rebuild does more:\n{}\nafter\n{}",
-            words(&again),
-            words(&self.plan)
-        );
-    }
-}
-
-fn assert_same<T: PartialEq + std::fmt::Debug>(
-    name: &str,
-    touched: &HashSet<Key>,
-    before: &[T],
-    after: &[T],
-    key: impl Fn(&T) -> Key,
-) {
-    fn others<'o, T>(
-        objects: &'o [T],
-        touched: &HashSet<Key>,
-        key: impl Fn(&T) -> Key,
-    ) -> BTreeMap<Key, &'o T> {
-        objects.iter().map(|object| (key(object), object)).filter(|(key, _)| !touched.contains(key)).collect()
-    }
-    let (before, after) = (others(before, touched, &key), others(after, touched, &key));
-    for (key, object) in &before {
-        assert_eq!(after.get(key), Some(object), "{name}: {key} has changed without an edit");
-    }
-    assert_eq!(before.len(), after.len(), "{name}: something has appeared without an edit");
 }

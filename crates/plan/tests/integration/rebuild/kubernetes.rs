@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::Code;
 use calipam_model::edit::{Condition, Edit, Precondition, User};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
@@ -13,20 +13,17 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{
     Coverage, DatastoreKind, ObjectVersion, Revision, Snapshot, Source, Versioned, WhySkipped,
 };
-use calipam_plan::rebuild::{Request, needs_endpoints_only, plan};
-use calipam_plan::{Basis, SkipReason, Verb};
+use calipam_plan::rebuild::{Request, needs_endpoints_only};
+use calipam_plan::{SkipReason, Verb};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use jiff::SignedDuration;
 
-use super::judge::{rebuild, words};
+use super::judge::{at_first_sight, rebuild, words};
+use crate::checked::edits;
 
 fn version(number: usize) -> Revision {
-    let resource_version = number.to_string();
-    Revision::Kubernetes(Box::new(ObjectVersion {
-        resource_version,
-        uid: format!("uid-{number}"),
-        ..Default::default()
-    }))
+    let (resource_version, uid) = (number.to_string(), format!("uid-{number}"));
+    Revision::Kubernetes(Box::new(ObjectVersion { resource_version, uid, ..ObjectVersion::default() }))
 }
 
 /// Makes pods from endpoints. The pods refer to nodes by their names in Kubernetes.
@@ -69,15 +66,10 @@ fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
     let skipped = Coverage::Skipped(WhySkipped::PodsInstead);
     snapshot.coverage.insert(Source::Endpoints, skipped);
     snapshot.mark_read([Source::Pods, Source::Services, Source::Machines]);
-    for (number, block) in snapshot.blocks.iter_mut().enumerate() {
-        block.revision = version(number);
-    }
-    for (number, handle) in snapshot.handles.iter_mut().enumerate() {
-        handle.revision = version(10_000 + number);
-    }
-    for (number, node) in snapshot.nodes.iter_mut().enumerate() {
-        node.revision = version(50_000 + number);
-    }
+    let blocks = snapshot.blocks.iter_mut().map(|block| &mut block.revision);
+    let handles = snapshot.handles.iter_mut().map(|handle| &mut handle.revision);
+    let nodes = snapshot.nodes.iter_mut().map(|node| &mut node.revision);
+    blocks.chain(handles).chain(nodes).enumerate().for_each(|(number, revision)| *revision = version(number));
     for (number, affinity) in snapshot.affinities.iter_mut().enumerate() {
         let labels = affinity.value.key.labels().map(|(name, value)| (name.to_owned(), value));
         let Revision::Kubernetes(mut object) = version(20_000 + number) else { return snapshot };
@@ -115,10 +107,8 @@ fn every_fault_on_an_etcd_beside_kubernetes() {
 fn a_record_names_the_node_by_its_name_in_calico() {
     let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
     let pod = cluster.add_pod_on(0);
-    let mut snapshot = {
-        pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
-        cluster.snapshot()
-    };
+    cluster.free_pod(&pod);
+    let mut snapshot = cluster.snapshot();
     snapshot.nodes[0].value.kubernetes_name = Some("worker-a.example.org".to_owned());
     snapshot.pods = pods_of(&snapshot);
     snapshot.mark_read([Source::Pods]);
@@ -151,10 +141,8 @@ fn lost_labels_are_written_again() {
     let key = snapshot.affinities[0].value.key.clone();
     let rebuilt = rebuild("labels", snapshot, &Request::default());
     let [action] = rebuilt.plan.actions.as_slice() else { panic!("{}", words(&rebuilt.plan)) };
-    let edits: Vec<&Edit> = action.step.edits().collect();
-    let [Edit::Affinity(found, ..)] = edits[..] else {
-        panic!("{:?}", action.step);
-    };
+    let edits: Vec<&Edit> = edits(&rebuilt.plan).collect();
+    let [Edit::Affinity(found, ..)] = edits[..] else { panic!("{edits:?}") };
     assert_eq!((&**found, action.changes[0].action), (&key, Verb::LabelAffinity));
     assert!(rebuilt.later.findings.is_empty());
 }
@@ -180,18 +168,16 @@ fn handles_that_share_an_object_are_left_alone() {
     assert!(of_collision.detail.ends_with(says), "{}", of_collision.detail);
 }
 
+fn web(address: IpAddr) -> Service {
+    Service { namespace: "default".into(), name: "web".into(), ingress: vec![address], ..Service::default() }
+}
+
 #[test]
 fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     let mut snapshot = plain();
     let address: IpAddr = "10.244.1.60".parse().unwrap();
     snapshot.pools[0].value.allowed_uses = vec![PoolUse::LoadBalancer];
-    let service = Service {
-        namespace: "default".into(),
-        name: "web".into(),
-        uid: "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".into(),
-        ingress: vec![address],
-        ..Service::default()
-    };
+    let service = Service { uid: "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".into(), ..web(address) };
     snapshot.services.push(Versioned { value: service.clone(), revision: version(9) });
     let Revision::Kubernetes(read) = version(9) else { panic!() };
     let rebuilt = rebuild("service", snapshot, &Request::default());
@@ -222,16 +208,8 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
 fn a_service_without_uid_and_a_machine_get_no_record() {
     let mut snapshot = plain();
     let addresses: [IpAddr; 2] = ["10.244.1.60".parse().unwrap(), "10.244.1.61".parse().unwrap()];
-    let mut pool = snapshot.pools[0].clone();
-    pool.value.allowed_uses = vec![PoolUse::Workload, PoolUse::Tunnel, PoolUse::LoadBalancer];
-    snapshot.pools[0] = pool;
-    let service = Service {
-        namespace: "default".into(),
-        name: "web".into(),
-        ingress: vec![addresses[0]],
-        ..Service::default()
-    };
-    snapshot.services.push(Versioned { value: service, revision: version(9) });
+    snapshot.pools[0].value.allowed_uses = vec![PoolUse::Workload, PoolUse::Tunnel, PoolUse::LoadBalancer];
+    snapshot.services.push(Versioned { value: web(addresses[0]), revision: version(9) });
     let parts = PodParts {
         namespace: "vms",
         name: "runner",
@@ -244,12 +222,7 @@ fn a_service_without_uid_and_a_machine_get_no_record() {
     };
     snapshot.pods.push(Versioned { value: Pod::new(&parts).0, revision: version(10) });
     let rebuilt = rebuild("no record", snapshot, &Request::default());
-    let reason = |address: IpAddr| {
-        let mut skipped = rebuilt.plan.skipped.iter();
-        skipped
-            .find(|s| s.subject == Subject::Address(address) && s.code == Some(Code::UnallocatedInUse))
-            .map(|s| s.reason)
-    };
+    let reason = |address| rebuilt.reason(Code::UnallocatedInUse, address);
     assert_eq!(addresses.map(reason), [Some(SkipReason::OwnerNotFound), Some(SkipReason::NeedsDecision)]);
 }
 
@@ -270,20 +243,17 @@ fn addresses_of_long_finished_pods_are_released_at_once() {
     let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
     let name = cluster.add_pod_on(0).name;
     let cluster = on_kubernetes(cluster.snapshot());
-    let options = Options::default();
     let after = |finished: Option<SignedDuration>, again: bool| {
         let mut snapshot = cluster.clone();
         let place = snapshot.pods.iter().position(|p| p.value.name() == *name.pod.as_str()).unwrap();
-        snapshot.pods[place].value.finished = true;
-        snapshot.pods[place].value.finished_at =
-            finished.map(|ago| snapshot.taken_at.saturating_sub(ago).unwrap());
+        let pod = &mut snapshot.pods[place].value;
+        (pod.finished, pod.finished_at) = (true, finished.map(|ago| snapshot.taken_at - ago));
         if again {
             let mut second = snapshot.pods[place].clone();
             second.value.finished_at = None;
             snapshot.pods.push(second);
         }
-        let report = check(&snapshot, &options);
-        let plan = plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
+        let plan = at_first_sight(snapshot);
         assert!(plan.skipped.iter().all(|s| s.reason == SkipReason::SeenOnce), "{:?}", plan.skipped);
         (plan.totals().addresses, plan.skipped.len())
     };

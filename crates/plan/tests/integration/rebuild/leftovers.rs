@@ -1,32 +1,25 @@
 //! Leftovers of half-done operations, other programs and earlier versions, which are removed only if nothing can need
 //! them.
 
-use calipam_check::{Code, Options, Scope, Subject, check};
+use calipam_check::{Code, Scope, Subject};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::edit::{Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
-use calipam_model::writable::Object;
 use calipam_plan::rebuild::{self, Request};
 use calipam_plan::release::{self, Observations};
-use calipam_plan::{Basis, Plan, SkipReason, Skipped, Verb};
+use calipam_plan::{Plan, SkipReason, Skipped, Verb};
+use calipam_testkit::cluster::Fault;
 use calipam_testkit::cluster::wire::key;
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
-use jiff::SignedDuration;
 
-use super::judge::{rebuild, words};
-
-fn plain() -> Cluster {
-    Cluster::plain(ClusterSpec::new(12), 3, 3)
-}
+use super::judge::{at_first_sight, plain, rebuild_all, words};
+use crate::checked::{Checked, created_block, edits};
 
 /// Plans a release of orphan handles and a rebuild, both with these observations.
-fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
-    let options = Options::default();
-    let report = check(snapshot, &options);
-    let basis = Basis::new(snapshot, &report, &options);
+fn plans(checked: &Checked, observations: &[Observations]) -> [Plan; 2] {
+    let basis = checked.basis();
     let orphans = release::Request { orphan_handles: true, ..release::Request::default() };
     [
         release::plan(&basis, &orphans, observations, 0),
@@ -34,29 +27,27 @@ fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
     ]
 }
 
+/// The number of changes of a plan with this verb.
+fn count(plan: &Plan, verb: Verb) -> usize {
+    plan.changes().filter(|change| change.action == verb).count()
+}
+
 /// A slow CNI ADD may have written the handle, but not the block yet.
 #[test]
 fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
-    let cluster = plain().with(Fault::OrphanHandle, 1);
-    let snapshot = cluster.snapshot();
-    let report = check(&snapshot, &Options::default());
-    let looked = |minutes: i64| {
-        let at = snapshot.taken_at.checked_sub(SignedDuration::from_mins(minutes)).unwrap();
-        Observations { at, ..Observations::of_report(&report) }
-    };
-    let mut other = looked(60);
+    let checked = Checked::new(plain().with(Fault::OrphanHandle, 1).snapshot());
+    let mut other = checked.seen(60);
     other.handles.values_mut().for_each(|revision| *revision = "1".into());
-    for seen in [vec![], vec![looked(1)], vec![other]] {
-        for plan in plans(&snapshot, &seen) {
+    for seen in [vec![], vec![checked.seen(1)], vec![other]] {
+        for plan in plans(&checked, &seen) {
             assert!(plan.is_empty(), "{}", words(&plan));
             let of_orphan = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::OrphanHandle));
             let expected = Some(SkipReason::SeenOnce);
             assert_eq!(of_orphan.map(|skipped| skipped.reason), expected, "{}", words(&plan));
         }
     }
-    for plan in plans(&snapshot, &[looked(60)]) {
-        let deleted: Vec<_> = plan.changes().filter(|change| change.action == Verb::DeleteHandle).collect();
-        assert_eq!(deleted.len(), 1, "{}", words(&plan));
+    for plan in plans(&checked, &[checked.seen(60)]) {
+        assert_eq!(count(&plan, Verb::DeleteHandle), 1, "{}", words(&plan));
         // Nor may the handle's blocks record the handle at the time of the write.
         let guarded = plan.actions.iter().flat_map(|action| action.step.evidence());
         assert!(guarded.into_iter().any(|(key, expect)| {
@@ -74,32 +65,24 @@ fn a_count_that_is_too_high_has_to_be_seen_twice() {
             .with(Fault::HandleCountHigh, 2)
             .with(Fault::HandleCountGoneBlock, 1)
             .with(Fault::HandleCountBoth, 1);
-        let snapshot = Snapshot { datastore, ..cluster.snapshot() };
-        let report = check(&snapshot, &Options::default());
-        let looked = |minutes: i64| {
-            let at = snapshot.taken_at.checked_sub(SignedDuration::from_mins(minutes)).unwrap();
-            Observations { at, ..Observations::of_report(&report) }
-        };
-        let mut other = looked(60);
+        let checked = Checked::new(Snapshot { datastore, ..cluster.snapshot() });
+        let mut other = checked.seen(60);
         other.unsettled.values_mut().for_each(|revision| *revision = "1".into());
-        for seen in [vec![], vec![looked(1)], vec![other]] {
-            let [_, plan] = plans(&snapshot, &seen);
-            let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
-            assert!(!edits.any(|edit| matches!(edit.key(), Key::Handle(_))), "{}", words(&plan));
+        for seen in [vec![], vec![checked.seen(1)], vec![other]] {
+            let [_, plan] = plans(&checked, &seen);
+            assert!(!edits(&plan).any(|edit| matches!(edit.key(), Key::Handle(_))), "{}", words(&plan));
             let once = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce);
             assert_eq!(once.count(), 4, "{}", words(&plan));
         }
 
-        let [_, plan] = plans(&snapshot, &[looked(60)]);
+        let [_, plan] = plans(&checked, &[checked.seen(60)]);
         let mut falls = 0;
         for action in &plan.actions {
             for edit in action.step.edits() {
                 let Edit::Handle(id, HandleEdit::Counts(_, counts)) = edit else { continue };
-                let handle =
-                    snapshot.handles.iter().find(|handle| handle.value.id() == *id.as_str()).unwrap();
-                for (block, count) in
-                    counts.iter().filter(|(block, count)| handle.value.count(*block) > *count)
-                {
+                let mut handles = checked.snapshot.handles.iter();
+                let handle = &handles.find(|handle| handle.value.id() == *id.as_str()).unwrap().value;
+                for (block, count) in counts.iter().filter(|(block, count)| handle.count(*block) > *count) {
                     falls += 1;
                     let most = usize::try_from(*count).unwrap();
                     let guard = (Key::Block(*block), Precondition::Records(id.clone(), 0..=most));
@@ -120,19 +103,13 @@ fn an_affinity_between_two_steps_has_to_be_seen_twice() {
         affinity.value.key.cidr = cidr.parse().unwrap();
         affinity.value.state = AffinityState::Pending;
         snapshot.affinities.push(affinity);
-        let report = check(&snapshot, &Options::default());
-        let at = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).unwrap();
-        let looked = Observations { at, ..Observations::of_report(&report) };
-        let [_, plan] = plans(&snapshot, &[]);
+        let checked = Checked::new(snapshot);
+        let [_, plan] = plans(&checked, &[]);
         assert!(plan.is_empty(), "{}", words(&plan));
-        assert!(
-            plan.skipped.iter().all(|skipped| skipped.reason == SkipReason::SeenOnce),
-            "{}",
-            words(&plan)
-        );
-        let [_, plan] = plans(&snapshot, &[looked]);
-        let deleted = plan.changes().filter(|change| change.action == Verb::DeleteAffinity).count();
-        assert_eq!(deleted, 1, "{cidr}: {}", words(&plan));
+        let is_seen_once = |skipped: &Skipped| skipped.reason == SkipReason::SeenOnce;
+        assert!(plan.skipped.iter().all(is_seen_once), "{}", words(&plan));
+        let [_, plan] = plans(&checked, &[checked.seen(60)]);
+        assert_eq!(count(&plan, Verb::DeleteAffinity), 1, "{cidr}: {}", words(&plan));
     }
 }
 
@@ -145,13 +122,8 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
             cluster.count(&pod.handle, *block, -1);
             cluster.record_mut(*address, *block).handle = Some(id.to_owned());
         }
-        let mut snapshot = cluster.snapshot();
-        snapshot.datastore = datastore;
-        let options = Options::default();
-        let report = check(&snapshot, &options);
-        let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
-        let written: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
-        assert!(!written.iter().any(|edit| edit.key() == Key::Handle(id.into())), "{written:?}");
+        let plan = at_first_sight(Snapshot { datastore, ..cluster.snapshot() });
+        assert!(!edits(&plan).any(|edit| edit.key() == Key::Handle(id.into())), "{plan:?}");
         let why = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Handle(id.into()));
         let expected = Some(SkipReason::HandleNotStorable);
         assert_eq!(why.map(|skipped| skipped.reason), expected, "{}", words(&plan));
@@ -161,10 +133,8 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
 #[test]
 fn an_affinity_of_an_unknown_type_is_deleted_if_no_block_belongs_to_it() {
     let cluster = plain().with(Fault::AffinityUnexpected, 1);
-    let rebuilt = rebuild("unexpected type", cluster.snapshot(), &Request::default());
-    let deleted: Vec<_> =
-        rebuilt.plan.changes().filter(|change| change.action == Verb::DeleteAffinity).collect();
-    assert_eq!(deleted.len(), 1, "{}", words(&rebuilt.plan));
+    let rebuilt = rebuild_all("unexpected type", &cluster);
+    assert_eq!(count(&rebuilt.plan, Verb::DeleteAffinity), 1, "{}", words(&rebuilt.plan));
     assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
 
     // A block that belongs to the affinity's holder.
@@ -174,18 +144,16 @@ fn an_affinity_of_an_unknown_type_is_deleted_if_no_block_belongs_to_it() {
     let block = snapshot.blocks.iter_mut().find(|block| block.value.key == key.cidr).unwrap();
     let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
-    let [_, plan] = plans(&snapshot, &[]);
+    let plan = at_first_sight(snapshot);
     // The former node's affinity for the block has the same subject, but is deleted.
-    let of_unknown_type = |edit: &Edit| edit.key() == Key::Affinity(key.clone());
-    let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
-    assert!(!edits.any(of_unknown_type), "{}", words(&plan));
+    assert!(edits(&plan).all(|edit| edit.key() != Key::Affinity(key.clone())), "{}", words(&plan));
 }
 
 #[test]
 fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     let mut snapshot = plain().snapshot();
     snapshot.affinities[0].value.state = AffinityState::Other("odd".to_owned());
-    let [_, plan] = plans(&snapshot, &[]);
+    let plan = at_first_sight(snapshot.clone());
     let [skipped] = &plan.skipped[..] else { panic!("{:?}", plan.skipped) };
     assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
     assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
@@ -197,11 +165,8 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     let node = snapshot.affinities[0].value.key.node.clone();
     let own = snapshot.affinities.iter().filter(|affinity| affinity.value.key.node == node).count();
     assert!(own > 0 && own < snapshot.affinities.len());
-    let options = Options::default();
-    let report = check(&snapshot, &options);
-    let skipped = |request: Request| {
-        rebuild::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0).skipped.len()
-    };
+    let checked = Checked::new(snapshot.clone());
+    let skipped = |request: Request| rebuild::plan(&checked.basis(), &request, &[], 0).skipped.len();
     assert_eq!(skipped(Request { scope: Scope::of_nodes([node]), ..Request::default() }), own);
     let pool = snapshot.pools[0].value.cidr;
     let inside = snapshot.affinities.iter().filter(|a| pool.contains(&a.value.key.cidr)).count();
@@ -222,7 +187,7 @@ fn borrowed_tunnel_addresses_are_skipped_as_too_low_or_too_high() {
             block.update(|update| update.set_owner(owners[other].clone(), jiff::Timestamp::UNIX_EPOCH));
         }
     }
-    let [_, plan] = plans(&snapshot, &[]);
+    let plan = at_first_sight(snapshot);
     let of_tunnels = |skipped: &&Skipped| skipped.code == Some(Code::BorrowedTunnelAddress);
     let mut told: Vec<_> = plan.skipped.iter().filter(of_tunnels).collect();
     told.sort_by_key(|skipped| skipped.subject.clone());
@@ -239,7 +204,7 @@ fn addresses_borrowed_under_strict_affinity_are_left_to_a_person() {
     snapshot.ipam_config = Some(strict);
     let BlockContent::Sound(block) = &mut snapshot.blocks[0].value.content else { panic!() };
     block.update(|update| update.set_owner(other, jiff::Timestamp::UNIX_EPOCH));
-    let [_, plan] = plans(&snapshot, &[]);
+    let plan = at_first_sight(snapshot);
     let borrowed = |skipped: &&Skipped| skipped.code == Some(Code::BorrowedUnderStrictAffinity);
     let skipped = plan.skipped.iter().find(borrowed).unwrap();
     assert!(skipped.detail.ends_with("or switch strict affinity off"), "{}", skipped.detail);
@@ -249,16 +214,11 @@ fn addresses_borrowed_under_strict_affinity_are_left_to_a_person() {
 fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
     let mut cluster = plain();
     let pod = cluster.add_pod_on(1);
-    let (_, block) = pod.addresses[0];
-    let path = key::block(block);
-    let mut value: serde_json::Value =
-        serde_json::from_slice(&cluster.get(&path).expect("there is such a block").value()).unwrap();
-    value["deleted"] = true.into();
-    cluster.put_raw(path, value.to_string());
-    let [_, plan] = plans(&cluster.snapshot(), &[]);
+    cluster.edit(&key::block(pod.block()), |value| value["deleted"] = true.into());
+    let plan = at_first_sight(cluster.snapshot());
     let why = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::HalfDeleted)).unwrap();
     assert_eq!(why.reason, SkipReason::InUse, "{}", words(&plan));
-    assert!(!plan.changes().any(|change| change.action == Verb::DeleteBlock), "{}", words(&plan));
+    assert_eq!(count(&plan, Verb::DeleteBlock), 0, "{}", words(&plan));
 }
 
 /// In Calico 3.13, each block has its own strict affinity setting.
@@ -275,14 +235,8 @@ fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
             let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
             sound.set_own_strict_affinity(wanted);
         }
-        let [_, plan] = plans(&snapshot, &[]);
-        let created =
-            plan.actions.iter().flat_map(|action| action.step.edits()).find_map(|edit| match edit {
-                Edit::Create(Key::Block(_), block) => Some(block),
-                _ => None,
-            });
-        let created = created.unwrap_or_else(|| panic!("{}", words(&plan)));
-        let Object::Block(BlockContent::Sound(created)) = &**created else { panic!() };
+        let plan = at_first_sight(snapshot);
+        let created = created_block(&plan).unwrap_or_else(|| panic!("{}", words(&plan)));
         assert_eq!(created.own_strict_affinity(), wanted, "{version}");
         let text = serde_json::to_string(created).unwrap();
         assert_eq!(text.contains(r#""strictAffinity":true"#), wanted.is_some(), "{text}");

@@ -1,28 +1,21 @@
 //! Several faults in one cluster.
 
-use calipam_plan::rebuild::Request;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
-use super::judge::rebuild;
+use super::judge::rebuild_all;
 
 #[test]
 fn all_faults_together() {
     for seed in 0..calipam_testkit::rounds(3) {
         let cluster = Cluster::all_faults(ClusterSpec::new(seed), 1);
-        let rebuilt = rebuild("all faults", cluster.snapshot(), &Request::default());
+        let rebuilt = rebuild_all("all faults", &cluster);
         let totals = rebuilt.plan.totals();
         assert!(totals.addresses > 50 && totals.blocks > 30 && totals.handles > 50, "{totals:?}");
         assert!(rebuilt.later.findings.len() * 2 < rebuilt.report.findings.len());
     }
-    let cluster = Cluster::all_faults(ClusterSpec::new(9).v4_only(), 1);
-    rebuild("all faults, IPv4 only", cluster.snapshot(), &Request::default());
-}
-
-#[test]
-fn all_faults_several_times_over() {
-    let cluster = Cluster::all_faults(ClusterSpec::new(11).wide(), 3);
-    rebuild("all faults, 3 each", cluster.snapshot(), &Request::default());
+    rebuild_all("all faults, IPv4 only", &Cluster::all_faults(ClusterSpec::new(9).v4_only(), 1));
+    rebuild_all("all faults, 3 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 3));
 }
 
 #[test]
@@ -36,6 +29,6 @@ fn any_set_of_faults() {
         let mut cluster = Cluster::plain(ClusterSpec::new(round), 2, 3);
         chosen.iter().for_each(|fault| cluster.inject(*fault, 1 + rng.below(2) as usize));
         let names: Vec<&str> = chosen.iter().map(|fault| fault.name()).collect();
-        rebuild(&names.join(" + "), cluster.snapshot(), &Request::default());
+        rebuild_all(&names.join(" + "), &cluster);
     }
 }

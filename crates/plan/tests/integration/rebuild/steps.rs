@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use calipam_check::index::Index;
-use calipam_check::{Code, Options, Severity, Subject, check};
+use calipam_check::{Code, Finding, Options, Severity, Subject, check};
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
@@ -14,27 +14,25 @@ use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
 use super::judge::planned;
+use crate::checked::{Checked, edits};
 
 /// A cluster with all faults, and a plan to rebuild it.
 fn all_faults(seed: u64) -> (Snapshot, Plan) {
-    let snapshot = Cluster::all_faults(ClusterSpec::new(seed), 1).snapshot();
-    let report = check(&snapshot, &Options::default());
-    let plan = planned(&snapshot, &report, &Request::default());
-    (snapshot, plan)
+    let checked = Checked::new(Cluster::all_faults(ClusterSpec::new(seed), 1).snapshot());
+    let plan = planned(&checked, &Request::default());
+    (checked.snapshot, plan)
 }
 
 /// Returns true for an edit that requires one particular version of an object.
 fn is_guarded(edit: &Edit) -> bool {
     match edit {
-        Edit::Create(Key::Pool(_) | Key::IpamConfig, _)
-        | Edit::Replace(Key::Pool(_) | Key::IpamConfig, ..) => {
+        _ if matches!(edit.key(), Key::Pool(_) | Key::IpamConfig) => {
             panic!("a rebuild changes {}", edit.key())
         }
         Edit::Create(..) | Edit::Replace(..) | Edit::Delete(..) => true,
         Edit::Block(_, edit) => matches!(edit, BlockEdit::Touch),
         Edit::Handle(_, edit) => !matches!(edit, HandleEdit::Decrement(..) | HandleEdit::Increment(..)),
-        Edit::Affinity(..) => true,
-        Edit::Pool(..) => panic!("a rebuild changes {}", edit.key()),
+        Edit::Affinity(..) | Edit::Pool(..) => true,
     }
 }
 
@@ -56,8 +54,7 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
 #[test]
 fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let (snapshot, plan) = all_faults(2);
-    let edits = plan.actions.iter().flat_map(|action| action.step.edits());
-    let written: HashSet<Key> = edits.map(Edit::key).collect();
+    let written: HashSet<Key> = edits(&plan).map(Edit::key).collect();
     let mut expected: BTreeMap<Key, Precondition> = BTreeMap::new();
     let mut count = 0;
     // Conditions on a block's handles or owner are compared with any version of the block, including those that the
@@ -85,14 +82,9 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 1, 0);
     let pods: Vec<_> = (0..60).map(|_| cluster.add_pod_on(0)).collect();
     // One pod keeps its records, which show the network's name.
-    for pod in &pods[1..] {
-        for (address, block) in &pod.addresses {
-            cluster.free(*address, *block);
-        }
-    }
-    let snapshot = cluster.snapshot();
-    let report = check(&snapshot, &Options::default());
-    let plan = planned(&snapshot, &report, &Request::default());
+    pods[1..].iter().for_each(|pod| cluster.free_pod(pod));
+    let checked = Checked::new(cluster.snapshot());
+    let plan = planned(&checked, &Request::default());
     assert_eq!(plan.totals().addresses, 118);
     let parts: Vec<&Part> = plan.actions.iter().flat_map(|action| &action.step.parts).collect();
     assert_eq!(parts.len(), 118);
@@ -101,7 +93,7 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
         let keys: BTreeSet<Key> = part.edits.iter().map(Edit::key).collect();
         assert_eq!((keys.len(), part.evidence.len(), part.addresses().len()), (2, 1, 1), "{part:?}");
     }
-    let after = apply_plan(snapshot, &plan, cluster.spec().now).unwrap();
+    let after = apply_plan(checked.snapshot, &plan, cluster.spec().now).unwrap();
     assert_eq!(check(&after, &Options::default()).findings, []);
 }
 
@@ -134,23 +126,16 @@ pub(super) fn carry_out(
 
 /// Fails if an address in use was freed, or there is a new finding worse than a warning.
 pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
-    let options = Options::default();
-    let known: HashSet<(Code, Subject)> = check(before, &options)
-        .findings
-        .into_iter()
-        .map(|finding| (finding.code, finding.subject))
-        .chain(plan.revealed.iter().cloned())
-        .collect();
+    let findings = |snapshot: &Snapshot| check(snapshot, &Options::default()).findings;
+    let known = findings(before).into_iter().map(|finding| (finding.code, finding.subject));
+    let known: HashSet<(Code, Subject)> = known.chain(plan.revealed.iter().cloned()).collect();
     // An address that is now recorded may be in another node's block. Calico itself can leave a block without an owner
     // while the block's affinity still exists (facts 3.15).
     let told = [Code::BorrowedTunnelAddress, Code::AffinityBlockMismatch];
-    let new: Vec<_> = check(after, &options)
-        .findings
-        .into_iter()
-        .filter(|finding| finding.severity < Severity::Warning && !told.contains(&finding.code))
-        .filter(|finding| !known.contains(&finding.key()))
-        .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message()))
-        .collect();
+    let is_new =
+        |f: &Finding| f.severity < Severity::Warning && !told.contains(&f.code) && !known.contains(&f.key());
+    let new = findings(after).into_iter().filter(is_new);
+    let new: Vec<_> = new.map(|f| format!("{} {}: {}", f.code, f.subject, f.message())).collect();
     assert!(new.is_empty(), "{name}: {new:#?}");
     let (earlier, later) = (Index::new(before, before.taken_at), Index::new(after, after.taken_at));
     for block in &earlier.blocks {

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde_json::Value;
 
 pub(crate) use self::build::{Holder, endpoint_of};
 pub use self::bulk::SizedCluster;
@@ -169,6 +170,19 @@ impl Cluster {
         self.put(key, Object::Raw(value.into()));
     }
 
+    /// The JSON under a key, which must exist.
+    pub fn json(&self, key: &str) -> Value {
+        let object = self.get(key).unwrap_or_else(|| panic!("there is no {key}"));
+        serde_json::from_slice(&object.value()).expect("the value is JSON")
+    }
+
+    /// Changes the JSON under a key, which must exist.
+    pub fn edit(&mut self, key: &str, change: impl FnOnce(&mut Value)) {
+        let mut value = self.json(key);
+        change(&mut value);
+        self.put_raw(key, value.to_string());
+    }
+
     /// Removes a key, which must exist.
     pub fn remove(&mut self, key: &str) -> Object {
         self.entries.remove(key.as_bytes()).unwrap_or_else(|| panic!("there is no {key}"))
@@ -245,6 +259,11 @@ impl Cluster {
         if handle.block.is_empty() {
             self.entries.remove(&key);
         }
+    }
+
+    /// Frees all addresses of a pod.
+    pub fn free_pod(&mut self, pod: &Pod) {
+        pod.addresses.iter().for_each(|(address, block)| self.free(*address, *block));
     }
 
     /// Frees an address as Calico does: the block first, then the handle.

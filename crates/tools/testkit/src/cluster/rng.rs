@@ -34,6 +34,11 @@ impl Rng {
         self.next() % limit
     }
 
+    /// True once in `many` times on average.
+    pub fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
     /// One of the items of a slice, which must not be empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]

@@ -253,14 +253,8 @@ mod tests {
         let owners = vec![(0, "</script><script>alert(1)".to_owned())];
         let block =
             MappedBlock { cidr, cells: 0..1, owner: None, states: vec![AddressState::Allocated], owners };
-        let map = PoolMap {
-            name: "p".into(),
-            cidr,
-            cell_size: 30,
-            size: 1,
-            cells: Vec::new(),
-            blocks: Some(vec![block]),
-        };
+        let (name, cells, blocks) = ("p".into(), Vec::new(), Some(vec![block]));
+        let map = PoolMap { name, cidr, cell_size: 30, size: 1, cells, blocks };
         let text = data(&[map]).into_string();
         assert_eq!(text.matches('<').count(), 2, "{text}");
     }

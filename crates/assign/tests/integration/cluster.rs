@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, InUse, Partly, Record, Release, Released,
+    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, Expected, InUse, NewOwner,
+    OwnerConditions, OwnerUpdates, Partly, Record, Release, Released,
 };
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
@@ -16,15 +17,15 @@ use serde_json::{Value, json};
 
 use crate::run;
 
-const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+pub(crate) const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     pub store: MemoryStore,
 }
 
 impl Cluster {
     /// A cluster with one node, `host-a`, and pools with these CIDRs and the default block size.
-    pub(super) fn new(pools: &[&str]) -> Self {
+    pub(crate) fn new(pools: &[&str]) -> Self {
         let now = "2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap();
         let cluster = Self { store: MemoryStore::new(now) };
         cluster.node("host-a", &[]);
@@ -33,90 +34,103 @@ impl Cluster {
     }
 
     /// A cluster with one node, `host-a`, and pools with these CIDRs and block sizes.
-    pub(super) fn with_blocks(pools: &[(&str, u8)]) -> Self {
+    pub(crate) fn with_blocks(pools: &[(&str, u8)]) -> Self {
         let cluster = Self::new(&[]);
         pools.iter().for_each(|(cidr, size)| cluster.pool(cidr, json!({"blockSize": size})));
         cluster
     }
 
-    pub(super) fn node(&self, name: &str, labels: &[(&str, &str)]) {
+    pub(crate) fn node(&self, name: &str, labels: &[(&str, &str)]) {
         let labels: Value = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {}});
         self.store.put(&format!("{RESOURCES}/nodes/{name}"), node.to_string());
     }
 
     /// Creates or changes a pool.
-    pub(super) fn pool(&self, cidr: &str, mut spec: Value) {
+    pub(crate) fn pool(&self, cidr: &str, mut spec: Value) {
         spec["cidr"] = cidr.into();
         self.store.put(&pool_path(cidr), json!({"spec": spec}).to_string());
     }
 
-    pub(super) fn remove_pool(&self, cidr: &str) {
+    pub(crate) fn remove_pool(&self, cidr: &str) {
         assert!(self.store.remove(&pool_path(cidr)), "there is no pool {cidr}");
     }
 
-    pub(super) fn reserve(&self, name: &str, cidrs: &[&str]) {
+    pub(crate) fn reserve(&self, name: &str, cidrs: &[&str]) {
         let reservation = json!({"spec": {"reservedCIDRs": cidrs}});
         self.store.put(&format!("{RESOURCES}/ipreservations/{name}"), reservation.to_string());
     }
 
-    pub(super) fn affinity_is_strict(&self, strict: bool) {
+    pub(crate) fn affinity_is_strict(&self, strict: bool) {
         self.configure(json!({"strict_affinity": strict}));
     }
 
-    pub(super) fn configure(&self, mut config: Value) {
+    pub(crate) fn configure(&self, mut config: Value) {
         config["auto_allocate_blocks"] = true.into();
         self.store.put("/calico/ipam/v2/config", config.to_string());
     }
 
-    pub(super) fn advance(&self, seconds: i64) {
+    pub(crate) fn advance(&self, seconds: i64) {
         self.store.advance(SignedDuration::from_secs(seconds));
     }
 
-    pub(super) fn allocator(&self) -> Allocator<&MemoryStore> {
+    pub(crate) fn allocator(&self) -> Allocator<&MemoryStore> {
         Allocator::new(&self.store)
     }
 
-    pub(super) fn auto(&self, request: &AutoAssign) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+    pub(crate) fn auto(&self, request: &AutoAssign) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
         run(self.allocator().auto_assign(request))
     }
 
     /// The IPv4 result of a request, which must succeed.
-    pub(super) fn v4(&self, request: &AutoAssign) -> Assigned {
+    pub(crate) fn v4(&self, request: &AutoAssign) -> Assigned {
         self.auto(request).unwrap().v4.unwrap()
     }
 
     /// The IPv4 addresses of a request, which must succeed.
-    pub(super) fn addresses(&self, request: &AutoAssign) -> Vec<IpAddr> {
+    pub(crate) fn addresses(&self, request: &AutoAssign) -> Vec<IpAddr> {
         self.v4(request).addresses.iter().map(IpNet::addr).collect()
     }
 
     /// The error of a request, which must fail.
-    pub(super) fn refusal(&self, request: &AutoAssign) -> String {
+    pub(crate) fn refusal(&self, request: &AutoAssign) -> String {
         self.auto(request).unwrap_err().error.to_string()
     }
 
-    pub(super) fn assign(&self, request: &AssignIp) -> Result<(), Error> {
+    pub(crate) fn assign(&self, request: &AssignIp) -> Result<(), Error> {
         run(self.allocator().assign_ip(request))
     }
 
-    pub(super) fn release(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
+    pub(crate) fn release(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
         run(self.allocator().release_ips(requests))
     }
 
     /// Releases addresses, all of which must be allocated.
-    pub(super) fn release_all(&self, addresses: &[IpAddr]) {
+    pub(crate) fn release_all(&self, addresses: &[IpAddr]) {
         let requests: Vec<Release> = addresses.iter().copied().map(Release::any).collect();
         let released = self.release(&requests).unwrap();
         assert_eq!((released.not_allocated.len(), released.without_error.len()), (0, addresses.len()));
     }
 
-    pub(super) fn release_handle(&self, handle: &str) -> Result<(), Error> {
+    pub(crate) fn release_handle(&self, handle: &str) -> Result<(), Error> {
         run(self.allocator().release_by_handle(handle))
     }
 
+    /// Changes the owners of an address of a handle.
+    pub(crate) fn set_owners(
+        &self,
+        address: IpAddr,
+        handle: &str,
+        [active, alternate]: [NewOwner; 2],
+        [of_active, of_alternate]: [Expected; 2],
+    ) -> Result<(), Error> {
+        let updates = OwnerUpdates { active, alternate };
+        let conditions = OwnerConditions { active: of_active, alternate: of_alternate };
+        run(self.allocator().set_owner_attributes(address, handle, &updates, &conditions))
+    }
+
     /// The addresses of a handle; `None` if the handle does not exist.
-    pub(super) fn of_handle(&self, handle: &str) -> Option<Vec<IpAddr>> {
+    pub(crate) fn of_handle(&self, handle: &str) -> Option<Vec<IpAddr>> {
         match run(self.allocator().ips_by_handle(handle)) {
             Ok(found) => Some(found),
             Err(Error::NoHandle(_)) => None,
@@ -124,37 +138,37 @@ impl Cluster {
         }
     }
 
-    pub(super) fn give_up(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<(), Error> {
+    pub(crate) fn give_up(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<(), Error> {
         run(self.allocator().release_affinity(cidr, node, in_use))
     }
 
-    pub(super) fn give_up_all(&self, node: &str, in_use: InUse) -> Result<(), Error> {
+    pub(crate) fn give_up_all(&self, node: &str, in_use: InUse) -> Result<(), Error> {
         run(self.allocator().release_host_affinities(AffinityType::Host, node, in_use))
     }
 
-    pub(super) fn blocks(&self) -> Vec<Block> {
+    pub(crate) fn blocks(&self) -> Vec<Block> {
         self.records("/calico/ipam/v2/assignment/").into_iter().filter_map(Into::into).collect()
     }
 
-    pub(super) fn affinities(&self) -> Vec<Affinity> {
+    pub(crate) fn affinities(&self) -> Vec<Affinity> {
         self.records("/calico/ipam/v2/host/").into_iter().filter_map(Into::into).collect()
     }
 
     /// The cluster's only block.
-    pub(super) fn block(&self) -> Block {
+    pub(crate) fn block(&self) -> Block {
         let mut blocks = self.blocks();
         assert_eq!(blocks.len(), 1, "{blocks:?}");
         blocks.remove(0)
     }
 
     /// Requests an address, and returns the block that contains it.
-    pub(super) fn block_after(&self, request: &AutoAssign) -> IpNet {
+    pub(crate) fn block_after(&self, request: &AutoAssign) -> IpNet {
         let address = self.addresses(request)[0];
         self.blocks().iter().map(Block::cidr).find(|cidr| cidr.contains(&address)).unwrap()
     }
 
     /// The blocks for which a node has affinities.
-    pub(super) fn blocks_of(&self, node: &str) -> Vec<IpNet> {
+    pub(crate) fn blocks_of(&self, node: &str) -> Vec<IpNet> {
         let affinities = self.affinities().into_iter().map(|affinity| affinity.key);
         affinities.filter(|key| key.node == node).map(|key| key.cidr).collect()
     }
@@ -168,43 +182,44 @@ impl Cluster {
     }
 }
 
-fn pool_path(cidr: &str) -> String {
+/// The key of a pool.
+pub(crate) fn pool_path(cidr: &str) -> String {
     format!("{RESOURCES}/ippools/{}", cidr.replace(['.', ':', '/'], "-"))
 }
 
 /// A request by `host` for IPv4 addresses of workloads.
-pub(super) fn wants(host: &str, v4: u32) -> AutoAssign {
+pub(crate) fn wants(host: &str, v4: u32) -> AutoAssign {
     AutoAssign { host: host.into(), v4, intended_use: Some(PoolUse::Workload), ..AutoAssign::default() }
 }
 
 /// A request by `host` for IPv4 addresses of workloads, under a handle.
-pub(super) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
+pub(crate) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
     AutoAssign { handle: Some(handle.into()), ..wants(host, v4) }
 }
 
-pub(super) fn nets(cidrs: &[&str]) -> Vec<IpNet> {
+pub(crate) fn nets(cidrs: &[&str]) -> Vec<IpNet> {
     cidrs.iter().map(|cidr| net(cidr)).collect()
 }
 
-pub(super) fn net(cidr: &str) -> IpNet {
+pub(crate) fn net(cidr: &str) -> IpNet {
     cidr.parse().unwrap()
 }
 
-pub(super) fn ip(address: &str) -> IpAddr {
+pub(crate) fn ip(address: &str) -> IpAddr {
     address.parse().unwrap()
 }
 
 /// A request by `host-a` for one given address.
-pub(super) fn given(address: &str) -> AssignIp {
+pub(crate) fn given(address: &str) -> AssignIp {
     AssignIp::new("host-a", ip(address))
 }
 
-pub(super) fn owned_by(node: &str) -> Option<BlockOwner> {
+pub(crate) fn owned_by(node: &str) -> Option<BlockOwner> {
     Some(BlockOwner::Host(node.into()))
 }
 
 /// True if all addresses are in a CIDR.
-pub(super) fn all_in(addresses: &[IpAddr], cidr: &str) -> bool {
+pub(crate) fn all_in(addresses: &[IpAddr], cidr: &str) -> bool {
     let cidr = net(cidr);
     addresses.iter().all(|address| cidr.contains(address))
 }
