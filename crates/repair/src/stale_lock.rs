@@ -121,26 +121,16 @@ mod tests {
     use crate::journal::{FORMAT, Journal, JournalState, list};
 
     /// Returns the stale lock and the journal state that a run leaves if it is killed after writing `marks`.
-    async fn left(
-        marks: &[LockMark],
-        cluster: &str,
-    ) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
+    async fn left(marks: &[LockMark], asked: &str) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
         let folder = tempfile::tempdir().unwrap();
-        let header = Header {
-            format: FORMAT,
-            program: "0.1.0".into(),
-            started_at: "2026-05-01T10:00:00Z".into(),
-            command: "release --leaked".into(),
-            cluster: "0f0e1d2c".into(),
-            datastore: "etcd".into(),
-            location: "http://a:2379".into(),
-        };
+        let (started_at, cluster) = ("2026-05-01T10:00:00Z".into(), "0f0e1d2c".into());
+        let header = Header { format: FORMAT, started_at, cluster, ..Header::default() };
         let journal = Journal::create(&folder.path().join("a"), &header).unwrap();
         for mark in marks {
             journal.mark_lock(mark.clone()).await.unwrap();
         }
         drop(journal);
-        let found = stale_locks(folder.path(), cluster).unwrap();
+        let found = stale_locks(folder.path(), asked).unwrap();
         let found = found.into_iter().next().map(|lock| (lock.before, lock.revision));
         (found, list(folder.path()).unwrap()[0].state)
     }

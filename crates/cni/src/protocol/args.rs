@@ -140,13 +140,4 @@ mod tests {
         let error = Arguments::read("IP=10.0.0.3/24").unwrap_err();
         assert!(error.msg.ends_with("invalid IP address: 10.0.0.3/24"), "{error}");
     }
-
-    #[test]
-    fn add_knows_no_pods() {
-        let pods = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-2";
-        let expected = "ARGS: unknown args [\"K8S_POD_NAMESPACE=ns\" \"K8S_POD_NAME=web-2\"]";
-        assert_eq!(Arguments::check_for_add(pods), Err(CniError::internal(expected)));
-        assert!(Arguments::check_for_add(&format!("IgnoreUnknown=true;{pods}")).is_ok());
-        assert!(Arguments::check_for_add("IP=10.0.0.1").is_ok() && Arguments::check_for_add("").is_ok());
-    }
 }

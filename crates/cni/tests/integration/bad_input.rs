@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use calipam_testkit::servers::EtcdVersion;
 use serde_json::json;
 
-use crate::runtime::{Outcome, Runtime, run};
+use crate::runtime::{Runtime, run};
 use crate::world::World;
 
 const ADD: [(&str, &str); 5] = [
@@ -22,14 +21,17 @@ fn the_plugin_describes_itself_to_people() {
     let outcome = run(&[], &[], Stdio::null());
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""));
     assert!(outcome.stderr.contains("CNI protocol versions supported: 0.1.0, "), "{outcome:?}");
-    assert_eq!(run(&["-v"], &[], Stdio::null()).code, Some(0));
-    assert_eq!(run(&["-x"], &[], Stdio::null()).code, Some(2));
-    assert_eq!(run(&["-upgrade"], &[], Stdio::null()).code, Some(1));
+    for (option, code) in [("-v", 0), ("-h", 0), ("--help", 0), ("-x", 2), ("-upgrade", 1)] {
+        let outcome = run(&[option], &[], Stdio::null());
+        assert_eq!(outcome.code, Some(code), "{option}");
+        assert_eq!(outcome.stdout.is_empty(), option != "-v", "{outcome:?}");
+    }
 }
 
 #[test]
 fn versions_are_printed_without_stdin() {
-    let outcome = run(&[], &[("CNI_COMMAND", "VERSION")], Stdio::null());
+    // A folder cannot be read.
+    let outcome = run(&[], &[("CNI_COMMAND", "VERSION")], File::open("/").unwrap().into());
     let versions = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
     assert_eq!(outcome.success(), json!({"cniVersion": "1.1.0", "supportedVersions": versions}));
     assert!(outcome.stdout.ends_with("}\n") && outcome.stdout.lines().count() == 1, "{outcome:?}");
@@ -51,6 +53,8 @@ fn errors_name_missing_variables() {
     assert_eq!(lacking(1).1, expected);
     let folder = File::open("/").unwrap();
     assert_eq!(run(&[], &ADD, folder.into()).error().0, 5);
+    let interface = [("CNI_COMMAND", "DEL"), ("CNI_IFNAME", "a/b")];
+    assert_eq!(run(&[], &interface, Stdio::null()).error().0, 4);
     let (code, text) = run(&[], &ADD, Stdio::null()).error();
     assert!(code == 6 && text.starts_with("error unmarshall network config: "), "{text}");
 }
@@ -59,25 +63,26 @@ fn errors_name_missing_variables() {
 fn configurations_that_cannot_be_used() {
     let runtime = Runtime::on_etcd("http://127.0.0.1:1");
     let call = |command: &str, stdin: &str| runtime.call_with(command, "c", stdin.as_bytes()).error();
+    let without_attachments =
+        r#"{"name":"net","nodename":"a","cniVersion":"1.1.0","etcd_endpoints":"http://127.0.0.1:1"}"#;
     for (command, stdin, expected) in [
         ("ADD", "{", 6),
         ("ADD", r#"{"name":{}}"#, 6),
         ("ADD", "{}", 7),
         ("ADD", r#"{"name":"net","cniVersion":"1.2.0"}"#, 1),
+        ("ADD", r#"{"name":"net","datastore_type":"etcdv3","nodename":"a"}"#, 999),
         ("DEL", r#"{"name":"net","cniVersion":"x"}"#, 1),
         ("CHECK", r#"{"name":"net","cniVersion":"0.3.1"}"#, 1),
         ("STATUS", r#"{"name":"net","cniVersion":"1.0.0"}"#, 1),
         ("PROD", r#"{"name":"net"}"#, 4),
+        ("PROD", "{", 6),
+        ("GC", r#"{"name":"net","cniVersion":"1.0.0"}"#, 1),
         ("ADD", r#"{"name":"net","ipam":{"assign_ipv6":true}}"#, 999),
         ("ADD", r#"{"name":"net","ipam":{"ipv4_pools":"[]"}}"#, 999),
         ("ADD", r#"{"name":"net","nodename":"a","datastore_type":"consul"}"#, 999),
         ("DEL", r#"{"name":"net","nodename":"a","datastore_type":"etcdv3"}"#, 999),
         ("ADD", r#"{"name":"net","nodename":"-a","etcd_endpoints":"http://127.0.0.1:1"}"#, 999),
-        (
-            "GC",
-            r#"{"name":"net","nodename":"a","cniVersion":"1.1.0","etcd_endpoints":"http://127.0.0.1:1"}"#,
-            7,
-        ),
+        ("GC", without_attachments, 7),
     ] {
         let (code, text) = call(command, stdin);
         assert!(code == expected && !text.is_empty(), "{command} {stdin}: {code} {text}");
@@ -113,7 +118,7 @@ fn hostile_configurations_do_no_harm() {
 
 #[test]
 fn arguments_are_checked_as_in_calicos_plugin() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let runtime = world.runtime();
     let pods = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-2";
     let text = "ARGS: unknown args [\"K8S_POD_NAMESPACE=ns\" \"K8S_POD_NAME=web-2\"]";
@@ -127,45 +132,33 @@ fn arguments_are_checked_as_in_calicos_plugin() {
 
 #[test]
 fn the_own_namespace_is_refused_before_anything_is_allocated() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let mut runtime = world.runtime();
     runtime.variables.insert("CNI_NETNS".into(), "/proc/self/ns/net".into());
     let (code, text) = runtime.call("ADD", "c", "").error();
     assert!(code == 8 && text.contains("should not be the same"), "{text}");
     world.assert_empty();
     runtime.variables.insert("CNI_NETNS_OVERRIDE".into(), "True".into());
-    runtime.call("ADD", "c", "").success();
-    runtime.call("DEL", "c", "").success();
+    runtime.add_and_delete("c", "");
 }
 
 #[test]
 fn errors_have_calicos_texts() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let ask = |runtime: Runtime, args: &str| -> (u64, String) { runtime.call("ADD", "c9", args).error() };
+    let world = World::etcd();
     world.runtime().call("ADD", "c1", "IP=10.7.0.3").success();
     let taken = "resource already exists: 10.7.0.3 with error: Address already assigned in block";
-    assert_eq!(ask(world.runtime(), "IP=10.7.0.3"), (999, taken.into()));
-    let outside = "The provided IP address is not in a configured pool\n";
-    assert_eq!(ask(world.runtime(), "IP=192.0.2.1"), (999, outside.into()));
-    let unknown = world.runtime().with_ipam("ipv4_pools", json!(["x"]));
-    assert_eq!(ask(unknown, ""), (999, "error parsing pool \"x\": invalid CIDR address: x".into()));
-    let missing = world.runtime().with_ipam("ipv4_pools", json!(["10.9.0.0/24"]));
-    let expected = (999, "the given pool (10.9.0.0/24) does not exist, or is not enabled".into());
-    assert_eq!(ask(missing, ""), expected);
-    let stranger = world.runtime().with("nodename", "c");
-    assert_eq!(ask(stranger, ""), (999, "resource does not exist: Node(c) with error: <nil>".into()));
+    let pool = |pool: &str| world.runtime().with_ipam("ipv4_pools", json!([pool]));
+    for (runtime, args, text) in [
+        (world.runtime(), "IP=10.7.0.3", taken),
+        (world.runtime(), "IP=192.0.2.1", "The provided IP address is not in a configured pool\n"),
+        (pool("x"), "", "error parsing pool \"x\": invalid CIDR address: x"),
+        (pool("10.9.0.0/24"), "", "the given pool (10.9.0.0/24) does not exist, or is not enabled"),
+        (world.runtime().with("nodename", "c"), "", "resource does not exist: Node(c) with error: <nil>"),
+    ] {
+        assert_eq!(runtime.call("ADD", "c9", args).error(), (999, text.into()));
+    }
     let none = world.runtime().with_ipam("assign_ipv4", "false");
     assert_eq!(none.call("ADD", "c9", "").success(), json!({"cniVersion": "0.3.1", "dns": {}}));
     world.runtime().call("DEL", "c1", "").success();
     world.assert_empty();
-}
-
-#[test]
-fn the_log_goes_to_stderr_and_never_to_stdout() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let outcome: Outcome = world.runtime().call("ADD", "c", "");
-    outcome.success();
-    assert!(outcome.stderr.contains("[INFO]") && outcome.stderr.contains("assigned 10.7.0."), "{outcome:?}");
-    let quiet = world.runtime().with("log_level", "error").call("DEL", "c", "");
-    assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));
 }

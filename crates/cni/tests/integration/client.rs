@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use calipam_testkit::servers::{EtcdVersion, cni_client};
+use calipam_testkit::servers::cni_client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ impl Client {
 
 #[test]
 fn containers_live_under_libcni() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     for version in ["0.4.0", "1.0.0", "1.1.0"] {
         let client = Client::new(&world, version);
         let result = client.succeed("add", "c1");

@@ -10,45 +10,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use calipam_assign::{Allocator, AutoAssign};
-use calipam_datastore::allocation::{AllocatorStore, Selecting};
-use calipam_datastore::write::Consent;
+use calipam_datastore::allocation::AllocatorStore;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::rounds;
-use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 use crate::runtime::{addresses, wait};
-use crate::world::World;
+use crate::world::{World, block_on};
 
 const ALLOCATORS: usize = 16;
-
-#[test]
-fn allocators_on_etcd_3_6() {
-    churn(&World::etcd(EtcdVersion::V3_6), turns(24, 1_000));
-}
-
-#[test]
-fn allocators_on_etcd_3_4() {
-    if left_out(&[Tool::OldEtcd]) {
-        return;
-    }
-    churn(&World::etcd(EtcdVersion::V3_4), turns(8, 1_000));
-}
 
 /// The number of containers of each allocator, which is larger in `cargo xtask soak`.
 pub(crate) fn turns(usual: usize, soak: usize) -> usize {
     if rounds(1_usize) > 1 { soak } else { usual }
-}
-
-/// A small generator of pseudo-random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
 }
 
 /// The holder of each address, as the containers see it.
@@ -71,19 +47,16 @@ fn count(calls: &Cell<usize>) {
 /// killed. A request of a killed call may arrive after the first DEL, so each container is deleted once more at the
 /// end.
 pub(crate) fn churn(world: &World, rounds: usize) {
-    let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
     let calls: Rc<Calls> = Rc::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    block_on(LocalSet::new().run_until(async {
         let mut running = Vec::new();
         for number in 0..ALLOCATORS {
-            let store = AllocatorStore::connect(&settings, Selecting::All, Consent::from_runtime("a test"));
-            let allocator = Allocator::new(store.await.unwrap());
+            let allocator = world.allocator().await;
             let (ledger, calls) = (Arc::clone(&ledger), Rc::clone(&calls));
             let host = if number % 2 == 0 { "a" } else { "b" };
             running.push(tokio::task::spawn_local(async move {
-                let mut random = Random(number as u64);
+                let mut random = Rng::new(number as u64);
                 for round in 0..rounds {
                     let handle = format!("net.c{number}-{round}");
                     live(&allocator, host, &handle, &ledger, &calls, &mut random).await;
@@ -93,14 +66,13 @@ pub(crate) fn churn(world: &World, rounds: usize) {
         for allocator in running {
             allocator.await.unwrap();
         }
-        let store = AllocatorStore::connect(&settings, Selecting::All, Consent::from_runtime("a test"));
-        let allocator = Allocator::new(store.await.unwrap());
+        let allocator = world.allocator().await;
         for number in 0..ALLOCATORS {
             for round in 0..rounds {
                 release(&allocator, &format!("net.c{number}-{round}")).await;
             }
         }
-    });
+    }));
     println!("{ALLOCATORS} allocators, {rounds} containers each: {calls:?}");
     assert!(ledger.lock().unwrap().is_empty());
     world.assert_empty();
@@ -113,7 +85,7 @@ async fn live(
     handle: &str,
     ledger: &Ledger,
     calls: &Calls,
-    random: &mut Random,
+    random: &mut Rng,
 ) {
     let request = AutoAssign {
         host: host.to_owned(),
@@ -125,7 +97,7 @@ async fn live(
         ..AutoAssign::default()
     };
     // Dropping a call is like killing its process.
-    let patience = |random: &mut Random| match random.below(8) {
+    let patience = |random: &mut Rng| match random.below(8) {
         0 => Duration::from_micros(random.below(20_000)),
         _ => Duration::from_secs(60),
     };
@@ -164,14 +136,14 @@ async fn release(allocator: &Allocator<AllocatorStore>, handle: &str) {
 /// Runs processes of the plugin on one node and kills some.
 #[test]
 fn plugins_that_are_killed_lose_nothing() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let runtime = world.runtime().with_ipam("assign_ipv6", "true");
     let ledger: Ledger = Mutex::default();
     thread::scope(|scope| {
         for number in 0..ALLOCATORS {
             let (runtime, ledger) = (&runtime, &ledger);
             scope.spawn(move || {
-                let mut random = Random(1_000 + number as u64);
+                let mut random = Rng::new(1_000 + number as u64);
                 for round in 0..turns(3, 60) {
                     let container = format!("c{number}-{round}");
                     let stdin = runtime.configuration.to_string();

@@ -1,5 +1,5 @@
-//! ADD, CHECK, DEL and GC, some repeated, for each version on each datastore. On Kubernetes, these tests also run many
-//! calls at once, because starting another server for that would take long.
+//! ADD, CHECK, DEL and GC, some repeated, for each version on each datastore; then, on the same server, many calls at
+//! once.
 
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
@@ -15,7 +15,9 @@ const POD: &str =
 
 #[test]
 fn on_etcd_3_6() {
-    conforms(&World::etcd(EtcdVersion::V3_6), &VERSIONS);
+    let world = World::etcd();
+    conforms(&world, &VERSIONS);
+    churn(&world, turns(24, 1_000));
 }
 
 #[test]
@@ -23,7 +25,9 @@ fn on_etcd_3_4() {
     if left_out(&[Tool::OldEtcd]) {
         return;
     }
-    conforms(&World::etcd(EtcdVersion::V3_4), &["0.3.1", "1.1.0"]);
+    let world = World::etcd_of(EtcdVersion::V3_4);
+    conforms(&world, &["0.3.1", "1.1.0"]);
+    churn(&world, turns(8, 1_000));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use calipam_model::IpNet;
 use calipam_testkit::blocks::TakenBlock;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::relay::Relay;
-use calipam_testkit::servers::EtcdVersion;
 use serde_json::json;
 
 use crate::runtime::{Runtime, addresses};
@@ -27,7 +26,7 @@ fn blocks(taken: usize) -> Vec<TakenBlock> {
 /// Adds the pool and `blocks` to a cluster. Also returns a runtime whose calls use only this pool, and a relay that
 /// counts the bytes of these calls.
 fn large(world: World, blocks: &[TakenBlock]) -> (World, Runtime, Relay) {
-    world.put_pool("large", &json!({"cidr": POOL, "blockSize": 26}));
+    world.put_pool("large", json!({"cidr": POOL, "blockSize": 26}));
     world.put_blocks(blocks);
     let (runtime, relay) = world.relayed();
     let runtime = runtime.with_ipam("ipv4_pools", json!(["large"]));
@@ -38,9 +37,11 @@ fn large(world: World, blocks: &[TakenBlock]) -> (World, Runtime, Relay) {
     (world, runtime, relay)
 }
 
-fn on_both(test: impl Fn(World)) {
-    test(World::etcd(EtcdVersion::V3_6));
-    test(World::kubernetes(Flavour::Classic));
+fn on_both(test: impl Fn(World) + Sync) {
+    thread::scope(|scope| {
+        scope.spawn(|| test(World::etcd()));
+        test(World::kubernetes(Flavour::Classic));
+    });
 }
 
 /// Asserts that a call read at most `most` KB.

@@ -9,48 +9,45 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use calipam_cni::install::place::{Place, Program, Restored};
-use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
+use calipam_testkit::servers::{Tool, left_out};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::node::{Node, calicos};
-use crate::runtime::PLUGIN;
+use crate::runtime::{Outcome, PLUGIN};
 use crate::world::World;
 
 /// All system calls that change a folder or its files, except for file creation. A kill after a file was created is
 /// tested as a kill before the next change.
 const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
-/// A number of system calls of one kind that no run reaches.
-const MOST: usize = 50;
 
 #[test]
 fn it_replaces_calicos_plugin_and_restores_it() {
     let node = Node::with_calico(30);
-    let installed = node.run(&["install"]);
-    assert!(installed.status.success(), "{installed:?}");
-    assert!(String::from_utf8_lossy(&installed.stderr).contains("Calico's, which is kept"), "{installed:?}");
+    let said = node.succeed("install");
+    assert!(said.contains("Calico's, which is kept"), "{said}");
     node.assert_installed(30);
     let version = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap().stdout;
     assert!(version.starts_with(b"calipam "), "{version:?}");
 
-    assert!(node.run(&["install"]).status.success());
+    node.succeed("install");
     node.assert_installed(30);
 
     // Calico is updated in between, and the updated plugin is restored.
     node.calico_installs(31);
-    assert!(node.run(&["install"]).status.success());
+    node.succeed("install");
     node.assert_installed(31);
-    assert!(node.run(&["uninstall"]).status.success());
+    node.succeed("uninstall");
     node.assert_calicos(31);
-    assert!(node.run(&["uninstall"]).status.success());
+    node.succeed("uninstall");
     node.assert_calicos(31);
 }
 
 #[test]
 fn an_update_of_calico_that_was_not_replaced_yet_stays() {
     let node = Node::with_calico(30);
-    assert!(node.run(&["install"]).status.success());
+    node.succeed("install");
     node.calico_installs(31);
     assert_eq!(node.place().restore().unwrap(), Restored::Already);
     node.assert_beside(31, 30);
@@ -61,17 +58,17 @@ fn an_update_of_calico_that_was_not_replaced_yet_stays() {
 fn without_an_installation_nothing_is_removed() {
     let node = Node::with_calico(31);
     node.write("calico-ipam.calico", &calicos(30));
-    assert!(node.run(&["uninstall"]).status.success());
+    node.succeed("uninstall");
     node.assert_beside(31, 30);
     let ways: [fn(PathBuf, PathBuf) -> io::Result<()>; 2] = [symlink, hard_link];
     for linked in ways {
         fs::remove_file(node.path("calico-ipam")).unwrap();
         linked(node.path("calico-ipam.calico"), node.path("calico-ipam")).unwrap();
-        assert!(node.run(&["uninstall"]).status.success());
+        node.succeed("uninstall");
         node.assert_beside(30, 30);
-        assert!(node.run(&["install"]).status.success());
+        node.succeed("install");
         node.assert_installed(30);
-        assert!(node.run(&["uninstall"]).status.success());
+        node.succeed("uninstall");
         node.assert_calicos(30);
         node.write("calico-ipam.calico", &calicos(30));
     }
@@ -82,9 +79,9 @@ fn on_a_full_disk_nothing_is_left() {
     let node = Node::with_calico(30);
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#]).arg(PLUGIN);
-    let full = shell.args(["install", "--no-check", "--bin-dir"]).arg(node.folder.path()).output().unwrap();
-    let error = String::from_utf8_lossy(&full.stderr);
-    assert!(full.status.code() == Some(1) && error.contains("cannot write "), "{error}");
+    let full = shell.args(["install", "--no-check", "--bin-dir"]).arg(node.folder.path()).output();
+    let full = Outcome::from(full.unwrap());
+    assert!(full.code == Some(1) && full.stderr.contains("cannot write "), "{full:?}");
     node.assert_calicos(30);
 }
 
@@ -98,15 +95,16 @@ fn a_broken_plugin_is_replaced_by_the_original() {
         file.set_modified(SystemTime::now() - Duration::from_mins(2)).unwrap();
     };
     broken();
-    assert_eq!(node.run(&["install"]).status.code(), Some(1), "there is no original");
-    assert_eq!(node.run(&["uninstall"]).status.code(), Some(1), "there is no original");
+    // There is no original.
+    node.fail("install");
+    node.fail("uninstall");
     node.assert_files(&["calico-ipam"]);
 
     node.write("calico-ipam.calico", &calicos(30));
-    assert!(node.run(&["install"]).status.success());
+    node.succeed("install");
     node.assert_installed(30);
     broken();
-    assert!(node.run(&["uninstall"]).status.success());
+    node.succeed("uninstall");
     node.assert_calicos(30);
 }
 
@@ -116,9 +114,8 @@ fn a_pipe_is_refused_without_blocking() {
     fs::remove_file(node.path("calico-ipam")).unwrap();
     pipe(&node.path("calico-ipam"));
     for order in ["install", "uninstall"] {
-        let refused = node.run(&[order]);
-        let error = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(1) && error.contains("it is not a regular file"), "{error}");
+        let error = node.fail(order);
+        assert!(error.contains("it is not a regular file"), "{error}");
     }
 }
 
@@ -130,8 +127,8 @@ fn another_version_of_itself_is_not_kept_as_calicos() {
     node.write("other", &other);
     assert!(Place::new(node.folder.path(), &node.path("other")).install().is_ok());
     fs::remove_file(node.path("other")).unwrap();
-    let updated = node.run(&["install"]);
-    assert!(String::from_utf8_lossy(&updated.stderr).contains("another version of itself"), "{updated:?}");
+    let said = node.succeed("install");
+    assert!(said.contains("another version of itself"), "{said}");
     node.assert_installed(30);
 }
 
@@ -139,9 +136,8 @@ fn another_version_of_itself_is_not_kept_as_calicos() {
 fn it_waits_for_calico_and_replaces_no_file_that_is_being_written() {
     let node = Node::with_calico(30);
     fs::remove_file(node.path("calico-ipam")).unwrap();
-    let refused = node.run(&["install"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("Calico is not installed"), "{refused:?}");
+    let error = node.fail("install");
+    assert!(error.contains("Calico is not installed"), "{error}");
     node.assert_files(&[]);
 
     // First, a program that is not executable yet; then, a program whose end is missing.
@@ -151,7 +147,7 @@ fn it_waits_for_calico_and_replaces_no_file_that_is_being_written() {
     let whole = fs::read("/bin/sh").unwrap();
     node.write("calico-ipam", &whole[..whole.len() - 100]);
     assert_eq!(node.place().plugin().unwrap(), Program::Unfinished);
-    assert_eq!(node.run(&["uninstall"]).status.code(), Some(1));
+    node.fail("uninstall");
     node.write("calico-ipam", &whole);
     assert_eq!(node.place().plugin().unwrap(), Program::Calicos);
 }
@@ -159,11 +155,10 @@ fn it_waits_for_calico_and_replaces_no_file_that_is_being_written() {
 #[test]
 fn without_the_original_it_stays_with_a_hint() {
     let node = Node::with_calico(30);
-    assert!(node.run(&["install"]).status.success());
+    node.succeed("install");
     fs::remove_file(node.path("calico-ipam.calico")).unwrap();
-    let refused = node.run(&["uninstall"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("hint: restart"), "{refused:?}");
+    let error = node.fail("uninstall");
+    assert!(error.contains("hint: restart"), "{error}");
     assert_eq!(node.place().plugin().unwrap(), Program::This);
 }
 
@@ -177,7 +172,7 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
     let begin = |installed: bool, overwritten: bool| {
         let node = Node::with_calico(30);
         if installed {
-            assert!(node.run(&["install"]).status.success());
+            node.succeed("install");
         }
         if overwritten {
             node.calico_installs(31);
@@ -191,39 +186,36 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
         let least = if order == "install" { 8 } else { 2 };
         let mut killed = 0;
         // strace counts each kind of call separately.
-        let steps = CHANGES.iter().flat_map(|change| (1..MOST).map(move |step| (change, step)));
-        let mut over = None;
-        for (change, step) in steps {
-            if over == Some(change) {
-                continue;
-            }
-            let node = begin(installed, overwritten);
-            let mut strace = Command::new("strace");
-            strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={change}")]);
-            strace.args(["-e", &format!("inject={change}:signal=SIGKILL:when={step}")]).arg(PLUGIN);
-            strace.arg(order).arg("--bin-dir").arg(node.folder.path());
-            let status = strace.args((order == "install").then_some("--no-check")).output().unwrap().status;
-            if status.success() {
-                over = Some(change);
-                continue;
-            }
-            let step = format!("{change} {step}");
-            assert_eq!(status.signal(), Some(9), "{order}, step {step}");
-            killed += 1;
+        for change in CHANGES {
+            for step in 1.. {
+                let node = begin(installed, overwritten);
+                let mut strace = Command::new("strace");
+                strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={change}")]);
+                strace.args(["-e", &format!("inject={change}:signal=SIGKILL:when={step}")]).arg(PLUGIN);
+                strace.arg(order).arg("--bin-dir").arg(node.folder.path());
+                let status =
+                    strace.args((order == "install").then_some("--no-check")).output().unwrap().status;
+                if status.success() {
+                    break;
+                }
+                let step = format!("{change} {step}");
+                assert_eq!(status.signal(), Some(9), "{order}, step {step}");
+                killed += 1;
 
-            let content = fs::read(node.path("calico-ipam")).unwrap();
-            let is_whole =
-                [calicos(30), calicos(31)].contains(&content) || content == fs::read(PLUGIN).unwrap();
-            assert!(is_whole, "{order}, step {step}: {} bytes", content.len());
-            let version = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap();
-            assert!(version.status.success(), "{order}, step {step}: {version:?}");
+                let content = fs::read(node.path("calico-ipam")).unwrap();
+                let is_whole =
+                    [calicos(30), calicos(31)].contains(&content) || content == fs::read(PLUGIN).unwrap();
+                assert!(is_whole, "{order}, step {step}: {} bytes", content.len());
+                let version = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap();
+                assert!(version.status.success(), "{order}, step {step}: {version:?}");
 
-            assert!(node.run(&[order]).status.success(), "{order}, step {step}");
-            if order == "install" {
-                node.assert_installed(newest);
-                assert!(node.run(&["uninstall"]).status.success());
+                assert_eq!(node.run(&[order]).code, Some(0), "{order}, step {step}");
+                if order == "install" {
+                    node.assert_installed(newest);
+                    node.succeed("uninstall");
+                }
+                node.assert_calicos(newest);
             }
-            node.assert_calicos(newest);
         }
         assert!(killed >= least, "{order}: killed {killed} times");
     }
@@ -246,36 +238,31 @@ pub(crate) fn configuration(world: &World) -> TempDir {
 
 #[test]
 fn it_is_not_installed_if_it_could_not_assign() {
-    let world = World::etcd(EtcdVersion::default());
+    let world = World::etcd();
     let folder = configuration(&world);
     let install = |node: &Node| {
         let mut command = Command::new(PLUGIN);
         command.arg("install").arg("--bin-dir").arg(node.folder.path());
-        command.arg("--conf-dir").arg(folder.path()).env_clear().output().unwrap()
+        Outcome::from(command.arg("--conf-dir").arg(folder.path()).env_clear().output().unwrap())
     };
     let node = Node::with_calico(30);
-    let information = |version: &str| {
-        let spec = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": version});
-        world.put("clusterinformations", "ClusterInformation", "default", &spec, &json!({}));
-    };
-    information("v3.99.0");
+    world.put_information("v3.99.0");
     let refused = install(&node);
-    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && error.contains("Calico v3.99.0 is newer"), "{error}");
-    assert!(error.contains("hint: "), "{error}");
+    assert!(refused.code != Some(0) && refused.stderr.contains("Calico v3.99.0 is newer"), "{refused:?}");
+    assert!(refused.stderr.contains("hint: "), "{refused:?}");
     node.assert_calicos(30);
 
-    information("v3.32.1");
+    world.put_information("v3.32.1");
     let installed = install(&node);
-    assert!(installed.status.success(), "{installed:?}");
+    assert_eq!(installed.code, Some(0), "{installed:?}");
     node.assert_installed(30);
 
     // An installed plugin is not checked again, because the datastore can be down for a moment.
     drop(world);
-    assert!(install(&node).status.success());
+    assert_eq!(install(&node).code, Some(0));
     node.run(&["uninstall"]);
     let refused = install(&node);
-    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && error.contains("cannot assign addresses on this node"), "{error}");
+    let said = "cannot assign addresses on this node";
+    assert!(refused.code != Some(0) && refused.stderr.contains(said), "{refused:?}");
     node.assert_calicos(30);
 }

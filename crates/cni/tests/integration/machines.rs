@@ -1,6 +1,7 @@
 //! Pods of KubeVirt's machines. A machine keeps its addresses when its pods are replaced or migrate.
 
-use calipam_testkit::kube::{Flavour, create};
+use calipam_model::key::Key;
+use calipam_testkit::kube::{Flavour, create, delete, read};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -22,17 +23,12 @@ fn kubevirt(kind: &str, name: &str, metadata: &Value) -> Value {
     object
 }
 
-fn uid(server: &KubeApiserver, path: &str) -> String {
-    let found: Value = serde_json::from_str(&server.request("GET", path, "").unwrap().body).unwrap();
-    found["metadata"]["uid"].as_str().expect("a UID").to_owned()
-}
-
 /// Creates a machine, its instance, and a pod of the instance.
 fn start_machine(server: &KubeApiserver) {
     let machine = kubevirt("VirtualMachine", "vm", &json!({"finalizers": ["test/keep"]}));
     create(server, MACHINES, &[machine]).unwrap();
     let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm",
-        "uid": uid(server, &format!("{MACHINES}/vm")), "controller": true}]);
+        "uid": read(server, &format!("{MACHINES}/vm"))["metadata"]["uid"], "controller": true}]);
     let instance = kubevirt("VirtualMachineInstance", "vm", &json!({"ownerReferences": owner}));
     create(server, INSTANCES, &[instance]).unwrap();
     start_pod(server, "virt-launcher-vm-1", &json!({}));
@@ -40,16 +36,11 @@ fn start_machine(server: &KubeApiserver) {
 
 fn start_pod(server: &KubeApiserver, name: &str, labels: &Value) {
     let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm",
-        "uid": uid(server, &format!("{INSTANCES}/vm")), "controller": true}]);
+        "uid": read(server, &format!("{INSTANCES}/vm"))["metadata"]["uid"], "controller": true}]);
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": owner},
         "spec": {"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
     create(server, PODS, &[pod]).unwrap();
-}
-
-fn delete(server: &KubeApiserver, path: &str) {
-    let response = server.request("DELETE", path, r#"{"gracePeriodSeconds":0}"#).unwrap();
-    assert_eq!(response.status, 200, "{}", response.body);
 }
 
 #[test]
@@ -96,8 +87,7 @@ fn a_machine_keeps_its_addresses() {
 
 /// The first owner record in the only block.
 fn owners(server: &KubeApiserver) -> Value {
-    let path = Flavour::Classic.path("ipamblocks");
-    let blocks: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
+    let blocks = read(server, &Flavour::Classic.path("ipamblocks"));
     blocks["items"][0]["spec"]["attributes"][0].clone()
 }
 
@@ -105,7 +95,7 @@ fn owners(server: &KubeApiserver) -> Value {
 fn without_persistence_a_launcher_is_any_pod() {
     let world = World::kubernetes(Flavour::Native);
     let (server, runtime) = (world.server(), world.runtime());
-    set_persistence(server, "Disabled");
+    set_persistence(&world, "Disabled");
     start_machine(server);
     runtime.call("ADD", "c1", &args("virt-launcher-vm-1")).success();
     assert_eq!(world.allocated()[0].1, "net.c1");
@@ -118,7 +108,7 @@ fn without_persistence_a_launcher_is_any_pod() {
     start_pod(server, "virt-launcher-vm-3", &json!({}));
     runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated().len(), 2);
-    set_persistence(server, "Enabled");
+    set_persistence(&world, "Enabled");
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated()[0].1, "net.c1");
     pods_of_replaced_instances_get_nothing(&world);
@@ -128,13 +118,9 @@ fn without_persistence_a_launcher_is_any_pod() {
     world.assert_empty();
 }
 
-/// Sets whether machines keep their addresses, in the native group.
-fn set_persistence(server: &KubeApiserver, persistence: &str) {
-    let (plural, _) = Flavour::Native.ipam_config();
-    let path = format!("{}/default", Flavour::Native.path(plural));
-    let mut config: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
-    config["spec"]["kubeVirtVMAddressPersistence"] = persistence.into();
-    assert_eq!(server.request("PUT", &path, &config.to_string()).unwrap().status, 200);
+/// Sets whether machines keep their addresses.
+fn set_persistence(world: &World, persistence: &str) {
+    world.edit(&Key::IpamConfig, |config| config["kubeVirtVMAddressPersistence"] = persistence.into());
 }
 
 /// A pod whose instance was replaced by another one of the same name gets no address. The machine keeps its addresses.

@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use calipam_cni::install::place::{Place, Program};
 use tempfile::TempDir;
 
-use crate::runtime::PLUGIN;
+use crate::runtime::{Outcome, PLUGIN};
 
 /// A node's folder of plugins.
 pub(crate) struct Node {
@@ -48,8 +48,24 @@ impl Node {
         command
     }
 
-    pub(crate) fn run(&self, words: &[&str]) -> Output {
-        self.order(words).output().unwrap()
+    pub(crate) fn run(&self, words: &[&str]) -> Outcome {
+        self.order(words).output().unwrap().into()
+    }
+
+    /// Installs or uninstalls the plugin. Returns what it prints.
+    #[track_caller]
+    pub(crate) fn succeed(&self, order: &str) -> String {
+        let outcome = self.run(&[order]);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome.stderr
+    }
+
+    /// Tries to install or uninstall the plugin, which must fail. Returns the error.
+    #[track_caller]
+    pub(crate) fn fail(&self, order: &str) -> String {
+        let outcome = self.run(&[order]);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        outcome.stderr
     }
 
     pub(crate) fn place(&self) -> Place {

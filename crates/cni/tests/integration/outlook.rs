@@ -2,8 +2,11 @@
 //! node and family, both give the same address, or no address for the same reason in Calico's words.
 
 use calipam_assign::{Family, NextAddress, Outlook};
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::cidr::address_at;
-use calipam_testkit::servers::EtcdVersion;
+use calipam_model::key::Key;
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::values;
 use serde_json::json;
 
@@ -14,26 +17,16 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// The number of random clusters. Together, they take some seconds.
 const CLUSTERS: u64 = 24;
 
-/// A generator of pseudo-random numbers, which are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
+fn one_in(many: u64, dice: &mut Rng) -> bool {
+    dice.below(many) == 0
 }
 
 #[test]
 fn the_program_does_what_the_outlook_predicts() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let (mut given, mut refused) = (0, 0);
     for seed in 0..CLUSTERS {
-        put_cluster(&world, &mut Dice(seed));
+        put_cluster(&world, &mut Rng::new(seed));
         for (node, family) in [("a", Family::V4), ("b", Family::V4), ("a", Family::V6), ("b", Family::V6)] {
             let snapshot = world.observe();
             let request = NextAddress { node, family, pools: &[], namespace_labels: None };
@@ -72,17 +65,17 @@ fn the_program_does_what_the_outlook_predicts() {
 }
 
 /// Writes pools of four blocks each. Most of the blocks exist, and belong to one of the nodes.
-fn put_cluster(world: &World, dice: &mut Dice) {
-    world.delete_prefix("/calico/ipam/v2/");
-    world.delete_prefix(&format!("{RESOURCES}/ip"));
-    let strict = dice.one_in(2);
-    let mut config = json!({"strict_affinity": strict, "auto_allocate_blocks": !strict || !dice.one_in(4)});
-    if strict && dice.one_in(3) {
+fn put_cluster(world: &World, dice: &mut Rng) {
+    world.keys().delete_below("/calico/ipam/v2/").unwrap();
+    world.keys().delete_below(&format!("{RESOURCES}/ip")).unwrap();
+    let strict = one_in(2, dice);
+    let mut config = json!({"strict_affinity": strict, "auto_allocate_blocks": !strict || !one_in(4, dice)});
+    if strict && one_in(3, dice) {
         config["maxBlocksPerHost"] = (1 + dice.below(2)).into();
     }
-    world.put_key("/calico/ipam/v2/config", &config);
+    world.create(&Key::IpamConfig, &config);
     for name in ["a", "b"] {
-        world.put("nodes", "Node", name, &json!({}), &json!({"name": name}));
+        world.put_node(name, &json!({"name": name}));
     }
     for (family, cidr, size) in [("ipv4", "10.7.0.0/28", 30), ("ipv6", "fd00:7::/124", 126)] {
         let mut spec = json!({"cidr": cidr, "blockSize": size, "nodeSelector": "all()"});
@@ -93,28 +86,26 @@ fn put_cluster(world: &World, dice: &mut Dice) {
             3 => spec["allowedUses"] = json!(["Tunnel"]),
             _ => {}
         }
-        world.put("ippools", "IPPool", family, &spec, &json!({}));
-        let pool: calipam_model::IpNet = cidr.parse().unwrap();
+        world.create(&Key::Pool(family.into()), &json!({"spec": spec}));
+        let pool: IpNet = cidr.parse().unwrap();
         for block in pool.subnets(size).unwrap() {
-            if dice.one_in(6) {
+            if one_in(6, dice) {
                 continue;
             }
-            let (owner, taken) =
-                (["a", "b"][dice.below(2) as usize], [4, 4, 4, 3, 0][dice.below(5) as usize]);
-            put_block(world, &block.to_string(), owner, taken);
+            put_block(world, block, *dice.pick(&["a", "b"]), *dice.pick(&[4, 4, 4, 3, 0]));
         }
-        if dice.one_in(4) {
+        if one_in(4, dice) {
             let reserved = format!("{}", address_at(pool, dice.below(16) as u32));
-            let name = format!("{family}-kept");
-            let value = json!({"reservedCIDRs": [reserved]});
-            world.put("ipreservations", "IPReservation", &name, &value, &json!({}));
+            let kept = Key::Reservation(format!("{family}-kept"));
+            world.create(&kept, &json!({"spec": {"reservedCIDRs": [reserved]}}));
         }
     }
 }
 
-fn put_block(world: &World, block: &str, owner: &str, taken: usize) {
+fn put_block(world: &World, cidr: IpNet, owner: &str, taken: usize) {
     let records = vec![json!({"handle_id": "others"}); taken];
-    world.put_key(&values::block_key(block), &values::block(block, format!("host:{owner}"), records));
-    let key = values::affinity_key(&format!("host/{owner}"), block);
-    world.put_key(&key, &json!({"state": "confirmed"}));
+    let value = values::block(&cidr.to_string(), format!("host:{owner}"), records);
+    world.create(&Key::Block(cidr), &value);
+    let key = AffinityKey { kind: AffinityType::Host, node: owner.to_owned(), cidr };
+    world.create(&Key::Affinity(key), &json!({"state": "confirmed"}));
 }

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use calipam_assign::{Allocator, AutoAssign, Entry, Family, Query, Store};
-use calipam_datastore::allocation::{AllocatorStore, Selecting};
-use calipam_datastore::write::Consent;
+use calipam_assign::{AutoAssign, Entry, Family, Query, Store};
 use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::World as Server;
 use calipam_testkit::blocks::TakenBlock;
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::EtcdVersion;
 
-use crate::world::World;
+use crate::world::{World, block_on};
 
 /// Blocks of several sizes, some larger than those of the pools and some smaller.
 const BLOCKS: [&str; 16] = [
@@ -44,19 +42,9 @@ fn full(cidr: IpNet) -> TakenBlock {
 }
 
 fn on_all(test: impl Fn(World)) {
-    test(World::etcd(EtcdVersion::V3_6));
+    test(World::etcd());
     test(World::kubernetes(Flavour::Classic));
     test(World::kubernetes(Flavour::Native));
-}
-
-/// Runs an operation on the datastore of a world.
-fn on<T>(world: &World, operation: impl AsyncFnOnce(Allocator<AllocatorStore>) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let consent = Consent::from_runtime("a test");
-        let store = AllocatorStore::connect(&world.settings(), Selecting::All, consent).await;
-        operation(Allocator::new(store.unwrap())).await
-    })
 }
 
 fn found(entries: &[Entry]) -> BTreeSet<IpNet> {
@@ -78,7 +66,8 @@ fn queries_for_keys_find_the_right_blocks() {
         }
         asked.extend(["10.7.17.0/26", "10.7.33.192/26", "fd00:7::1:40/122", "fd00:7::2a40/122"].map(net));
 
-        on(&world, async |allocator| {
+        block_on(async {
+            let allocator = world.allocator().await;
             let store = allocator.store();
             for part in asked.chunks(50) {
                 let queries: Vec<Query> =
@@ -116,7 +105,8 @@ fn net(text: &str) -> IpNet {
 fn no_block_is_created_over_another() {
     on_all(|world| {
         world.put_blocks(&cidrs().into_iter().map(full).collect::<Vec<_>>());
-        on(&world, async |allocator| {
+        block_on(async {
+            let allocator = world.allocator().await;
             for (host, count) in [("a", 150), ("b", 150)] {
                 let request = AutoAssign {
                     host: host.into(),
@@ -159,23 +149,20 @@ fn many_blocks_are_read_like_single_ones() {
         let smaller = net("10.7.9.0/24").subnets(31).unwrap().filter(|block| !places.contains(block));
         let all: Vec<TakenBlock> = blocks.iter().copied().chain(smaller).map(full).collect();
         world.put_blocks(&all);
-        if let World::Kubernetes(server, flavour) = &world {
-            let path = format!("{}/10-7-1-112-28", flavour.path("ipamblocks"));
-            let mut marked: serde_json::Value =
-                serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
-            marked["spec"]["deleted"] = true.into();
-            assert_eq!(server.request("PUT", &path, &marked.to_string()).unwrap().status, 200);
+        let is_etcd = matches!(*world, Server::Etcd(_));
+        if !is_etcd {
+            world.edit(&Key::Block(net("10.7.1.112/28")), |block| block["deleted"] = true.into());
         }
 
-        on(&world, async |allocator| {
+        block_on(async {
+            let allocator = world.allocator().await;
             let store = allocator.store();
             let queries: Vec<Query> = places.iter().map(|place| Query::Get(Key::Block(*place))).collect();
             let before = store.request_count();
             let together = store.read(&queries).await.unwrap();
             let requests = store.request_count() - before;
             assert!(requests < 40, "{requests} requests for {} blocks", queries.len());
-            let is_marked =
-                |place: &IpNet| *place == net("10.7.1.112/28") && !matches!(world, World::Etcd(_));
+            let is_marked = |place: &IpNet| *place == net("10.7.1.112/28") && !is_etcd;
             for (place, (query, found)) in places.iter().zip(queries.iter().zip(&together)) {
                 assert_eq!(found.len() == 1, blocks.contains(place) && !is_marked(place), "{place}");
                 let alone = store.read(std::slice::from_ref(query)).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -113,6 +113,14 @@ impl Runtime {
         wait(self.start(command, container, args, configuration.to_string().as_bytes()))
     }
 
+    /// Calls the plugin for a container whose ADD and DEL must succeed. Returns the result of the ADD.
+    #[track_caller]
+    pub(crate) fn add_and_delete(&self, container: &str, args: &str) -> Value {
+        let result = self.call("ADD", container, args).success();
+        self.call("DEL", container, args).success();
+        result
+    }
+
     /// Calls the plugin with arbitrary bytes on stdin.
     pub(crate) fn call_with(&self, command: &str, container: &str, stdin: &[u8]) -> Outcome {
         wait(self.start(command, container, "", stdin))
@@ -150,7 +158,12 @@ pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)], stdin: Stdio) 
 }
 
 pub(crate) fn wait(child: Child) -> Outcome {
-    let output = child.wait_with_output().expect("the plugin ends");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the plugin writes text");
-    Outcome { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    child.wait_with_output().expect("the plugin ends").into()
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the plugin writes text");
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
 }

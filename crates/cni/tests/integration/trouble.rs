@@ -2,14 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::thread;
 
+use calipam_model::key::Key;
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::{Etcd, EtcdVersion};
+use calipam_testkit::servers::Etcd;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use crate::runtime::{Outcome, Runtime, addresses, wait};
 use crate::world::World;
+
+fn handle(id: &str) -> Key {
+    Key::Handle(id.to_owned())
+}
 
 #[test]
 fn a_dead_etcd_is_an_error_that_may_pass() {
@@ -24,50 +30,39 @@ fn a_dead_etcd_is_an_error_that_may_pass() {
 fn a_paused_etcd_is_an_error_that_may_pass() {
     let etcd = Etcd::start().unwrap();
     etcd.pause().unwrap();
-    for command in ["ADD", "DEL"] {
-        let (code, text) = Runtime::on_etcd(&etcd.endpoint()).call(command, "c", "").error();
-        assert!(code == 11 && text.contains("no answer within 4 s"), "{command}: {code} {text}");
-    }
+    thread::scope(|scope| {
+        for command in ["ADD", "DEL"] {
+            let runtime = Runtime::on_etcd(&etcd.endpoint());
+            scope.spawn(move || {
+                let (code, text) = runtime.call(command, "c", "").error();
+                assert!(code == 11 && text.contains("no answer within 4 s"), "{command}: {code} {text}");
+            });
+        }
+    });
     etcd.resume().unwrap();
 }
 
 #[test]
 fn another_endpoint_is_used_if_one_does_not_answer() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let World::Etcd(alive) = &world else { panic!("an etcd") };
+    let world = World::etcd();
     let frozen = Etcd::start().unwrap();
     frozen.pause().unwrap();
     for dead in ["http://127.0.0.1:1".to_owned(), frozen.endpoint()] {
-        let runtime = Runtime::on_etcd(&format!("{dead},{}", alive.endpoint()));
-        runtime.call("ADD", "c", "").success();
-        runtime.call("DEL", "c", "").success();
+        let runtime = Runtime::on_etcd(&format!("{dead},{}", world.keys().endpoint()));
+        runtime.add_and_delete("c", "");
     }
     frozen.resume().unwrap();
     world.assert_empty();
 }
 
 #[test]
-fn del_frees_addresses_whose_handle_is_missing() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let runtime = world.runtime();
-    runtime.call("ADD", "c1", "").success();
-    runtime.call("ADD", "c2", "").success();
-    world.delete_handle("net.c1");
-    runtime.call("DEL", "c1", "").success();
-    let held = world.allocated();
-    assert!(held.len() == 1 && held[0].1 == "net.c2", "{held:?}");
-    runtime.call("DEL", "c2", "").success();
-    world.assert_empty();
-}
-
-#[test]
 fn del_finds_a_borrowed_address_by_the_result_of_add() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     // Node b owns the block.
     world.runtime().with("nodename", "b").call("ADD", "other", "IP=10.7.0.1").success();
     let runtime = world.runtime().with("cniVersion", "1.0.0");
     let result = runtime.call("ADD", "c1", "IP=10.7.0.2").success();
-    world.delete_handle("net.c1");
+    world.delete(&handle("net.c1"));
     runtime.call_after("DEL", "c1", "", &result).success();
     assert_eq!(world.allocated(), [("10.7.0.1".to_owned(), "net.other".to_owned())]);
     // If a wrong result contains the address of another container, the address is kept.
@@ -81,84 +76,85 @@ fn del_finds_a_borrowed_address_by_the_result_of_add() {
 #[test]
 fn del_passes_over_objects_that_cannot_be_changed_safely() {
     for damage in [json!([0, 1]), json!("none")] {
-        for handle in ["sound", "missing", "undecodable"] {
-            let world = World::etcd(EtcdVersion::V3_6);
+        for state in ["sound", "missing", "undecodable"] {
+            let world = World::etcd();
             let runtime = world.runtime().with_ipam("assign_ipv6", "true").with("cniVersion", "1.0.0");
             let result = runtime.call("ADD", "c1", "").success();
             runtime.call("ADD", "c2", "").success();
             let (key, mut block) = block_in(&world, "/assignment/ipv4/");
             block["unallocated"] = damage.clone();
-            world.put_key(&key, &block);
-            match handle {
-                "missing" => world.delete_handle("net.c1"),
-                "undecodable" => world.put_key("/calico/ipam/v2/handle/net.c1", &json!({"block": 7})),
+            world.create(&key, &block);
+            match state {
+                "missing" => world.delete(&handle("net.c1")),
+                "undecodable" => world.create(&handle("net.c1"), &json!({"block": 7})),
                 _ => {}
             }
 
             let outcome = runtime.call_after("DEL", "c1", "", &result);
             outcome.success();
-            assert!(outcome.stderr.contains(&key), "{outcome:?}");
+            assert!(outcome.stderr.contains(&key.to_string()), "{outcome:?}");
             runtime.call("DEL", "c1", "").success();
 
             assert_eq!(block_in(&world, "/assignment/ipv4/").1, block);
             let v6 = block_in(&world, "/assignment/ipv6/").1.to_string();
-            assert!(!v6.contains("net.c1") && v6.contains("net.c2"), "{handle}: {v6}");
+            assert!(!v6.contains("net.c1") && v6.contains("net.c2"), "{state}: {v6}");
         }
     }
 }
 
 #[test]
-fn an_undecodable_handle_of_old_plugins_is_left_alone() {
-    let world = World::etcd(EtcdVersion::V3_6);
+fn del_tidies_up_handles_in_any_state() {
+    const POD: &str = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
+    let world = World::etcd();
     let runtime = world.runtime();
+    // An address whose handle is missing is freed.
     runtime.call("ADD", "c1", "").success();
-    world.put_key("/calico/ipam/v2/handle/ns.web-0", &json!({"block": 7}));
-    runtime.call("DEL", "c1", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0").success();
-    world.delete_handle("ns.web-0");
+    runtime.call("ADD", "c2", "").success();
+    world.delete(&handle("net.c1"));
+    runtime.call("DEL", "c1", "").success();
+    let held = world.allocated();
+    assert!(held.len() == 1 && held[0].1 == "net.c2", "{held:?}");
+    runtime.call("DEL", "c2", "").success();
     world.assert_empty();
-}
 
-#[test]
-fn del_removes_a_handle_that_counts_too_much() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let runtime = world.runtime();
+    // An undecodable handle of old plugins is left alone.
     runtime.call("ADD", "c1", "").success();
-    // A crash after the first of the two writes of an ADD leaves this handle.
-    let handle = json!({"block": {"10.7.0.0/28": 1}, "deleted": false});
-    world.put_key("/calico/ipam/v2/handle/net.crashed", &handle);
+    world.create(&handle("ns.web-0"), &json!({"block": 7}));
+    runtime.call("DEL", "c1", POD).success();
+    world.delete(&handle("ns.web-0"));
+    world.assert_empty();
+
+    // A handle that counts too much is removed. A crash after the first of the two writes of an ADD leaves this handle.
+    runtime.call("ADD", "c1", "").success();
+    world.create(&handle("net.crashed"), &json!({"block": {"10.7.0.0/28": 1}, "deleted": false}));
     runtime.call("DEL", "crashed", "").success();
     runtime.call("DEL", "c1", "").success();
     world.assert_empty();
-}
 
-#[test]
-fn the_handle_of_old_plugins_is_released_too() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let runtime = world.runtime();
+    // The handle of old plugins is released too.
     runtime.call("ADD", "c1", "").success();
     let (key, mut block) = block_in(&world, "/assignment/");
     block["attributes"][0]["handle_id"] = "ns.web-0".into();
-    world.put_key(&key, &block);
-    world.put_key("/calico/ipam/v2/handle/ns.web-0", &json!({"block": {block["cidr"].as_str().unwrap(): 1}}));
-    world.delete_handle("net.c1");
-    runtime.call("DEL", "c1", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0").success();
+    world.create(&key, &block);
+    world.create(&handle("ns.web-0"), &json!({"block": {block["cidr"].as_str().unwrap(): 1}}));
+    world.delete(&handle("net.c1"));
+    runtime.call("DEL", "c1", POD).success();
     world.assert_empty();
 }
 
 /// The key and value of the only block with `part` in its key.
-fn block_in(world: &World, part: &str) -> (String, Value) {
-    let World::Etcd(etcd) = world else { panic!("an etcd") };
-    let entries = etcd.entries().unwrap();
+fn block_in(world: &World, part: &str) -> (Key, Value) {
+    let entries = world.keys().entries().unwrap();
     let (key, (value, _)) = entries.iter().find(|(key, _)| key.contains(part)).expect("a block");
-    (key.clone(), serde_json::from_slice(value).unwrap())
+    (Key::parse(key).unwrap().unwrap(), serde_json::from_slice(value).unwrap())
 }
 
 #[test]
 fn a_family_that_fails_leaves_nothing_of_the_other() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let small =
         |runtime: Runtime| runtime.with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["small"]));
-    world.put_pool("small", &json!({"cidr": "fd00:8::/128", "blockSize": 128}));
+    world.put_pool("small", json!({"cidr": "fd00:8::/128", "blockSize": 128}));
     small(world.runtime()).call("ADD", "first", "").success();
     let (code, text) = small(world.runtime()).call("ADD", "second", "").error();
     let expected = "failed to request IPv6 addresses: Assigned 0 out of 1 requested IPv6 addresses";
@@ -175,51 +171,61 @@ fn a_family_that_fails_leaves_nothing_of_the_other() {
 
 #[test]
 fn without_a_lock_the_work_goes_on() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let runtime = world.runtime();
     let file = runtime.folder().join("file");
     fs::write(&file, "").unwrap();
-    let runtime = runtime.with("ipam_lock_file", file.join("ipam.lock").display().to_string());
-    let outcome = runtime.call("ADD", "c", "");
-    outcome.success();
-    assert!(outcome.stderr.contains("continuing without the lock"), "{outcome:?}");
-    runtime.call("DEL", "c", "").success();
+    let places = [file.join("ipam.lock"), runtime.folder().to_owned()];
+    places.into_iter().fold(runtime, |runtime, place| {
+        let runtime = runtime.with("ipam_lock_file", place.display().to_string());
+        let outcome = runtime.call("ADD", "c", "");
+        outcome.success();
+        assert!(outcome.stderr.contains("continuing without the lock"), "{outcome:?}");
+        runtime.call("DEL", "c", "").success();
+        runtime
+    });
     world.assert_empty();
 }
 
 #[test]
 fn the_lock_excludes_other_plugins() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let runtime = world.runtime();
-    let path = runtime.folder().join("ipam.lock");
+    let folder = runtime.folder().join("new/folder");
+    let path = folder.join("ipam.lock");
+    let runtime = runtime.with("ipam_lock_file", path.display().to_string());
+    fs::create_dir_all(&folder).unwrap();
     let lock = fs::File::create(&path).unwrap();
     lock.lock().unwrap();
     let mut waiting = runtime.start("ADD", "c", "", runtime.configuration.to_string().as_bytes());
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    thread::sleep(std::time::Duration::from_millis(500));
     assert!(waiting.try_wait().unwrap().is_none() && world.allocated().is_empty());
     drop(lock);
     wait(waiting).success();
-    // The plugin creates the file with Calico's mode.
-    fs::remove_file(&path).unwrap();
+    // The plugin creates the folders, and the file with Calico's mode.
+    fs::remove_dir_all(runtime.folder().join("new")).unwrap();
     runtime.call("DEL", "c", "").success();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn the_log_goes_to_a_file_too() {
-    let world = World::etcd(EtcdVersion::V3_6);
+fn the_log_goes_to_stderr_and_to_a_file_and_never_to_stdout() {
+    let world = World::etcd();
     let runtime = world.runtime();
+    let outcome = runtime.call("ADD", "c", "");
+    outcome.success();
+    assert!(outcome.stderr.contains("[INFO]") && outcome.stderr.contains("assigned 10.7.0."), "{outcome:?}");
+    let quiet = world.runtime().with("log_level", "error").call("DEL", "c", "");
+    assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));
+
     let path = runtime.folder().join("new/cni.log");
     let runtime = runtime.with("log_file_path", path.display().to_string());
-    runtime.call("ADD", "c", "").success();
-    runtime.call("DEL", "c", "").success();
+    runtime.add_and_delete("c", "");
     let log = fs::read_to_string(&path).unwrap();
     assert!(log.contains("assigned 10.7.0.") && log.contains("released"), "{log}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
     // A log that cannot be written is not an error.
-    let broken = runtime.with("log_file_path", "/proc/none/cni.log");
-    broken.call("ADD", "c", "").success();
-    broken.call("DEL", "c", "").success();
+    runtime.with("log_file_path", "/proc/none/cni.log").add_and_delete("c", "");
 }
 
 /// The last log line of a call, without the numbers.
@@ -240,7 +246,7 @@ fn last_line(call: &Outcome) -> String {
 #[test]
 fn every_call_logs_its_subject_and_cost_at_its_end() {
     const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let runtime = world.runtime().with("cniVersion", "1.1.0");
     let about =
         |block: &str| format!(r#"container="c" pod="ns/web-0" node="a" block="{block}" milliseconds"#);
@@ -286,8 +292,7 @@ fn unusual_files_next_to_the_lock_do_not_block() {
             if name == "nodename" && kind == "link" {
                 fs::remove_file(at(name)).unwrap();
             }
-            runtime.call("ADD", "c", "").success();
-            runtime.call("DEL", "c", "").success();
+            runtime.add_and_delete("c", "");
         }
     }
     assert_eq!(fs::read_to_string(at("elsewhere")).unwrap(), "theirs");
@@ -297,7 +302,7 @@ fn unusual_files_next_to_the_lock_do_not_block() {
 /// Runtimes do not make such calls, but the calls must be harmless.
 #[test]
 fn calls_for_one_container_at_the_same_time_leave_nothing() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let runtime = world.runtime().with("cniVersion", "1.1.0").with("cni.dev/valid-attachments", json!([]));
     let stdin = runtime.configuration.to_string();
     for _ in 0..3 {
@@ -317,17 +322,16 @@ fn calls_for_one_container_at_the_same_time_leave_nothing() {
 
 #[test]
 fn a_requested_address_has_the_prefix_of_a_single_address() {
-    let world = World::etcd(EtcdVersion::V3_6);
-    let result = world.runtime().call("ADD", "c", "IP=fd00:7::5").success();
+    let world = World::etcd();
+    let result = world.runtime().add_and_delete("c", "IP=fd00:7::5");
     assert_eq!(result["ips"][0]["address"], "fd00:7::5/128");
     assert_eq!(addresses(&result), ["fd00:7::5"]);
-    world.runtime().call("DEL", "c", "").success();
     world.assert_empty();
 }
 
 #[test]
 fn prefixed_variables_override_the_configuration() {
-    let world = World::etcd(EtcdVersion::V3_6);
+    let world = World::etcd();
     let mut runtime = world.runtime();
     runtime.variables.insert("CALICO_ETCD_ENDPOINTS".into(), "http://127.0.0.1:1".into());
     assert_eq!(runtime.call("ADD", "c", "").error().0, 11);
@@ -342,8 +346,7 @@ fn a_proxy_that_is_not_used_is_not_an_error() {
     for (name, value) in [("HTTPS_PROXY", "http://u:hunter2@:1"), ("NO_PROXY", "10.0.0.0/8, ;,,:80,")] {
         runtime.variables.insert(name.into(), value.into());
     }
-    runtime.call("ADD", "c", "").success();
-    runtime.call("DEL", "c", "").success();
+    runtime.add_and_delete("c", "");
     world.assert_empty();
 }
 
@@ -356,12 +359,9 @@ fn an_error_names_the_proxy_in_between() {
     let path = runtime.folder().join("kubeconfig");
     fs::write(&path, kubeconfig).unwrap();
     runtime.configuration["kubernetes"] = json!({"kubeconfig": path});
+    let through = "https://api.invalid:6443 through the proxy http://127.0.0.1:1: ";
     for (proxy, code, expected) in [
-        (
-            "http://u:hunter2@127.0.0.1:1",
-            11,
-            "https://api.invalid:6443 through the proxy http://127.0.0.1:1: ",
-        ),
+        ("http://u:hunter2@127.0.0.1:1", 11, through),
         ("http://u:hunter2@", 999, "cannot use HTTPS_PROXY: it is not the URL of a proxy"),
     ] {
         runtime.variables.insert("HTTPS_PROXY".into(), proxy.into());

@@ -5,20 +5,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use calipam_cni::upgrade::{NodeFiles, migrate};
-use calipam_testkit::kube::{Flavour, create};
+use calipam_model::key::Key;
+use calipam_testkit::kube::{Flavour, edit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::World;
+use crate::world::{World, block_on};
 
 #[test]
 fn addresses_of_host_local_are_taken_over() {
     for flavour in [Flavour::Classic, Flavour::Native] {
-        takes_over(&World::kubernetes(flavour), flavour);
+        takes_over(&World::kubernetes(flavour));
     }
 }
 
-fn takes_over(world: &World, flavour: Flavour) {
+fn takes_over(world: &World) {
     pod_with(world, &["10.7.0.70", "fd00:7::46"]);
     let node = Node::with(&[
         ("10.7.0.70", "c1\r\neth0"),
@@ -38,10 +39,9 @@ fn takes_over(world: &World, flavour: Flavour) {
     ];
     assert_eq!(world.allocated(), expected);
     assert!(!node.networks().exists() && !node.plugin().exists());
-    let annotation =
-        &get(world, "/api/v1/nodes/a")["metadata"]["annotations"]["projectcalico.org/IPv4IPIPTunnelAddr"];
-    assert_eq!(annotation, "10.7.0.65");
-    assert_eq!(cluster(world, flavour)["spec"]["datastoreReady"], true);
+    let annotations = world.get(&Key::Node("a".into())).unwrap()["metadata"]["annotations"].take();
+    assert_eq!(annotations["projectcalico.org/IPv4IPIPTunnelAddr"], "10.7.0.65");
+    assert_eq!(cluster(world)["spec"]["datastoreReady"], true);
 
     // The address is already recorded for another container. That record is kept.
     Node::with(&[("10.7.0.70", "c3")]).migrate(world).unwrap();
@@ -50,10 +50,9 @@ fn takes_over(world: &World, flavour: Flavour) {
 
 #[test]
 fn addresses_that_cannot_be_taken_over_are_refused_before_the_cluster_is_stopped() {
-    let flavour = Flavour::Classic;
-    let world = World::kubernetes(flavour);
+    let world = World::kubernetes(Flavour::Classic);
     pod_with(&world, &["10.7.0.70", "fd00:8::46"]);
-    let before = cluster(&world, flavour);
+    let before = cluster(&world);
     for (name, expected) in [
         ("fd00:8::46", "fd00:8::46 of pod ns/web-0 is in no enabled pool"),
         ("fd00:7::zz", "is not an address"),
@@ -63,44 +62,36 @@ fn addresses_that_cannot_be_taken_over_are_refused_before_the_cluster_is_stopped
         assert!(reason.contains(expected), "{reason}");
         assert!(node.plugin().exists() && node.networks().join(name).exists());
     }
-    assert_eq!(cluster(&world, flavour), before);
+    assert_eq!(cluster(&world), before);
     assert_eq!(world.allocated(), []);
 }
 
 #[test]
 fn a_failure_half_way_starts_the_cluster_again() {
-    let flavour = Flavour::Classic;
-    let world = World::kubernetes(flavour);
+    let world = World::kubernetes(Flavour::Classic);
     let node = Node::with(&[("10.7.0.70", "c1")]);
-    let before = cluster(&world, flavour);
+    let before = cluster(&world);
     fs::create_dir(node.networks().join("lock")).unwrap();
     let reason = node.migrate(&world).unwrap_err();
     assert!(reason.contains("lock"), "{reason}");
-    let after = cluster(&world, flavour);
+    let after = cluster(&world);
     assert_eq!(after["spec"]["datastoreReady"], true);
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
 }
 
 /// Creates a running pod on node `a` with these addresses, the first of which is its `podIP`.
 fn pod_with(world: &World, addresses: &[&str]) {
-    let server = world.server();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "ns"},
-        "spec": {"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
-    create(server, "/api/v1/namespaces/ns/pods", &[pod]).unwrap();
-    let path = "/api/v1/namespaces/ns/pods/web-0";
-    let mut pod = get(world, path);
+    let spec = json!({"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
+    world.create(&Key::Pod { namespace: "ns".into(), name: "web-0".into() }, &json!({"spec": spec}));
     let all: Vec<Value> = addresses.iter().map(|address| json!({"ip": address})).collect();
-    pod["status"] = json!({"podIP": addresses[0], "podIPs": all, "phase": "Running"});
-    assert_eq!(server.request("PUT", &format!("{path}/status"), &pod.to_string()).unwrap().status, 200);
-}
-
-fn get(world: &World, path: &str) -> Value {
-    serde_json::from_str(&world.server().request("GET", path, "").unwrap().body).unwrap()
+    edit(world.server(), "/api/v1/namespaces/ns/pods/web-0/status", |pod| {
+        pod["status"] = json!({"podIP": addresses[0], "podIPs": all, "phase": "Running"});
+    });
 }
 
 /// The cluster information.
-fn cluster(world: &World, flavour: Flavour) -> Value {
-    get(world, &format!("{}/default", flavour.path("clusterinformations")))
+fn cluster(world: &World) -> Value {
+    world.get(&Key::ClusterInformation("default".into())).unwrap()
 }
 
 /// host-local's files on a node: assigned addresses, and its program.
@@ -128,7 +119,6 @@ impl Node {
     fn migrate(&self, world: &World) -> Result<(), String> {
         let (addresses, plugins) = (self.networks(), vec![self.plugin()]);
         let files = NodeFiles { addresses, plugins, wait: Duration::ZERO };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(migrate(&world.settings(), "a", &files)).map_err(|error| error.to_string())
+        block_on(migrate(&world.settings(), "a", &files)).map_err(|error| error.to_string())
     }
 }

@@ -8,7 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use calipam_cni::install::place::Program;
-use calipam_testkit::kube::{Connection, Flavour};
+use calipam_model::key::Key;
+use calipam_testkit::kube::Flavour;
 
 use crate::install::configuration;
 use crate::node::{Node, calicos};
@@ -98,9 +99,8 @@ fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     // refused.
     fs::remove_file(node.path("calico-ipam")).unwrap();
     wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
-    let second = node.run(&["install"]);
-    assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("is running"), "{second:?}");
+    let error = node.fail("install");
+    assert!(error.contains("is running"), "{error}");
 
     assert_eq!(watcher.end(), Some(0));
     node.assert_calicos(28);
@@ -120,15 +120,12 @@ fn the_node_records_which_plugin_it_uses() {
     let world = World::kubernetes(Flavour::Classic);
     let folder = configuration(&world);
     let annotation = || {
-        let node = world.server().request("GET", "/api/v1/nodes/a", "").unwrap();
-        let node: serde_json::Value = serde_json::from_str(&node.body).unwrap();
+        let node = world.get(&Key::Node("a".into())).unwrap();
         node["metadata"]["annotations"]["calipam.io/cni-plugin"].as_str().map(str::to_owned)
     };
     let calico_is = |version: &str| {
-        let path = format!("{}/default", Flavour::Classic.path("clusterinformations"));
-        let patch = format!(r#"{{"spec": {{"calicoVersion": "{version}"}}}}"#);
-        let mut connection = Connection::open(world.server()).unwrap();
-        assert_eq!(connection.request("PATCH", &path, &patch).unwrap().status, 200);
+        let information = Key::ClusterInformation("default".into());
+        world.edit(&information, |cluster| cluster["spec"]["calicoVersion"] = version.into());
     };
     let node = Node::with_calico(30);
     let mut command = Command::new(PLUGIN);

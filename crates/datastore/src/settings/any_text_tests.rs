@@ -83,60 +83,38 @@ fn environment() -> impl Strategy<Value = BTreeMap<String, String>> {
     btree_map(select(names), text(), 0..6)
 }
 
-fn kubectl() -> impl Strategy<Value = KubectlOptions> {
-    let path = || option::of(text().prop_map(PathBuf::from));
-    let identity = option::of((text().prop_map(PathBuf::from), text().prop_map(PathBuf::from)));
-    let names = (option::of(text()), option::of(text()), option::of(text()), option::of(text()));
-    (names, text(), vec(text(), 0..2), any::<bool>(), path(), identity, option::of(text())).prop_map(
-        |(
-            (cluster, user, server, as_user),
-            token,
-            as_groups,
-            insecure,
-            ca,
-            client_identity,
-            tls_server_name,
-        )| {
-            KubectlOptions {
-                cluster,
-                user,
-                server,
-                as_user,
-                as_groups,
-                insecure,
-                client_identity,
-                tls_server_name,
-                token: Secret::new(token),
-                certificate_authority: ca,
-                request_timeout: None,
-            }
-        },
-    )
-}
-
+/// Options of the command line, each with arbitrary text or missing.
 fn overrides() -> impl Strategy<Value = Overrides> {
-    let path = || option::of(text().prop_map(PathBuf::from));
     let kinds = ["etcd", "etcdv2", "kubernetes", "-"].map(str::to_owned);
     let datastore = option::of(prop_oneof![select(kinds.to_vec()), text()]);
-    let texts = (option::of(text()), option::of(text()), option::of(text()));
-    (path(), texts, path(), path(), path(), datastore, kubectl()).prop_map(
-        |(
-            config,
-            (kubeconfig, context, etcd_endpoints),
-            etcd_cacert,
-            etcd_cert,
-            etcd_key,
-            datastore,
-            kubectl,
-        )| {
+    let texts = vec(option::of(text()), 17);
+    (datastore, texts, vec(text(), 0..2), any::<bool>()).prop_map(
+        |(datastore, texts, as_groups, insecure)| {
+            let mut texts = texts.into_iter();
+            let mut next = || texts.next().expect("there are enough");
+            let kubectl = KubectlOptions {
+                cluster: next(),
+                user: next(),
+                server: next(),
+                as_user: next(),
+                as_groups,
+                insecure,
+                client_identity: next()
+                    .zip(next())
+                    .map(|(certificate, key)| (certificate.into(), key.into())),
+                tls_server_name: next(),
+                token: Secret::new(next().unwrap_or_default()),
+                certificate_authority: next().map(PathBuf::from),
+                request_timeout: None,
+            };
             Overrides {
-                config,
-                kubeconfig,
-                context,
-                etcd_endpoints,
-                etcd_cacert,
-                etcd_cert,
-                etcd_key,
+                config: next().map(PathBuf::from),
+                kubeconfig: next(),
+                context: next(),
+                etcd_endpoints: next(),
+                etcd_cacert: next().map(PathBuf::from),
+                etcd_cert: next().map(PathBuf::from),
+                etcd_key: next().map(PathBuf::from),
                 datastore,
                 kubectl,
                 connect_timeout: None,

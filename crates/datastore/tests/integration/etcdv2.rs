@@ -5,13 +5,12 @@ use calipam_datastore::read::Lookup;
 use calipam_datastore::settings::Overrides;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::calico2::Calico2;
+use calipam_testkit::datastore::{self, observe, open};
 use calipam_testkit::servers::{Tool, left_out};
-
-use crate::support::{observe, open};
 
 async fn open_calico2(calico: &Calico2) -> Datastore {
     let datastore = Some("etcdv2".to_owned());
-    open(Overrides { datastore, etcd_endpoints: Some(calico.endpoint()), ..Overrides::default() }).await
+    open(Overrides { datastore, ..datastore::etcd(calico.endpoint()) }).await
 }
 
 fn counts(found: &Snapshot) -> [usize; 6] {
@@ -26,7 +25,7 @@ async fn a_lookup_reads_everything() {
     }
     let calico = Calico2::start().unwrap();
     let store = open_calico2(&calico).await;
-    let mut all = observe(&store).await.unwrap();
+    let mut all = observe(&store).await;
     assert_eq!(counts(&all), [2, 2, 6, 2, 6, 1]);
     let found = store.lookup(&Lookup::Address("192.168.1.2".parse().unwrap())).await.unwrap();
     all.taken_at = found.taken_at;
@@ -50,7 +49,7 @@ async fn on_a_busy_etcd_everything_is_read_at_one_index() {
         }
     });
     for _ in 0..10 {
-        assert_eq!(counts(&observe(&store).await.unwrap()), [2, 2, 6, 2, 6, 1]);
+        assert_eq!(counts(&observe(&store).await), [2, 2, 6, 2, 6, 1]);
     }
     ended.store(true, std::sync::atomic::Ordering::Relaxed);
     writer.join().unwrap();

@@ -1,5 +1,9 @@
 use super::*;
 
+fn observe(path: &Path) -> Snapshot {
+    DataFile::open(path).unwrap().observe(&(Arc::new(|_| {}) as ProgressFn)).unwrap()
+}
+
 #[test]
 fn the_content_tells_what_a_file_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -40,8 +44,7 @@ fn the_time_of_objects_is_their_newest_timestamp_in_the_past() {
         let block = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPAMBlock","metadata":{"name":"10-0-0-0-31"},"spec":{"cidr":"10.0.0.0/31",
             "affinityClaimTime":"2026-05-01T10:00:00Z","allocations":[0,null],"unallocated":[1],"attributes":[RECORD]}}"#;
         std::fs::write(&path, block.replace("RECORD", record)).unwrap();
-        let quiet: ProgressFn = Arc::new(|_| {});
-        DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
+        observe(&path).taken_at.to_string()
     };
     let released = |at: &str| taken_at(&format!(r#"{{"releasedAt":"{at}"}}"#));
     assert_eq!(released("2026-05-01T12:00:00Z"), "2026-05-01T12:00:00Z");
@@ -57,8 +60,7 @@ fn the_time_of_objects_is_their_newest_timestamp_in_the_past() {
         let block = std::fs::read_to_string(folder.path().join("x.json")).unwrap();
         let items = format!("{},{}", pool.replace("AT", at), block.replace("2999", "1999"));
         std::fs::write(&path, format!(r#"{{"apiVersion":"v1","kind":"List","items":[{items}]}}"#)).unwrap();
-        let quiet: ProgressFn = Arc::new(|_| {});
-        DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
+        observe(&path).taken_at.to_string()
     };
     assert_eq!(created("2026-05-01T13:00:00Z"), "2026-05-01T13:00:00Z");
     assert_eq!(created("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
@@ -75,8 +77,7 @@ fn an_export_says_when_and_what_was_read() {
     let key = b"/calico/ipam/v2/handle/h";
     writer.entry(&RawEntry { key, value: b"{}", mod_revision: 7, ..RawEntry::default() }).unwrap();
     writer.finish().unwrap();
-    let quiet: ProgressFn = Arc::new(|_| {});
-    let snapshot = DataFile::open(&path).unwrap().observe(&quiet).unwrap();
+    let snapshot = observe(&path);
     assert_eq!((snapshot.handles.len(), snapshot.revision.as_str()), (1, "48250"));
     assert_eq!(snapshot.taken_at, "2026-05-01T12:00:00Z".parse().unwrap());
     assert!(snapshot.has_read(calipam_model::snapshot::Source::Blocks));

@@ -15,17 +15,12 @@ impl Database {
     /// Pages 0 and 1 are the meta pages, page 2 is the root bucket, page 3 the root of the key bucket.
     fn new() -> Self {
         let mut database = Self(vec![vec![0; PAGE]; 4]);
-        let bucket: Vec<u8> = [3u64, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
-        database.leaf(2, &[(1, b"key".to_vec(), bucket)]);
+        database.leaf(2, &[(1, b"key".to_vec(), longs([3, 0]))]);
         database
     }
 
-    fn header(page: usize, flags: u16, count: u16, overflow: u32) -> Vec<u8> {
-        let mut bytes = (page as u64).to_le_bytes().to_vec();
-        bytes.extend(flags.to_le_bytes());
-        bytes.extend(count.to_le_bytes());
-        bytes.extend(overflow.to_le_bytes());
-        bytes
+    fn header(page: usize, flags: u32, count: usize, overflow: usize) -> Vec<u8> {
+        [longs([page as u64]), words([flags | (count as u32) << 16, overflow as u32])].concat()
     }
 
     /// Writes a leaf, with as many overflow pages as it needs.
@@ -34,15 +29,13 @@ impl Database {
         let mut data: Vec<u8> = Vec::new();
         for (i, (flags, key, value)) in entries.iter().enumerate() {
             let pos = (entries.len() - i) * 16 + data.len();
-            for number in [*flags, pos as u32, key.len() as u32, value.len() as u32] {
-                elements.extend(number.to_le_bytes());
-            }
+            elements.extend(words([*flags, pos as u32, key.len() as u32, value.len() as u32]));
             data.extend(key);
             data.extend(value);
         }
         let len = 16 + elements.len() + data.len();
         let overflow = len.div_ceil(PAGE) - 1;
-        let mut bytes = Self::header(page, 2, entries.len() as u16, overflow as u32);
+        let mut bytes = Self::header(page, 2, entries.len(), overflow);
         bytes.extend(elements);
         bytes.extend(data);
         bytes.resize((overflow + 1) * PAGE, 0);
@@ -53,11 +46,8 @@ impl Database {
     }
 
     fn branch(&mut self, page: usize, children: &[u64]) {
-        let mut bytes = Self::header(page, 1, children.len() as u16, 0);
-        for child in children {
-            bytes.extend([0; 8]);
-            bytes.extend(child.to_le_bytes());
-        }
+        let mut bytes = Self::header(page, 1, children.len(), 0);
+        children.iter().for_each(|child| bytes.extend(longs([0, *child])));
         bytes.resize(PAGE, 0);
         self.0.resize(self.0.len().max(page + 1), vec![0; PAGE]);
         self.0[page] = bytes;
@@ -66,24 +56,24 @@ impl Database {
     fn bytes(&self) -> Vec<u8> {
         let mut pages = self.0.clone();
         for (page, place) in pages.iter_mut().enumerate().take(2) {
-            let mut meta = Vec::new();
-            for number in [0xED0C_DAEDu32, 2, PAGE as u32, 0] {
-                meta.extend(number.to_le_bytes());
-            }
-            for number in [2, 0, 9, self.0.len() as u64, page as u64] {
-                meta.extend(number.to_le_bytes());
-            }
-            let sum = meta
-                .iter()
-                .fold(0xCBF2_9CE4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01B3));
-            meta.extend(sum.to_le_bytes());
-            let mut bytes = Self::header(page, 4, 0, 0);
-            bytes.extend(meta);
+            let numbers = longs([2, 0, 9, self.0.len() as u64, page as u64]);
+            let meta = [words([0xED0C_DAED, 2, PAGE as u32, 0]), numbers].concat();
+            let hash = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01B3);
+            let sum = meta.iter().fold(0xCBF2_9CE4_8422_2325, hash);
+            let mut bytes = [Self::header(page, 4, 0, 0), meta, longs([sum])].concat();
             bytes.resize(PAGE, 0);
             *place = bytes;
         }
         pages.concat()
     }
+}
+
+fn words<const N: usize>(numbers: [u32; N]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn longs<const N: usize>(numbers: [u64; N]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 fn version(revision: i64, key: &str, value: Option<&str>) -> (u32, Vec<u8>, Vec<u8>) {
@@ -108,22 +98,9 @@ fn example() -> Database {
     let mut database = Database::new();
     let long = "x".repeat(3 * PAGE);
     database.branch(3, &[4, 5]);
-    database.leaf(
-        4,
-        &[
-            version(2, "/calico/a", Some("1")),
-            version(3, "/calico/b", Some("1")),
-            version(4, "/other", Some("1")),
-        ],
-    );
-    database.leaf(
-        5,
-        &[
-            version(5, "/calico/a", Some(&long)),
-            version(6, "/calico/b", None),
-            version(7, "/calico/c", Some("3")),
-        ],
-    );
+    let [a, b, other, c] = ["/calico/a", "/calico/b", "/other", "/calico/c"];
+    database.leaf(4, &[version(2, a, Some("1")), version(3, b, Some("1")), version(4, other, Some("1"))]);
+    database.leaf(5, &[version(5, a, Some(&long)), version(6, b, None), version(7, c, Some("3"))]);
     database
 }
 
@@ -190,15 +167,16 @@ fn cut_files_and_other_files_are_errors() {
 
 #[test]
 fn loops_and_nonsense_end() {
-    let mut looped = example();
-    looped.branch(3, &[4, 3]);
-    assert!(matches!(kind(&looped.bytes()), FileError::SnapshotDamaged(_)));
-    let mut outside = example();
-    outside.branch(3, &[4, 1 << 40]);
-    assert!(matches!(kind(&outside.bytes()), FileError::SnapshotDamaged(_)));
-    let mut no_keys = example();
-    no_keys.leaf(2, &[(1, b"meta".to_vec(), vec![0; 16])]);
-    assert!(matches!(kind(&no_keys.bytes()), FileError::SnapshotDamaged(_)));
+    let damages: [fn(&mut Database); 3] = [
+        |looped| looped.branch(3, &[4, 3]),
+        |outside| outside.branch(3, &[4, 1 << 40]),
+        |no_keys| no_keys.leaf(2, &[(1, b"meta".to_vec(), vec![0; 16])]),
+    ];
+    for damage in damages {
+        let mut database = example();
+        damage(&mut database);
+        assert!(matches!(kind(&database.bytes()), FileError::SnapshotDamaged(_)));
+    }
 }
 
 #[test]

@@ -55,6 +55,12 @@ fn every_byte_comes_back_compressed_or_not() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 
+/// Reads the entries that `wanted` accepts.
+fn read_wanted(path: &Path, wanted: &dyn Fn(&[u8]) -> bool) -> crate::error::Result<Vec<RawKv>> {
+    let mut found = Vec::new();
+    read_some(path, wanted, |entry| found.push((*entry).to_owned())).map(|_| found)
+}
+
 #[test]
 fn a_cut_export_is_never_taken_for_a_whole_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -66,6 +72,7 @@ fn a_cut_export_is_never_taken_for_a_whole_one() {
         for len in 0..whole.len() - 1 {
             std::fs::write(&path, &whole[..len]).unwrap();
             assert!(read_all(&path).is_err(), "{name} cut at {len}");
+            assert!(read_wanted(&path, &|_| false).is_err(), "{name} cut at {len}");
         }
     }
 }
@@ -76,47 +83,32 @@ fn a_changed_byte_of_a_compressed_export_is_found_out() {
     let path = folder.path().join("x.jsonl.zst");
     let header = write(&path);
     let whole = std::fs::read(&path).unwrap();
+    let checksum = whole.len() - 4;
     for place in 0..whole.len() {
         let mut changed = whole.clone();
         changed[place] ^= 0x10;
         std::fs::write(&path, &changed).unwrap();
         // Some bits in the frame header have no meaning, so a change of such a bit is harmless.
         if let Ok(read) = read_all(&path) {
-            assert_eq!(read, (header.clone(), entries()), "byte {place}");
+            assert!(place < checksum && read == (header.clone(), entries()), "byte {place}");
         }
-    }
-    let len = whole.len();
-    for place in len - 4..len {
-        let mut changed = whole.clone();
-        changed[place] ^= 0x10;
-        std::fs::write(&path, &changed).unwrap();
-        assert!(read_all(&path).is_err(), "byte {place} of the checksum");
     }
 }
 
 #[test]
-fn a_part_is_read_of_a_whole_export_only() {
+fn a_part_of_an_export_is_read() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["x.jsonl", "x.jsonl.zst"] {
         let path = folder.path().join(name);
         write(&path);
-        let some = |wanted: &dyn Fn(&[u8]) -> bool| {
-            let mut found = Vec::new();
-            read_some(&path, wanted, |entry| found.push((*entry).to_owned())).map(|_| found)
-        };
         // Keys are compared as stored in etcd, even if they are escaped in the export or are not UTF-8.
         let wanted = |key: &[u8]| {
             key.ends_with(b"\r\neth0") || key.ends_with(b"\xFF\xFE") || key.ends_with(b"/handle/a")
         };
         let expected: Vec<RawKv> = entries().into_iter().filter(|kv| wanted(&kv.key)).collect();
         assert_eq!(expected.len(), 3);
-        assert_eq!(some(&wanted).unwrap(), expected, "{name}");
-        assert_eq!(some(&|_| false).unwrap(), [], "{name}");
-        let whole = std::fs::read(&path).unwrap();
-        for len in 0..whole.len() - 1 {
-            std::fs::write(&path, &whole[..len]).unwrap();
-            assert!(some(&|_| false).is_err(), "{name} cut at {len}");
-        }
+        assert_eq!(read_wanted(&path, &wanted).unwrap(), expected, "{name}");
+        assert_eq!(read_wanted(&path, &|_| false).unwrap(), [], "{name}");
     }
 }
 

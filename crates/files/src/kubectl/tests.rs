@@ -38,9 +38,23 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// A list of objects in the form of `kubectl get`.
+fn list(items: &[Value]) -> String {
+    json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string()
+}
+
+/// Reads a file with this text.
+fn read_text(text: &str) -> Result<Snapshot> {
+    let folder = tempfile::tempdir().unwrap();
+    read(folder.path(), &[write(&folder, "x.json", text)])
+}
+
+fn read_list(items: &[Value]) -> Snapshot {
+    read_text(&list(items)).unwrap()
+}
+
 #[test]
 fn affinities_of_the_aggregated_api_have_no_type() {
-    let folder = tempfile::tempdir().unwrap();
     let mut owned = block("10-0-0-0-31", "10.0.0.0/31");
     owned["spec"]["affinity"] = "virtual:load-balancer".into();
     let affinity = |cidr: &str, node: &str, labels: Value| {
@@ -48,14 +62,12 @@ fn affinities_of_the_aggregated_api_have_no_type() {
         json!({"apiVersion": "projectcalico.org/v3", "kind": "BlockAffinity", "metadata": {"name": name, "labels": labels},
             "spec": {"cidr": cidr, "node": node, "state": "confirmed", "deleted": false}})
     };
-    let items = [
+    let snapshot = read_list(&[
         owned,
         affinity("10.0.0.0/31", "load-balancer", json!({})),
         affinity("10.0.0.2/31", "load-balancer", json!({AFFINITY_TYPE: "virtual"})),
         affinity("10.0.0.4/31", "node-1", json!({})),
-    ];
-    let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
-    let snapshot = read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap();
+    ]);
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
     let kinds: Vec<&AffinityType> = snapshot.affinities.iter().map(|a| &a.value.key.kind).collect();
     assert_eq!(kinds, [&AffinityType::Virtual, &AffinityType::Virtual, &AffinityType::Host]);
@@ -78,23 +90,19 @@ fn the_first_block_of_an_export_tells_its_api_group() {
 
 #[test]
 fn instances_without_their_machines_say_nothing_about_machines() {
-    let folder = tempfile::tempdir().unwrap();
     let object = |kind: &str, owners: Value| {
         json!({"apiVersion": "kubevirt.io/v1", "kind": kind,
             "metadata": {"name": "vm-1", "namespace": "vms", "ownerReferences": owners}})
     };
     let owners = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm-1", "controller": true}]);
     let instance = object("VirtualMachineInstance", owners);
-    let list = |items: &[&Value]| {
-        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
-        read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap()
-    };
-    assert!(!list(&[&pool(), &instance]).has_read(Source::Machines));
+    let says_machines = |object: &Value| read_list(&[pool(), object.clone()]).has_read(Source::Machines);
+    assert!(!says_machines(&instance));
     let machine = object("VirtualMachine", json!([]));
-    assert!(!list(&[&pool(), &machine]).has_read(Source::Machines), "an instance may have no machine");
+    assert!(!says_machines(&machine), "an instance may have no machine");
     let alone = object("VirtualMachineInstance", json!([]));
-    assert!(!list(&[&pool(), &alone]).has_read(Source::Machines), "a stopped machine has no instance");
-    let whole = list(&[&pool(), &instance, &machine]);
+    assert!(!says_machines(&alone), "a stopped machine has no instance");
+    let whole = read_list(&[pool(), instance, machine]);
     assert!(whole.has_read(Source::Machines) && whole.has_machine("vms", "vm-1"));
 }
 
@@ -102,9 +110,9 @@ fn instances_without_their_machines_say_nothing_about_machines() {
 fn lists_of_all_kinds_and_single_objects() {
     let folder = tempfile::tempdir().unwrap();
     let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), json!({"kind": "Secret"})];
-    let list =
+    let whole =
         json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
-    write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
+    write(&folder, "a.json", &serde_json::to_string_pretty(&whole).unwrap());
     write(&folder, "b.json", &pool().to_string());
     // In lists as the API server prints them, the items have no kind.
     let mut other = pod(None);
@@ -124,7 +132,6 @@ fn lists_of_all_kinds_and_single_objects() {
 
 #[test]
 fn the_kind_of_a_long_list_may_follow_its_items() {
-    let folder = tempfile::tempdir().unwrap();
     let block = |number: usize| {
         let (high, low) = (number >> 8, number & 255);
         let mut block = block(&format!("10-{high}-{low}-0-31"), &format!("10.{high}.{low}.0/31"));
@@ -135,20 +142,19 @@ fn the_kind_of_a_long_list_may_follow_its_items() {
     let list = json!({"apiVersion": "projectcalico.org/v3", "items": items, "kind": "IPAMBlockList"});
     let text = list.to_string();
     assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
-    let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
+    let snapshot = read_text(&text).unwrap();
     assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
     // Without a kind in the list or its items, no object is recognized as Calico's.
     let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
-    assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
+    assert!(read_text(&nameless).is_err());
 }
 
 #[test]
 fn an_empty_list_of_a_kind_says_that_there_is_none() {
     let folder = tempfile::tempdir().unwrap();
-    let pools = json!({"apiVersion": "v1", "items": [pool()], "kind": "List"}).to_string();
     let empty = |kind: &str, version: &str| json!({"apiVersion": version, "items": [], "kind": kind, "metadata": {"resourceVersion": "7"}});
     let files = [
-        write(&folder, "a.json", &pools),
+        write(&folder, "a.json", &list(&[pool()])),
         write(&folder, "b.json", &empty("IPAMBlockList", "crd.projectcalico.org/v1").to_string()),
         write(&folder, "c.json", &empty("List", "v1").to_string()),
         write(&folder, "d.json", &empty("PodList", "example.com/v1").to_string()),
@@ -160,26 +166,20 @@ fn an_empty_list_of_a_kind_says_that_there_is_none() {
 
 #[test]
 fn the_order_of_a_list_says_what_was_read_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let list = |items: [Value; 2]| {
-        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
-        read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap().blocks_before_pods
-    };
+    let blocks_first = |items: [Value; 2]| read_list(&items).blocks_before_pods;
     let block = || block("10-0-0-0-31", "10.0.0.0/31");
-    assert!(list([block(), pod(Some("Pod"))]));
-    assert!(!list([pod(Some("Pod")), block()]));
-    assert!(!list([pool(), pod(Some("Pod"))]));
+    assert!(blocks_first([block(), pod(Some("Pod"))]));
+    assert!(!blocks_first([pod(Some("Pod")), block()]));
+    assert!(!blocks_first([pool(), pod(Some("Pod"))]));
 }
 
 #[test]
 fn an_address_of_a_node_and_its_types() {
-    let folder = tempfile::tempdir().unwrap();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations":
         {"projectcalico.org/IPv4Address": "10.0.0.1/24", "projectcalico.org/IPv6Address": "x", "calipam.io/cni-plugin": "v3.32.1"}},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n"},
             {"type": "ExternalIP", "address": "10.0.0.3"}]}});
-    let list = json!({"apiVersion": "v1", "items": [pool(), node], "kind": "List"}).to_string();
-    let snapshot = read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap();
+    let snapshot = read_list(&[pool(), node]);
     let addresses = snapshot.nodes[0].value.addresses.iter().map(ToString::to_string);
     assert_eq!(addresses.collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.2"]);
     assert_eq!(snapshot.nodes[0].value.plugin.as_deref(), Some("v3.32.1"));
@@ -189,10 +189,10 @@ fn an_address_of_a_node_and_its_types() {
 fn the_first_page_of_a_list_is_not_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let page = |kind: &str, metadata: Value| {
-        let list =
+        let page =
             json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": kind, "metadata": metadata});
         let files =
-            [write(&folder, "a.json", &pool().to_string()), write(&folder, "pods.json", &list.to_string())];
+            [write(&folder, "a.json", &pool().to_string()), write(&folder, "pods.json", &page.to_string())];
         read(folder.path(), &files).map(|snapshot| snapshot.pods.len()).map_err(|error| error.to_string())
     };
     for kind in ["PodList", "List"] {
@@ -208,29 +208,24 @@ fn the_first_page_of_a_list_is_not_the_list() {
 
 #[test]
 fn truncated_files_and_files_without_calicos_objects_are_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let whole = json!({"apiVersion": "v1", "items": [pool(), pool()], "kind": "List"}).to_string();
+    let whole = list(&[pool(), pool()]);
     for len in 1..whole.len() {
-        let path = write(&folder, "x.json", &whole[..len]);
-        assert!(read(folder.path(), &[path]).is_err(), "{len}");
+        assert!(read_text(&whole[..len]).is_err(), "{len}");
     }
-    let pods = json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": "List"}).to_string();
-    let error = read(folder.path(), &[write(&folder, "x.json", &pods)]).unwrap_err();
-    assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
-    let machines =
-        json!({"apiVersion": "kubevirt.io/v1", "items": [], "kind": "VirtualMachineList"}).to_string();
-    let error = read(folder.path(), &[write(&folder, "x.json", &machines)]).unwrap_err();
-    assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
-    let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}}).to_string();
-    assert!(read(folder.path(), &[write(&folder, "x.json", &other)]).is_err());
+    let machines = json!({"apiVersion": "kubevirt.io/v1", "items": [], "kind": "VirtualMachineList"});
+    for text in [list(&[pod(Some("Pod"))]), machines.to_string()] {
+        let error = read_text(&text).unwrap_err();
+        assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
+    }
+    let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}});
+    assert!(read_text(&other.to_string()).is_err());
 }
 
 #[test]
 fn an_export_keeps_what_a_check_needs_and_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), pool()];
-    let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
-    let files = [write(&folder, "x.json", &list)];
+    let files = [write(&folder, "x.json", &list(&items))];
     let (mut again, mut lines) = (Snapshot::default(), String::new());
     read_entries(&files, |entry| {
         assert!(is_exported(entry.key));
@@ -246,18 +241,15 @@ fn an_export_keeps_what_a_check_needs_and_no_secrets() {
 
 #[test]
 fn an_ipam_configuration_that_is_not_called_default_is_named() {
-    let folder = tempfile::tempdir().unwrap();
     let config = |kind: &str, group: &str, name: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": {"strictAffinity": true}});
     for (kind, group) in
         [("IPAMConfig", "crd.projectcalico.org/v1"), ("IPAMConfiguration", "projectcalico.org/v3")]
     {
-        let list = |items: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        let other = [config(kind, group, "rancher-config"), pool()];
-        let snapshot = read(folder.path(), &[write(&folder, "x.json", &list(&other))]).unwrap();
+        let snapshot = read_list(&[config(kind, group, "rancher-config"), pool()]);
         let expected = (None, &["rancher-config".to_owned()][..]);
         assert_eq!((snapshot.ipam_config, &snapshot.ignored_configs[..]), expected);
         let both = [config(kind, group, "default"), config(kind, group, "rancher-config"), pool()];
-        let snapshot = read(folder.path(), &[write(&folder, "x.json", &list(&both))]).unwrap();
+        let snapshot = read_list(&both);
         assert!(snapshot.ipam_config.is_some_and(|config| config.strict_affinity), "{kind}");
     }
 }

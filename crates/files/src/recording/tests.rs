@@ -167,6 +167,18 @@ fn begin(recorder: &Recorder, state: &State, revision: i64, at: Timestamp) -> Jo
     begin_history(recorder, state, revision, at, None)
 }
 
+/// Begins the first recording in a folder, from a state without objects.
+fn begin_empty(folder: &Path) -> (Recorder, Journal) {
+    let recorder = Recorder::open(folder).unwrap();
+    let journal = begin(&recorder, &State::new(), 1, time(0));
+    (recorder, journal)
+}
+
+/// A group of one change of the handle `id`, which is deleted if there is no value.
+fn change(id: &str, revision: i64, value: Option<&str>) -> Vec<Change> {
+    vec![Change { key: format!("{HANDLES}{id}").into(), revision, value: value.map(Into::into) }]
+}
+
 /// Begins a recording of another history. `last` is the time of the last change in the previous recording.
 fn begin_history(
     recorder: &Recorder,
@@ -350,8 +362,7 @@ fn one_run_records_one_cluster_in_a_folder() {
 #[test]
 fn an_object_may_be_larger_than_a_frame_usually_is() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::open(folder.path()).unwrap();
-    let mut journal = begin(&recorder, &State::new(), 1, time(0));
+    let (_recorder, mut journal) = begin_empty(folder.path());
     let key = format!("{BLOCKS}10.0.0.0-26").into_bytes();
     let mut state = State::new();
     for (revision, length) in [(2, 5 << 20), (3, 9 << 20)] {

@@ -188,11 +188,15 @@ mod tests {
     }
 
     fn edit(edit: PoolEdit, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
-        let edit = Edit::Pool("p".into(), edit);
-        let revision = Revision::Etcd(7);
         let now = now.map(|now| Object::Pool(pool(now)));
-        apply([&edit], Timestamp::UNIX_EPOCH, |_| {
-            now.as_ref().map(|object| Current { revision: &revision, object: Some(Cow::Borrowed(object)) })
+        run(&Edit::Pool("p".into(), edit), now.as_ref())
+    }
+
+    /// Applies an edit to an object of revision 7.
+    fn run(edit: &Edit, now: Option<&Object>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
+        let revision = Revision::Etcd(7);
+        apply([edit], Timestamp::UNIX_EPOCH, |_| {
+            now.map(|object| Current { revision: &revision, object: Some(Cow::Borrowed(object)) })
         })
     }
 
@@ -205,13 +209,18 @@ mod tests {
         assert_eq!(delete(planned, Some(with_status)), Ok(vec![(key, None)]), "a status is no change");
 
         let disabled = r#"{"spec":{"cidr":"10.0.0.0/24","disabled":true}}"#;
-        assert!(delete(planned, Some(disabled)).unwrap_err().to_string().contains("has changed"));
         let kept = r#"{"metadata":{"finalizers":["x/y"]},"spec":{"cidr":"10.0.0.0/24"}}"#;
-        assert!(delete(planned, Some(kept)).unwrap_err().to_string().contains("finalizer x/y"));
         let going =
             r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24"}}"#;
-        assert!(delete(planned, Some(going)).unwrap_err().to_string().contains("being deleted"));
-        assert!(delete(planned, None).unwrap_err().to_string().contains("is gone"));
+        for (now, reason) in [
+            (Some(disabled), "has changed"),
+            (Some(kept), "finalizer x/y"),
+            (Some(going), "being deleted"),
+            (None, "is gone"),
+        ] {
+            let error = delete(planned, now).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]
@@ -246,20 +255,15 @@ mod tests {
         let config = Document::parse(br#"{"strict_affinity":true}"#).unwrap();
         let stored = Object::IpamConfig(Document::default());
         let (seven, eight) = (Revision::Etcd(7), Revision::Etcd(8));
-        let run = |edit: Edit, stored: Option<&Object>| {
-            apply([&edit], Timestamp::UNIX_EPOCH, |_| {
-                stored.map(|object| Current { revision: &seven, object: Some(Cow::Borrowed(object)) })
-            })
-        };
         let config = Object::IpamConfig(config);
         let create = || Edit::Create(Key::IpamConfig, Box::new(config.clone()));
         let replace =
             |read: &Revision| Edit::Replace(Key::IpamConfig, read.clone(), Box::new(config.clone()));
         let written = Ok(vec![(Key::IpamConfig, Some(config.clone()))]);
-        assert_eq!(run(replace(&seven), Some(&stored)), written);
-        assert_eq!(run(create(), None), written);
-        assert!(run(replace(&eight), Some(&stored)).is_err());
-        assert!(run(replace(&seven), None).is_err());
-        assert!(run(create(), Some(&stored)).is_err());
+        assert_eq!(run(&replace(&seven), Some(&stored)), written);
+        assert_eq!(run(&create(), None), written);
+        assert!(run(&replace(&eight), Some(&stored)).is_err());
+        assert!(run(&replace(&seven), None).is_err());
+        assert!(run(&create(), Some(&stored)).is_err());
     }
 }

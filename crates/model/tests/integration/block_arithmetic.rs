@@ -231,22 +231,19 @@ proptest! {
     #[test]
     fn blocks_stay_sound(operations in operations()) {
         run("10.244.1.0/28", false, &operations)?;
-    }
-
-    #[test]
-    fn blocks_of_windows_nodes_stay_sound(operations in operations()) {
+        // A block of a Windows node.
         run("10.244.1.0/28", true, &operations)?;
-    }
-
-    #[test]
-    fn blocks_of_ipv6_stay_sound(operations in operations()) {
         run("fd00:10:244::40/124", false, &operations)?;
     }
 }
 
+fn small_block() -> Block {
+    Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap()
+}
+
 #[test]
 fn attributes_are_null_until_the_first_assignment() {
-    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut block = small_block();
     let mut records = |change: &dyn Fn(&mut BlockUpdate<'_>)| {
         let read = BlockContent::parse(&serde_json::to_vec(&block).unwrap()).unwrap();
         block = read.sound().unwrap().clone();
@@ -261,7 +258,7 @@ fn attributes_are_null_until_the_first_assignment() {
 
 #[test]
 fn a_release_by_handle_into_cooldown_keeps_the_sequence_numbers() {
-    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut block = small_block();
     block.update(|edit| edit.auto_assign(2, &record(1), |_| false));
     let number = block.sequence_of(0);
     block.update(|edit| edit.cool_by_handle(&[0], start()));
@@ -272,7 +269,7 @@ fn a_release_by_handle_into_cooldown_keeps_the_sequence_numbers() {
 
 #[test]
 fn editing_a_record_changes_all_its_ordinals_but_no_sequence_number() {
-    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut block = small_block();
     block.update(|edit| edit.auto_assign(2, &record(1), |_| false));
     block.update(|edit| edit.assign(3, &record(2))).unwrap();
     let numbers = [0, 1, 3].map(|ordinal| block.sequence_of(ordinal));
@@ -285,7 +282,7 @@ fn editing_a_record_changes_all_its_ordinals_but_no_sequence_number() {
 
 #[test]
 fn addresses_are_reassigned_in_the_order_of_release() {
-    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut block = small_block();
     block.update(|edit| edit.auto_assign(4, &record(1), |_| false));
     for ordinal in [2, 0, 3] {
         block.update(|edit| edit.release(&[ordinal]));
@@ -297,7 +294,7 @@ fn addresses_are_reassigned_in_the_order_of_release() {
 
 #[test]
 fn a_restored_block_follows_the_one_it_replaces_and_only_what_changes_gets_a_new_number() {
-    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut block = small_block();
     block.update(|edit| edit.assign(0, &record(1))).unwrap();
     block.update(|edit| edit.assign(1, &record(2))).unwrap();
     let mut now = block.clone();
@@ -329,7 +326,7 @@ fn only_a_node_is_a_host() {
 
 #[test]
 fn own_strict_affinity_round_trips() {
-    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut block = small_block();
     for strict in [None, Some(false), Some(true)] {
         block.set_own_strict_affinity(strict);
         let read = BlockContent::parse(&serde_json::to_vec(&block).unwrap()).unwrap();

@@ -5,24 +5,22 @@ use std::borrow::Cow;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockContent};
-use calipam_model::edit::{AllocationGuard, BlockEdit, Current, Edit, HandleEdit, apply};
+use calipam_model::edit::{AllocationGuard, BlockEdit, Current, Edit, EditError, HandleEdit, apply};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
 
-/// The error from releasing an address with `record` from the given block.
-fn refusal(record: &Attribute, sequence: u64, block: Block) -> String {
-    let cidr = block.cidr();
-    let held = vec![AllocationGuard { ordinal: 1, record: record.into(), sequence }];
-    let edits = [Edit::Block(cidr, BlockEdit::Release { held, cooldown: 60 })];
-    let (revision, object) = (Revision::Etcd(7), Object::from(block));
-    let now = "2026-05-01T10:01:00Z".parse().unwrap();
-    let current = |key: &Key| {
-        assert_eq!(*key, Key::Block(cidr));
-        Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) })
-    };
-    apply(&edits, now, current).unwrap_err().to_string()
+/// Applies a single edit to an object.
+fn edited(edit: Edit, object: Object) -> Result<Option<Object>, EditError> {
+    let revision = Revision::Etcd(7);
+    let current = |_: &Key| Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) });
+    let changes = apply(&[edit], "2026-05-01T10:01:00Z".parse().unwrap(), current)?;
+    Ok(changes.into_iter().next().unwrap().1)
+}
+
+fn after(edit: Edit, object: Object) -> Option<Object> {
+    edited(edit, object).unwrap()
 }
 
 #[test]
@@ -31,33 +29,18 @@ fn an_address_that_cools_was_released_and_not_reassigned() {
     let mut block = Block::new("10.0.0.0/30".parse().unwrap(), None, now).unwrap();
     let [first, second] = ["net.a", "net.b"].map(|handle| Attribute::new(Some(handle), []));
     block.update(|edit| edit.assign(1, &first)).unwrap();
-    let sequence = block.allocation(1).unwrap().sequence;
+    let held = vec![AllocationGuard::new(&block.allocation(1).unwrap())];
+    let release = Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 60 });
+    let refusal = |object: Object| edited(release.clone(), object).unwrap_err().to_string();
 
-    let released = {
-        let held = vec![AllocationGuard { ordinal: 1, record: (&first).into(), sequence }];
-        let edits = [Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 60 })];
-        let (revision, object) = (Revision::Etcd(7), Object::from(block.clone()));
-        let current = |_: &Key| Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) });
-        match apply(&edits, now, current).unwrap().pop() {
-            Some((_, Some(Object::Block(BlockContent::Sound(block))))) => *block,
-            other => panic!("{other:?}"),
-        }
-    };
-    let why = refusal(&first, sequence, released);
+    let released = after(release.clone(), Object::from(block.clone())).unwrap();
+    let why = refusal(released);
     assert!(why.ends_with("10.0.0.1 has been released since it was read"), "{why}");
 
     block.update(|edit| edit.release(&[1]));
     block.update(|edit| edit.assign(1, &second)).unwrap();
-    let why = refusal(&first, sequence, block);
+    let why = refusal(Object::from(block));
     assert!(why.ends_with("10.0.0.1 has been reassigned since it was read"), "{why}");
-}
-
-/// Applies a single edit to an object.
-fn after(edit: Edit, object: Object) -> Option<Object> {
-    let revision = Revision::Etcd(7);
-    let current = |_: &Key| Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) });
-    let changes = apply(&[edit], "2026-05-01T10:00:00Z".parse().unwrap(), current).unwrap();
-    changes.into_iter().next().unwrap().1
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod block_arithmetic;
 mod borrowers;
+mod changes;
 mod edits;
 mod facts;
 mod generated;

@@ -133,15 +133,8 @@ mod tests {
     use crate::journal::{FORMAT, Intent, Journal, Outcome};
 
     async fn write(folder: &Path, name: &str, command: &str, day: u8, objects: usize) {
-        let header = Header {
-            format: FORMAT,
-            program: "0.1.0".into(),
-            started_at: format!("2026-05-{day:02}T10:00:00Z"),
-            command: command.into(),
-            cluster: "0f0e1d2c".into(),
-            datastore: "etcd".into(),
-            location: "http://a:2379".into(),
-        };
+        let started_at = format!("2026-05-{day:02}T10:00:00Z");
+        let header = Header { format: FORMAT, started_at, command: command.into(), ..Header::default() };
         let journal = Journal::create(&folder.join(name), &header).unwrap();
         let mut intent =
             Intent { id: 0, step: 0, reason: String::new(), changes: Vec::new(), guards: Vec::new() };

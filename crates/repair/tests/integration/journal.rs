@@ -12,11 +12,10 @@ use calipam_repair::journal::{
     ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, LineFault, LockMark, Outcome,
     Recorded, Value, Version, resolve, resolve_killed,
 };
-use calipam_repair::{Options, RepairError, UndoPlan, undo};
+use calipam_repair::{RepairError, UndoPlan};
+use calipam_testkit::cluster::rng::Rng;
 
-use crate::cluster::{
-    Until, consent, dump, guid, header, journal_path, leaks, new_journal, repair_by_hand, start,
-};
+use crate::cluster::{Until, dump, header, journal_path, new_journal, start, values};
 
 /// Decompresses the frames of a journal into its lines, as any zstd tool does.
 fn lines_of(file: &[u8]) -> Vec<u8> {
@@ -44,13 +43,12 @@ fn frames_of(mut file: &[u8]) -> Vec<&[u8]> {
 
 #[tokio::test]
 async fn a_journal_is_read_as_it_was_written() {
-    let (_etcd, store) = start(300).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = journal_path(&folder.path().join("a/b"), "run");
-    repair_by_hand(&store, &path, &leaks(&store, 3).await, Until::Outcome).await;
+    let (_etcd, site) = start(300).await;
+    site.repair_by_hand("a/b/run", &site.leaks(3).await, Until::Outcome).await;
+    let path = site.journal("a/b/run");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let recorded = Recorded::read(&path).unwrap();
-    assert_eq!(recorded.header, header(&guid(&store).await));
+    let recorded = site.recorded("a/b/run");
+    assert_eq!(recorded.header, header(&site.cluster));
     assert_eq!((recorded.intents.len(), recorded.outcomes.len()), (3, 3));
     assert!(recorded.ended && recorded.open_intents().next().is_none());
     assert!(!matches!(recorded.lock, Some(LockMark::Taking(_) | LockMark::Taken(_))));
@@ -97,10 +95,9 @@ fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
 
 #[tokio::test]
 async fn a_journal_cut_at_any_byte_is_read_up_to_its_last_durable_line() {
-    let (_etcd, store) = start(300).await;
-    let (_folder, path) = new_journal("run");
-    repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Outcome).await;
-    let whole = fs::read(&path).unwrap();
+    let (_etcd, site) = start(300).await;
+    site.repair_by_hand("run", &site.leaks(2).await, Until::Outcome).await;
+    let whole = fs::read(site.journal("run")).unwrap();
     let each: Vec<Vec<u8>> = lines_of(&whole).split_inclusive(|byte| *byte == b'\n').map(framed).collect();
 
     let states = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
@@ -116,23 +113,20 @@ async fn a_journal_cut_at_any_byte_is_read_up_to_its_last_durable_line() {
 
 #[tokio::test]
 async fn a_journal_of_a_killed_run_is_resolved_and_undone() {
-    let (etcd, store) = start(300).await;
-    let (folder, cluster) = (tempfile::tempdir().unwrap(), guid(&store).await);
-    let before = dump(&etcd).await;
-    let path = journal_path(folder.path(), "run");
-    repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Write).await;
+    let (etcd, site) = start(300).await;
+    let before = dump(&etcd);
+    let path = site.journal("run");
+    site.repair_by_hand("run", &site.leaks(2).await, Until::Write).await;
     let written = fs::read(&path).unwrap();
 
-    let resolved = resolve_killed(&store, folder.path(), &cluster).await.unwrap();
+    let resolved = resolve_killed(&site.store, site.folder(), &site.cluster).await.unwrap();
     assert_eq!(resolved.resolved, std::slice::from_ref(&path), "{resolved:?}");
     assert!(fs::read(&path).unwrap().starts_with(&written), "lines are added");
-    let recorded = Recorded::read(&path).unwrap();
+    let recorded = site.recorded("run");
     assert_eq!((recorded.intents.len(), recorded.open_intents().count()), (2, 0));
-    let options = Options::new("undo", journal_path(folder.path(), "undo"));
-    let plan = UndoPlan::new(&recorded).unwrap();
-    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    let execution = site.undo(&site.undo_plan("run"), &site.options("undo")).await;
     assert!(execution.is_complete(), "{execution:?}");
-    assert_eq!(crate::cluster::values(&dump(&etcd).await), crate::cluster::values(&before));
+    assert_eq!(values(&dump(&etcd)), values(&before));
 }
 
 #[test]
@@ -164,12 +158,17 @@ fn intent(key: &str, before: Option<Value>) -> Intent {
     Intent { id: 0, step: 0, reason: "a test".into(), changes: vec![change], guards: Vec::new() }
 }
 
-/// Writes a journal of one intent and its outcome, with sound checksums, and reads the journal.
-async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recorded, JournalError> {
+/// Writes a journal of one intent and its outcomes, with sound checksums, and reads the journal.
+async fn read_one(
+    mut one: Intent,
+    outcomes: impl IntoIterator<Item = Vec<Option<String>>>,
+) -> Result<Recorded, JournalError> {
     let (_folder, path) = new_journal("run");
     let journal = Journal::create(&path, &header("c")).unwrap();
     journal.intend(&mut one).await.unwrap();
-    journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
+    for written in outcomes {
+        journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
+    }
     journal.end().await.unwrap();
     drop(journal);
     Recorded::read(&path)
@@ -177,20 +176,9 @@ async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recor
 
 #[tokio::test]
 async fn two_runs_may_find_the_same_outcome() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, second, is_read) in
-        [("same", vec![None], true), ("another", vec![Some("7".to_owned())], false)]
-    {
-        let path = journal_path(folder.path(), name);
-        let journal = Journal::create(&path, &header("c")).unwrap();
-        let mut one = intent("/calico/ipam/v2/handle/x", Some(Value::Text("{}".into())));
-        journal.intend(&mut one).await.unwrap();
-        for written in [vec![None], second] {
-            journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
-        }
-        journal.end().await.unwrap();
-        drop(journal);
-        assert_eq!(Recorded::read(&path).is_ok(), is_read, "{name}");
+    for (second, is_read) in [(vec![None], true), (vec![Some("7".to_owned())], false)] {
+        let one = intent("/calico/ipam/v2/handle/x", Some(Value::Text("{}".into())));
+        assert_eq!(read_one(one, [vec![None], second]).await.is_ok(), is_read);
     }
 }
 
@@ -198,18 +186,18 @@ async fn two_runs_may_find_the_same_outcome() {
 async fn journals_that_would_be_undone_wrongly_are_refused() {
     let handle = "/calico/ipam/v2/handle/x";
     let text = || Some(Value::Text("{}".into()));
-    assert!(read_one(intent(handle, text()), vec![None]).await.is_ok());
+    assert!(read_one(intent(handle, text()), [vec![None]]).await.is_ok());
     let message = |error: JournalError| error.to_string();
     // If invalid base64 were taken for an absent object, the undo would delete the present object.
-    let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), vec![None]).await.unwrap_err();
+    let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), [vec![None]]).await.unwrap_err();
     assert!(message(broken).contains("line 2 of the journal"));
-    let unequal = read_one(intent(handle, text()), vec![None, None]).await.unwrap_err();
+    let unequal = read_one(intent(handle, text()), [vec![None, None]]).await.unwrap_err();
     assert!(message(unequal).contains("a different number of objects"));
     let mut twice = intent(handle, text());
     twice.changes.push(twice.changes[0].clone());
-    assert!(message(read_one(twice, vec![None, None]).await.unwrap_err()).contains("one intent changes"));
+    assert!(message(read_one(twice, [vec![None, None]]).await.unwrap_err()).contains("one intent changes"));
     for key in ["/calico/resources/v3/projectcalico.org/nodes/n", "/calico/ipam/v2/handle/a/b", "pods/a/b"] {
-        let recorded = read_one(intent(key, text()), vec![None]).await.unwrap();
+        let recorded = read_one(intent(key, text()), [vec![None]]).await.unwrap();
         let error = UndoPlan::new(&recorded).unwrap_err();
         assert!(matches!(&error, RepairError::UnexpectedKey { path } if path == key), "{error}");
     }
@@ -254,32 +242,28 @@ fn a_run_that_is_over_is_over_while_children_are_started() {
 /// reported.
 #[tokio::test]
 async fn files_that_only_look_like_journals_are_passed_over() {
-    let (_etcd, store) = start(300).await;
-    let cluster = guid(&store).await;
-    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let journal = |name: &str| journal_path(folder.path(), name);
-    let fifo = Command::new("mkfifo").arg(journal("pipe")).status().unwrap();
+    let (_etcd, site) = start(300).await;
+    let fifo = Command::new("mkfifo").arg(site.journal("pipe")).status().unwrap();
     assert!(fifo.success());
-    fs::create_dir(journal("folder")).unwrap();
-    let left = journal_path(elsewhere.path(), "left");
-    let touched = repair_by_hand(&store, &left, &leaks(&store, 1).await, Until::Write).await;
-    std::os::unix::fs::symlink(&left, journal("link")).unwrap();
+    fs::create_dir(site.journal("folder")).unwrap();
+    let left = "elsewhere/left";
+    let touched = site.repair_by_hand(left, &site.leaks(1).await, Until::Write).await;
+    std::os::unix::fs::symlink(site.journal(left), site.journal("link")).unwrap();
     // An intent with a key that calipam never writes.
-    let strange = journal("strange");
-    let open = Journal::create(&strange, &header(&cluster)).unwrap();
+    let strange = site.journal("strange");
+    let open = Journal::create(&strange, &header(&site.cluster)).unwrap();
     open.intend(&mut intent("/calico/ipam/v2/handle/a/b", None)).await.unwrap();
     drop(open);
 
-    let resolved = resolve_killed(&store, folder.path(), &cluster).await.unwrap();
+    let resolved = resolve_killed(&site.store, site.folder(), &site.cluster).await.unwrap();
     assert!(resolved.resolved.is_empty(), "{resolved:?}");
     let [(path, reason)] = resolved.passed_over.as_slice() else { panic!("{resolved:?}") };
     assert!(*path == strange && reason.contains("handle/a/b"), "{reason}");
-    assert_eq!(Recorded::read(&left).unwrap().open_intents().count(), 1);
-    assert!(matches!(Recorded::read(&journal("pipe")).unwrap_err(), JournalError::Read { .. }));
+    assert_eq!(site.recorded(left).open_intents().count(), 1);
+    assert!(matches!(Recorded::read(&site.journal("pipe")).unwrap_err(), JournalError::Read { .. }));
     // The next run succeeds all the same, and reports the journal that it could not resolve.
-    let plan = UndoPlan::new(&resolve(Recorded::read(&left).unwrap(), &store).await.unwrap().0).unwrap();
-    let options = Options::new("undo", journal("next"));
-    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    let plan = UndoPlan::new(&resolve(site.recorded(left), &site.store).await.unwrap().0).unwrap();
+    let execution = site.undo(&plan, &site.options("next")).await;
     assert!(execution.is_complete() && execution.passed_over == resolved.passed_over, "{execution:?}");
     assert_eq!(touched.len(), 2);
 }
@@ -288,18 +272,14 @@ async fn files_that_only_look_like_journals_are_passed_over() {
 /// before the damage, and never to another effect.
 #[tokio::test]
 async fn a_damaged_journal_has_no_other_effect() {
-    let (_etcd, store) = start(300).await;
-    let (folder, path) = new_journal("run");
-    repair_by_hand(&store, &path, &leaks(&store, 5).await, Until::Outcome).await;
-    let file = fs::read(&path).unwrap();
+    let (_etcd, site) = start(300).await;
+    site.repair_by_hand("run", &site.leaks(5).await, Until::Outcome).await;
+    let file = fs::read(site.journal("run")).unwrap();
     let lines = lines_of(&file);
-    let right = UndoPlan::new(&Recorded::read(&path).unwrap()).unwrap();
-    let damaged = journal_path(folder.path(), "damaged");
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut below = |most: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % most
-    };
+    let right = site.undo_plan("run");
+    let damaged = site.journal("damaged");
+    let mut random = Rng::new(0x9E37_79B9_7F4A_7C15);
+    let mut below = |most: usize| random.below(most as u64) as usize;
     let (mut errors, mut undone) = (0, 0);
     for round in 0..1200 {
         // Changed lines that are packed again are detected only by their checksums.
@@ -329,7 +309,7 @@ async fn a_damaged_journal_has_no_other_effect() {
             errors += 1;
             continue;
         };
-        let (recorded, _) = resolve(recorded, &store).await.unwrap();
+        let (recorded, _) = resolve(recorded, &site.store).await.unwrap();
         let plan = UndoPlan::new(&recorded).unwrap();
         for step in plan.steps() {
             let known = right.steps().iter().any(|known| known.objects == step.objects);
@@ -343,13 +323,12 @@ async fn a_damaged_journal_has_no_other_effect() {
 
 #[tokio::test]
 async fn open_intents_are_resolved_by_reading() {
-    for (until, name) in [(Until::Intent, "intent"), (Until::Write, "write")] {
-        let (etcd, store) = start(300).await;
-        let (_folder, path) = new_journal(name);
-        let touched = repair_by_hand(&store, &path, &leaks(&store, 2).await, until).await;
-        let recorded = Recorded::read(&path).unwrap();
+    for until in [Until::Intent, Until::Write] {
+        let (etcd, site) = start(300).await;
+        let touched = site.repair_by_hand("run", &site.leaks(2).await, until).await;
+        let recorded = site.recorded("run");
         assert_eq!((recorded.open_intents().count(), recorded.ended), (1, false));
-        let (resolved, outcomes) = resolve(recorded.clone(), &store).await.unwrap();
+        let (resolved, outcomes) = resolve(recorded.clone(), &site.store).await.unwrap();
         assert_eq!(resolved.open_intents().count(), 0);
         match (until, &outcomes[&1]) {
             (Until::Intent, IntentOutcome::NotWritten) => {}
@@ -359,9 +338,8 @@ async fn open_intents_are_resolved_by_reading() {
             other => panic!("{other:?}"),
         }
         // Another client changes the block, so the outcome is no longer certain.
-        let mut client = etcd.client().await.unwrap();
-        client.put(touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#, None).await.unwrap();
-        let (resolved, outcomes) = resolve(recorded, &store).await.unwrap();
+        etcd.put(&touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#).unwrap();
+        let (resolved, outcomes) = resolve(recorded, &site.store).await.unwrap();
         assert_eq!(outcomes[&1], IntentOutcome::Changed(vec![touched[2].to_string()]));
         assert_eq!(UndoPlan::new(&resolved).unwrap().skipped().len(), 1);
     }

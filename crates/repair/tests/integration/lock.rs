@@ -2,54 +2,34 @@
 
 use std::sync::Arc;
 
-use calipam_repair::journal::Recorded;
-use calipam_repair::{Event, Options, UndoPlan, undo};
-use calipam_testkit::servers::Etcd;
+use calipam_model::key::Key;
+use calipam_repair::{Event, Options};
+use calipam_testkit::World;
 
-use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, new_journal, repair_by_hand, start};
-
-const KEY: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
-
-async fn information(etcd: &Etcd) -> String {
-    String::from_utf8(dump(etcd).await[KEY].0.clone()).unwrap()
-}
+use crate::cluster::{Until, start};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_by_others_are_kept_when_the_lock_is_removed() {
-    let (etcd, store) = start(600).await;
-    let cluster = guid(&store).await;
-    let (folder, first) = new_journal("first");
-    repair_by_hand(&store, &first, &leaks(&store, 1).await, Until::Outcome).await;
-    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
-    let before: serde_json::Value = serde_json::from_str(&information(&etcd).await).unwrap();
-    let endpoint = etcd.endpoint();
+    let (etcd, site) = start(600).await;
+    let world = Arc::new(World::Etcd(Box::new(etcd)));
+    let key = Key::ClusterInformation("default".into());
+    site.repair_by_hand("first", &site.leaks(1).await, Until::Outcome).await;
+    let before = world.get(&key).unwrap();
+
+    let (other, information) = (Arc::clone(&world), key.clone());
     let options = Options {
         lock: true,
         events: Arc::new(move |event| {
             if let Event::Intended { .. } = event {
                 // A component writes its version while the lock is held.
-                let endpoint = endpoint.clone();
-                std::thread::spawn(move || {
-                    let work = async {
-                        let mut client = etcd_client::Client::connect([endpoint], None).await.unwrap();
-                        let answer = client.get(KEY, None).await.unwrap();
-                        let mut value: serde_json::Value =
-                            serde_json::from_slice(answer.kvs()[0].value()).unwrap();
-                        value["spec"]["calicoVersion"] = "v9.9.9".into();
-                        client.put(KEY, value.to_string(), None).await.unwrap();
-                    };
-                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                    runtime.unwrap().block_on(work);
-                })
-                .join()
-                .unwrap();
+                other.edit(&information, |value| value["spec"]["calicoVersion"] = "v9.9.9".into());
             }
         }),
-        ..Options::new("undo", journal_path(folder.path(), "second"))
+        ..site.options("second")
     };
-    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    let execution = site.undo(&site.undo_plan("first"), &options).await;
     assert!(execution.is_complete(), "{execution:?}");
-    let after: serde_json::Value = serde_json::from_str(&information(&etcd).await).unwrap();
+    let after = world.get(&key).unwrap();
     assert_eq!(after["spec"]["calicoVersion"], "v9.9.9");
     assert_eq!(after["spec"]["datastoreReady"], before["spec"]["datastoreReady"]);
 }

@@ -5,6 +5,7 @@ pub mod blocks;
 pub mod browser;
 pub mod calico2;
 pub mod cluster;
+pub mod datastore;
 pub mod json;
 pub mod kube;
 pub mod memory;
@@ -14,5 +15,7 @@ mod runtime;
 pub mod servers;
 mod soak;
 pub mod values;
+mod world;
 
 pub use soak::rounds;
+pub use world::World;

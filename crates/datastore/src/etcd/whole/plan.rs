@@ -144,6 +144,8 @@ fn split(prefix: &str, keys: &[Vec<u8>], expected: usize, per_range: usize, what
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn affinity(i: usize) -> Vec<u8> {
@@ -193,21 +195,14 @@ mod tests {
     fn a_sample_names_handles_and_endpoints() {
         let mut sample = Sample::default();
         for i in 0..100u32 {
-            let records: Vec<String> = (0..2)
-                .map(|j| {
-                    format!(
-                        r#"{{"handle_id":"k8s-pod-network.{i:03}{j}","secondary":{{"namespace":"ns{}","pod":"web-{i}","node":"node-1"}}}}"#,
-                        i % 7
-                    )
-                })
-                .collect();
-            sample.add(
-                format!(
-                    r#"{{"cidr":"10.0.{i}.0/30","affinity":null,"allocations":[0,1,null,null],"unallocated":[2,3],"attributes":[{}]}}"#,
-                    records.join(",")
-                )
-                .as_bytes(),
-            );
+            let record = |j: u32| {
+                let owner =
+                    json!({"namespace": format!("ns{}", i % 7), "pod": format!("web-{i}"), "node": "node-1"});
+                json!({"handle_id": format!("k8s-pod-network.{i:03}{j}"), "secondary": owner})
+            };
+            let block = json!({"cidr": format!("10.0.{i}.0/30"), "affinity": null, "allocations": [0, 1, null, null],
+                "unallocated": [2, 3], "attributes": [record(0), record(1)]});
+            sample.add(block.to_string().as_bytes());
         }
         sample.add(b"garbage");
         assert!(sample.endpoints[0].starts_with(ENDPOINT_PREFIX.as_bytes()));

@@ -283,23 +283,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
         let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
-        let error = read(&of(&broken)).await.unwrap_err();
-        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is not a kubeconfig in YAML"));
-        let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
-        assert!(error.ends_with("there is no such file"), "{error}");
+        let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
         let ended =
             write(&folder, "c", &kubeconfig("https://a:6443", "auth-provider: {name: gcp, config: {}}"));
-        let error = read(&of(&ended)).await.unwrap_err();
-        assert!(error.contains("get-credentials"), "{error}");
-        let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
-        let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
-        let error = read(&settings).await.unwrap_err();
-        assert!(error.ends_with("context \"other\" does not exist; available contexts: a"), "{error}");
-        settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
-        let error = read(&settings).await.unwrap_err();
-        assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");
-        settings = KubernetesSettings { api_endpoint: "u:hunter2@10.0.0.1:6443".into(), ..of(&whole) };
-        let error = read(&settings).await.unwrap_err();
-        assert!(!error.contains("hunter2"), "{error}");
+        let no_yaml = format!("cannot use the kubeconfig {broken}: it is not a kubeconfig in YAML");
+        let no_context = "context \"other\" does not exist; available contexts: a";
+        for (settings, said) in [
+            (of(&broken), no_yaml.as_str()),
+            (of("/does/not/exist:/nor/this"), "there is no such file"),
+            (of(&ended), "get-credentials"),
+            (KubernetesSettings { context: "other".into(), ..of(&whole) }, no_context),
+            (KubernetesSettings { ca_file: whole.clone(), ..of(&whole) }, "no PEM block"),
+            (KubernetesSettings { api_endpoint: "u:hunter2@10.0.0.1:6443".into(), ..of(&whole) }, ""),
+        ] {
+            let error = read(&settings).await.unwrap_err();
+            assert!(error.contains(said) && !error.contains("hunter2"), "{error}");
+        }
     }
 }

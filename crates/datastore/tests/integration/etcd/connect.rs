@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use calipam_datastore::{Cause, Datastore, Error, Failure};
+use calipam_testkit::datastore::{observe, quiet};
 use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion};
 
-use super::support::{entries, seed, settings};
-use crate::support::quiet;
+use super::support::{entries, settings, start};
 
 /// Tries to connect to the endpoints, and returns the expected failure.
 async fn failure(endpoints: &str, environment: &[(&str, &str)]) -> Failure {
@@ -25,6 +25,17 @@ async fn failure(endpoints: &str, environment: &[(&str, &str)]) -> Failure {
     }
 }
 
+/// Tries to connect to the endpoints, and asserts that the connection fails for this cause.
+async fn assert_fails(endpoints: &str, environment: &[(&str, &str)], cause: Cause) {
+    assert_eq!(failure(endpoints, environment).await, Failure::Connection(cause));
+}
+
+/// Connects with variables of the environment, and returns the number of blocks.
+async fn blocks(etcd: &Etcd, environment: &[(&str, &str)]) -> usize {
+    let store = Datastore::open(&settings(&etcd.endpoint(), environment)).await.unwrap();
+    observe(&store).await.blocks.len()
+}
+
 fn text(path: &std::path::Path) -> &str {
     path.to_str().unwrap()
 }
@@ -34,11 +45,8 @@ async fn a_port_without_a_server() {
     let mut etcd = Etcd::start().unwrap();
     let endpoint = etcd.endpoint();
     etcd.kill();
-    assert_eq!(failure(&endpoint, &[]).await, Failure::Connection(Cause::Refused));
-    assert_eq!(
-        failure("http://no-such-host.invalid:2379", &[]).await,
-        Failure::Connection(Cause::NameNotResolved)
-    );
+    assert_fails(&endpoint, &[], Cause::Refused).await;
+    assert_fails("http://no-such-host.invalid:2379", &[], Cause::NameNotResolved).await;
 }
 
 #[tokio::test]
@@ -46,14 +54,13 @@ async fn a_server_that_hangs_costs_seconds() {
     let etcd = Etcd::start().unwrap();
     etcd.pause().unwrap();
     let begun = Instant::now();
-    assert_eq!(failure(&etcd.endpoint(), &[]).await, Failure::Connection(Cause::TimedOut(3)));
+    assert_fails(&etcd.endpoint(), &[], Cause::TimedOut(3)).await;
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn endpoints_that_are_down_do_not_cost_the_run() {
-    let (mut dead, hanging, good) = (Etcd::start().unwrap(), Etcd::start().unwrap(), Etcd::start().unwrap());
-    seed(&good, &entries(1)).await;
+    let (mut dead, hanging, good) = (Etcd::start().unwrap(), Etcd::start().unwrap(), start(&entries(1)));
     dead.kill();
     hanging.pause().unwrap();
     let list = [dead.endpoint(), hanging.endpoint(), good.endpoint()].join(",");
@@ -61,7 +68,7 @@ async fn endpoints_that_are_down_do_not_cost_the_run() {
     let store = Datastore::open(&settings(&list, &[])).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(store.location(), good.endpoint());
-    assert_eq!(store.observe(&quiet()).await.unwrap().blocks.len(), 1);
+    assert_eq!(observe(&store).await.blocks.len(), 1);
 }
 
 #[tokio::test]
@@ -70,9 +77,8 @@ async fn an_empty_etcd_is_reported() {
     let store = Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap();
     let error = store.observe(&quiet()).await.unwrap_err();
     assert!(matches!(&error, Error::NoCalico { location } if *location == etcd.endpoint()), "{error}");
-    let profile = ("/calico/resources/v3/projectcalico.org/profiles/x".to_owned(), b"{}".to_vec());
-    seed(&etcd, &vec![profile]).await;
-    assert!(store.observe(&quiet()).await.unwrap().blocks.is_empty(), "Calico without IPAM data is no error");
+    etcd.put("/calico/resources/v3/projectcalico.org/profiles/x", "{}").unwrap();
+    assert!(observe(&store).await.blocks.is_empty(), "Calico without IPAM data is no error");
 }
 
 #[tokio::test]
@@ -81,63 +87,29 @@ async fn one_side_speaks_tls_and_the_other_does_not() {
         let plain = Etcd::start_version(version).unwrap();
         let tls = EtcdOptions::new().version(version).tls(EtcdTls::Server).start().unwrap();
         let ca = text(&tls.pki().unwrap().ca);
-        assert_eq!(
-            failure(&format!("http://127.0.0.1:{}", tls.port()), &[]).await,
-            Failure::Connection(Cause::ServerWantsTls)
-        );
-        let endpoint = format!("127.0.0.1:{}", plain.port());
-        assert_eq!(
-            failure(&endpoint, &[("ETCD_CA_CERT_FILE", ca)]).await,
-            Failure::Connection(Cause::ServerIsPlain)
-        );
+        let [of_tls, of_plain] = [tls.port(), plain.port()].map(|port| format!("127.0.0.1:{port}"));
+        assert_fails(&format!("http://{of_tls}"), &[], Cause::ServerWantsTls).await;
+        assert_fails(&of_plain, &[("ETCD_CA_CERT_FILE", ca)], Cause::ServerIsPlain).await;
     }
-}
-
-#[tokio::test]
-async fn a_server_of_http_1_is_no_etcd() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let (mut asked, mut rest) = ([0; 64], Vec::new());
-            let answered = stream
-                .read(&mut asked)
-                .and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
-            // If the server closed the connection first, the client would report that instead.
-            answered.and_then(|()| stream.read_to_end(&mut rest)).ok();
-        }
-    });
-    let told = failure(&endpoint, &[]).await;
-    assert_eq!(told, Failure::NotEtcd("it does not speak HTTP/2".into()));
 }
 
 #[tokio::test]
 async fn certificates() {
     for version in EtcdVersion::all() {
         let etcd = EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates).start().unwrap();
-        seed(&etcd, &entries(1)).await;
-        let pki = etcd.pki().unwrap();
-        let endpoint = etcd.endpoint();
+        etcd.put_all(&entries(1)).unwrap();
+        let (pki, endpoint) = (etcd.pki().unwrap(), etcd.endpoint());
         let ca = ("ETCD_CA_CERT_FILE", text(&pki.ca));
-        let good =
-            [ca, ("ETCD_CERT_FILE", text(&pki.client.certificate)), ("ETCD_KEY_FILE", text(&pki.client.key))];
-        let store = Datastore::open(&settings(&endpoint, &good)).await.unwrap();
-        assert_eq!(store.observe(&quiet()).await.unwrap().blocks.len(), 1);
-        assert_eq!(failure(&endpoint, &[ca]).await, Failure::Connection(Cause::ClientCertificateRequired));
-        let stranger = [
-            ca,
-            ("ETCD_CERT_FILE", text(&pki.stranger.certificate)),
-            ("ETCD_KEY_FILE", text(&pki.stranger.key)),
-        ];
-        assert_eq!(failure(&endpoint, &stranger).await, Failure::Connection(Cause::ClientCertificateRefused));
+        let files = [&pki.client, &pki.stranger].map(|of| [text(&of.certificate), text(&of.key)]);
+        let [good, stranger] =
+            files.map(|[cert, key]| [ca, ("ETCD_CERT_FILE", cert), ("ETCD_KEY_FILE", key)]);
+        assert_eq!(blocks(&etcd, &good).await, 1);
+        assert_fails(&endpoint, &[ca], Cause::ClientCertificateRequired).await;
+        assert_fails(&endpoint, &stranger, Cause::ClientCertificateRefused).await;
         let untrusted = [("ETCD_CA_CERT_FILE", text(&pki.stranger_ca))];
-        assert_eq!(failure(&endpoint, &untrusted).await, Failure::Connection(Cause::CertificateNotTrusted));
-        assert_eq!(
-            failure(&endpoint, &[]).await,
-            Failure::Connection(Cause::CertificateNotTrusted),
-            "the system does not trust it"
-        );
+        assert_fails(&endpoint, &untrusted, Cause::CertificateNotTrusted).await;
+        // The system does not trust it either.
+        assert_fails(&endpoint, &[], Cause::CertificateNotTrusted).await;
     }
 }
 
@@ -151,41 +123,46 @@ async fn users_and_passwords() {
             .reader("other", "s3cret", "/registry/")
             .start()
             .unwrap();
-        seed(&etcd, &entries(80)).await;
+        etcd.put_all(&entries(80)).unwrap();
         let endpoint = etcd.endpoint();
         let user = |name, password| [("ETCD_USERNAME", name), ("ETCD_PASSWORD", password)];
-        let store = Datastore::open(&settings(&endpoint, &user("calico", "s3cret-too"))).await.unwrap();
-        assert_eq!(store.observe(&quiet()).await.unwrap().blocks.len(), 80);
+        assert_eq!(blocks(&etcd, &user("calico", "s3cret-too")).await, 80);
         assert_eq!(failure(&endpoint, &[]).await, Failure::AuthNeeded);
         assert_eq!(failure(&endpoint, &user("root", "s3cret?")).await, Failure::WrongPassword);
         assert_eq!(failure(&endpoint, &user("nobody", "s3cret")).await, Failure::WrongPassword);
-        assert_eq!(
-            failure(&endpoint, &user("other", "s3cret")).await,
-            Failure::PermissionDenied(String::new())
-        );
+        let denied = Failure::PermissionDenied(String::new());
+        assert_eq!(failure(&endpoint, &user("other", "s3cret")).await, denied);
     }
 }
 
 #[tokio::test]
 async fn a_user_does_no_harm_if_the_server_has_no_users() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(1)).await;
-    let user = [("ETCD_USERNAME", "u"), ("ETCD_PASSWORD", "p")];
-    let store = Datastore::open(&settings(&etcd.endpoint(), &user)).await.unwrap();
-    assert_eq!(store.observe(&quiet()).await.unwrap().blocks.len(), 1);
+    let etcd = start(&entries(1));
+    assert_eq!(blocks(&etcd, &[("ETCD_USERNAME", "u"), ("ETCD_PASSWORD", "p")]).await, 1);
+}
+
+/// Tries to connect to a server that answers every connection as HTTP/1 does, either at once or after a request.
+async fn failure_of_http_1(reads_first: bool) -> Failure {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut asked, mut rest) = ([0; 64], Vec::new());
+            let read = if reads_first { stream.read(&mut asked).map(drop) } else { Ok(()) };
+            let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+            let answered = read.and_then(|()| stream.write_all(answer));
+            // If the server closed the connection first, the client would report that instead.
+            if reads_first {
+                answered.and_then(|()| stream.read_to_end(&mut rest)).ok();
+            }
+        }
+    });
+    failure(&endpoint, &[]).await
 }
 
 #[tokio::test]
-async fn something_else_that_listens() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(async move {
-        use tokio::io::AsyncWriteExt;
-        while let Ok((mut stream, _)) = listener.accept().await {
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-        }
-    });
-    let failure = failure(&endpoint, &[]).await;
+async fn a_server_of_http_1_is_no_etcd() {
+    assert_eq!(failure_of_http_1(true).await, Failure::NotEtcd("it does not speak HTTP/2".into()));
+    let failure = failure_of_http_1(false).await;
     assert!(matches!(failure, Failure::NotEtcd(_) | Failure::Connection(Cause::Broken(_))), "{failure:?}");
-    server.abort();
 }

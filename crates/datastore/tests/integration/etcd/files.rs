@@ -4,10 +4,11 @@ use std::fs;
 
 use calipam_datastore::{Datastore, Error};
 use calipam_files::FileError;
+use calipam_testkit::datastore::{observe, quiet};
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 
-use super::support::{assert_same, entries, open, seed};
-use crate::support::{open_file, quiet};
+use super::support::{assert_same, entries, open, start};
+use crate::support::open_file;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_ways_to_the_same_data() {
@@ -16,25 +17,25 @@ async fn three_ways_to_the_same_data() {
         let mut all = entries(120);
         all.push(("/calico/ipam/v2/handle/broken".into(), b"{\xFF\n".to_vec()));
         all.push(("/calico/ipam/v2/handle/long".into(), vec![b' '; 20_000]));
-        seed(&etcd, &all).await;
+        etcd.put_all(&all).unwrap();
         // Creates history, which a snapshot file also contains: a changed key, a deleted key, and a key that was
         // deleted and created again.
-        let mut client = etcd.client().await.unwrap();
-        for key in ["/calico/ipam/v2/handle/a", "/calico/ipam/v2/handle/b", "/calico/ipam/v2/handle/c"] {
-            client.put(key, "{}", None).await.unwrap();
-            client.put(key, r#"{"block":{"10.0.0.0/28":1}}"#, None).await.unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|id| format!("/calico/ipam/v2/handle/{id}"));
+        for key in [&a, &b, &c] {
+            etcd.put(key, "{}").unwrap();
+            etcd.put(key, r#"{"block":{"10.0.0.0/28":1}}"#).unwrap();
         }
-        client.delete("/calico/ipam/v2/handle/b", None).await.unwrap();
-        client.delete("/calico/ipam/v2/handle/c", None).await.unwrap();
-        client.put("/calico/ipam/v2/handle/c", "{}", None).await.unwrap();
+        etcd.delete(&b).unwrap();
+        etcd.delete(&c).unwrap();
+        etcd.put(&c, "{}").unwrap();
         let store = open(&etcd).await;
-        let live = store.observe(&quiet()).await.unwrap();
+        let live = observe(&store).await;
         assert_eq!(live.defects.len(), 2);
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["plain.jsonl", "packed.zst"] {
             let written = store.export(&path(name), &quiet()).await.unwrap();
-            let read = open_file(&path(name)).await.unwrap().observe(&quiet()).await.unwrap();
+            let read = observe(&open_file(&path(name)).await.unwrap()).await;
             assert_eq!(written as usize, live.nodes.len() + live.handles.len() + live.endpoints.len() + 245);
             assert_eq!((&read.revision, &read.coverage), (&live.revision, &live.coverage));
             assert_same(read, &live);
@@ -44,20 +45,19 @@ async fn three_ways_to_the_same_data() {
         );
         etcd.save_snapshot(&path("backup.db")).unwrap();
         let backup = open_file(&path("backup.db")).await.unwrap();
-        let read = backup.observe(&quiet()).await.unwrap();
+        let read = observe(&backup).await;
         assert_eq!(read.revision, live.revision);
         assert_same(read, &live);
         // Converts an etcd snapshot to an export.
         backup.export(&path("from-backup"), &quiet()).await.unwrap();
-        let read = open_file(&path("from-backup")).await.unwrap().observe(&quiet()).await.unwrap();
+        let read = observe(&open_file(&path("from-backup")).await.unwrap()).await;
         assert_eq!(read.handles.len(), live.handles.len());
     }
 }
 
 #[tokio::test]
 async fn exports_are_whole_or_not_there() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(2)).await;
+    let etcd = start(&entries(2));
     let store = open(&etcd).await;
     let folder = tempfile::tempdir().unwrap();
     let error = store.export(&folder.path().join("no/such/folder"), &quiet()).await.unwrap_err();
@@ -70,8 +70,7 @@ async fn exports_are_whole_or_not_there() {
 /// Reading a truncated or damaged snapshot succeeds or returns an error, but never panics or hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_snapshots_never_panic_or_hang() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(8)).await;
+    let etcd = start(&entries(8));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("backup.db");
     etcd.save_snapshot(&path).unwrap();

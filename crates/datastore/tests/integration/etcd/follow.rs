@@ -13,21 +13,23 @@ use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::datastore::quiet;
 use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
-use etcd_client::CompactionOptions;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
-use super::support::{assert_same, entries, open, seed};
-use crate::support::quiet;
+use super::support::{assert_same, entries, open, start};
 
 /// The time for which other clients keep writing. They continue if there were too few reads by then.
 const WORK: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(90);
 
-const HANDLE: &str = "/calico/ipam/v2/handle/{}";
 const BLOCK: &str = r#"{"block":{}}"#;
 const OTHER: &str = r#"{"block":{},"deleted":false}"#;
+
+fn handle(id: &str) -> String {
+    format!("/calico/ipam/v2/handle/{id}")
+}
 
 /// A followed datastore and its known state.
 struct Following {
@@ -65,18 +67,13 @@ impl Following {
     }
 }
 
-async fn put(etcd: &Etcd, key: &str, value: &str) {
-    etcd.client().await.unwrap().put(key, value, None).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     let mut cluster = Cluster::plain(ClusterSpec::new(6).v4_only().at(Timestamp::now()), 4, 8);
     for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
         cluster.inject(fault, 2);
     }
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&cluster).unwrap();
     let mut following = Following::begin(&etcd).await;
 
     let enough = |log: &ChurnLog| log.started > 20;
@@ -89,13 +86,11 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     let log = loop {
         // Writes what no allocator writes: undecodable values, keys that are not Calico's, and configuration.
         let number = reads % 7;
-        put(&etcd, &format!("/calico/ipam/v2/handle/broken.{number}"), ["{", r#"{"block":{}}"#][reads % 2])
-            .await;
-        put(&etcd, &format!("/calico/ipam/v2/@/odd-{number}"), "").await;
-        put(&etcd, "/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#).await;
-        let mut client = etcd.client().await.unwrap();
-        client.delete(format!("/calico/ipam/v2/handle/broken.{}", (reads + 3) % 7), None).await.unwrap();
-        client.delete("/calico/ipam/v2/config", None).await.unwrap();
+        etcd.put(&handle(&format!("broken.{number}")), ["{", BLOCK][reads % 2]).unwrap();
+        etcd.put(&format!("/calico/ipam/v2/@/odd-{number}"), "").unwrap();
+        etcd.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#).unwrap();
+        etcd.delete(&handle(&format!("broken.{}", (reads + 3) % 7))).unwrap();
+        etcd.delete("/calico/ipam/v2/config").unwrap();
         let changes = following.news().await.unwrap();
         (reads, all) = (reads + 1, all + changes);
         if begin.elapsed() > WORK && is_enough_read(reads, all) {
@@ -113,25 +108,21 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_is_read_again_after_a_compaction() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(20)).await;
+    let etcd = start(&entries(20));
     let mut following = Following::begin(&etcd).await;
-    put(&etcd, "/calico/ipam/v2/handle/new", r#"{"block":{}}"#).await;
-    put(&etcd, "/elsewhere", "").await;
-    let mut client = etcd.client().await.unwrap();
-    let now = client.get("/calico/ipam/v2/handle/new", None).await.unwrap().header().unwrap().revision();
-    client.compact(now, Some(CompactionOptions::new().with_physical())).await.unwrap();
+    etcd.put(&handle("new"), BLOCK).unwrap();
+    let now = etcd.put("/elsewhere", "").unwrap();
+    etcd.compact(now).unwrap();
     assert_eq!(following.news().await, Err(WholeReadReason::Compacted));
     // etcd still cannot report the last write again, since it was compacted.
     let mut following = Following::begin(&etcd).await;
     assert_eq!(following.news().await, Err(WholeReadReason::Compacted));
-    put(&etcd, "/calico/ipam/v2/handle/newer", r#"{"block":{}}"#).await;
+    etcd.put(&handle("newer"), BLOCK).unwrap();
     let mut following = Following::begin(&etcd).await;
     assert_eq!(following.news().await, Ok(0));
 
-    let many: Vec<_> =
-        (0..1_700).map(|n| (format!("/calico/ipam/v2/handle/many.{n}"), b"{}".to_vec())).collect();
-    seed(&etcd, &many).await;
+    let many: Vec<_> = (0..1_700).map(|n| (handle(&format!("many.{n}")), b"{}".to_vec())).collect();
+    etcd.put_all(&many).unwrap();
     assert_eq!(following.news().await, Ok(1_700));
     assert_eq!(following.news().await, Ok(0));
 }
@@ -139,8 +130,7 @@ async fn everything_is_read_again_after_a_compaction() {
 /// A server that was restored from a backup has the same cluster ID, and reaches the same revisions again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_was_restored_is_read_whole() {
-    let mut etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(20)).await;
+    let mut etcd = start(&entries(20));
     let backup = tempfile::tempdir().unwrap();
     etcd.kill();
     let copy = |from: &Path, to: &Path| {
@@ -150,13 +140,13 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     copy(&etcd.data_dir(), &backup.path().join("data"));
     etcd.restart().unwrap();
     for n in 0..5 {
-        put(&etcd, &HANDLE.replace("{}", &format!("lost.{n}")), BLOCK).await;
+        etcd.put(&handle(&format!("lost.{n}")), BLOCK).unwrap();
     }
     let mut following = Following::begin(&etcd).await;
 
     let known = following.followed.revision();
     let value = |value: &str| Some(value.as_bytes().to_vec());
-    let last = Change { key: HANDLE.replace("{}", "lost.4").into(), revision: known, value: value(BLOCK) };
+    let last = Change { key: handle("lost.4").into(), revision: known, value: value(BLOCK) };
     let mut position = Position::at(known);
     position.note(&last);
     assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
@@ -171,7 +161,7 @@ async fn an_etcd_that_was_restored_is_read_whole() {
         copy(&backup.path().join("data"), &etcd.data_dir());
         etcd.restart().unwrap();
         for n in 0..writes {
-            put(&etcd, &HANDLE.replace("{}", &format!("{name}.{n}")), OTHER).await;
+            etcd.put(&handle(&format!("{name}.{n}")), OTHER).unwrap();
         }
         following.store = open(&etcd).await;
         following.store.resume(&mut following.followed);
@@ -202,7 +192,7 @@ async fn an_etcd_that_may_omit_changes_is_read_in_full() {
         return;
     }
     let etcd = Etcd::start_version(EtcdVersion::V3_4).unwrap();
-    seed(&etcd, &entries(5)).await;
+    etcd.put_all(&entries(5)).unwrap();
     let found = Following::begin(&etcd).await.news().await;
     let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
     let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();

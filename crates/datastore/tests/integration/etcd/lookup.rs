@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 
 use calipam_datastore::read::Lookup;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, Source};
-use calipam_testkit::servers::Etcd;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_testkit::datastore::observe;
 
-use super::support::{entries, open, seed};
-use crate::support::quiet;
+use super::support::{entries, open, start};
 
 #[tokio::test]
 async fn an_address_takes_a_few_keys() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(300)).await;
+    let etcd = start(&entries(300));
     let store = open(&etcd).await;
     let before = store.request_count();
     let address = "10.0.1.19".parse().unwrap();
@@ -36,8 +34,7 @@ async fn an_address_takes_a_few_keys() {
 /// user of the address on another node.
 #[tokio::test]
 async fn a_few_endpoints_are_all_read_for_an_address() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(50)).await;
+    let etcd = start(&entries(50));
     let store = open(&etcd).await;
     let before = store.request_count();
     for address in ["10.0.1.19", "10.200.0.1"] {
@@ -50,10 +47,9 @@ async fn a_few_endpoints_are_all_read_for_an_address() {
 
 #[tokio::test]
 async fn a_handle_takes_a_few_keys() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(300)).await;
+    let etcd = start(&entries(300));
     let store = open(&etcd).await;
-    let all = store.observe(&quiet()).await.unwrap();
+    let all = observe(&store).await;
     let id = all.handles[77].value.id().to_string();
     let before = store.request_count();
     let found = store.lookup(&Lookup::Handle(id.clone())).await.unwrap();
@@ -68,24 +64,21 @@ async fn a_handle_takes_a_few_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_again_shows_what_changed() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(200)).await;
+    let etcd = start(&entries(200));
     let store = open(&etcd).await;
-    let first = store.observe(&quiet()).await.unwrap();
+    let first = observe(&store).await;
     let keys: BTreeSet<Key> = first.handles.iter().map(|h| Key::Handle(h.value.id().to_string())).collect();
     assert_eq!(keys.len(), 2800);
-    let mut client = etcd.client().await.unwrap();
-    let changed = Key::Handle(first.handles[5].value.id().to_string()).to_string();
-    client.put(changed.as_str(), r#"{"block":{}}"#, None).await.unwrap();
-    client.delete(Key::Handle(first.handles[9].value.id().to_string()).to_string(), None).await.unwrap();
+    let id = |i: usize| first.handles[i].value.id().to_string();
+    etcd.put(&Key::Handle(id(5)).to_string(), r#"{"block":{}}"#).unwrap();
+    etcd.delete(&Key::Handle(id(9)).to_string()).unwrap();
     let before = store.request_count();
     let later = store.reread(&keys).await.unwrap().unwrap();
     assert_eq!(store.request_count() - before, 28);
     assert_eq!(later.handles.len(), 2799);
-    let revision = |s: &calipam_model::snapshot::Snapshot, id: String| {
-        s.handles.iter().find(|h| h.value.id() == *id.as_str()).map(|h| h.revision.clone())
+    let revision = |snapshot: &Snapshot, id: String| {
+        snapshot.handles.iter().find(|h| h.value.id() == *id.as_str()).map(|h| h.revision.clone())
     };
-    let id = |i: usize| first.handles[i].value.id().to_string();
     assert_ne!(revision(&later, id(5)), revision(&first, id(5)));
     assert_eq!(revision(&later, id(6)), revision(&first, id(6)));
     assert_eq!(revision(&later, id(9)), None);

@@ -6,19 +6,36 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
-use calipam_testkit::servers::{Etcd, EtcdOptions};
-use etcd_client::Client;
+use calipam_testkit::datastore::{consent, observe, quiet};
+use calipam_testkit::servers::{Entries, Etcd, EtcdOptions};
 
-use super::support::{entries, open, plain_read, seed};
-use crate::support::{consent, open_file, quiet};
+use super::support::{entries, open, settings, start};
+use crate::support::open_file;
 
-async fn start() -> (Etcd, Datastore, Writer, Client) {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(3)).await;
+async fn started() -> (Etcd, Datastore, Writer) {
+    let etcd = start(&entries(3));
     let store = open(&etcd).await;
-    let writer = store.writer(consent()).unwrap();
-    let client = etcd.client().await.unwrap();
-    (etcd, store, writer, client)
+    let writer = store.writer(consent("0f0e1d2c")).unwrap();
+    (etcd, store, writer)
+}
+
+/// The current revision of an object, which must exist.
+async fn revision(writer: &Writer, key: &Key) -> Revision {
+    writer.read(std::slice::from_ref(key)).await.unwrap()[0].clone().unwrap().revision
+}
+
+fn create(id: &str) -> Change {
+    let (key, object) = handle(id);
+    Change::create(key, object.encode())
+}
+
+/// A batch of one change on one condition.
+fn batch(change: &Change, key: Key, expected: Precondition) -> Batch {
+    Batch { changes: vec![change.clone()], evidence: vec![(key, expected)] }
+}
+
+fn unconditional(changes: Vec<Change>) -> Batch {
+    Batch { changes, evidence: Vec::new() }
 }
 
 fn block_key(n: usize) -> Key {
@@ -33,7 +50,7 @@ fn handle(id: &str) -> (Key, Object) {
 
 #[tokio::test]
 async fn a_batch_takes_place_as_a_whole() {
-    let (_etcd, _store, writer, mut client) = start().await;
+    let (etcd, _store, writer) = started().await;
     let keys = [block_key(0), Key::Handle("no-such".into())];
     let read = writer.read(&keys).await.unwrap();
     let stored = read[0].clone().unwrap();
@@ -43,19 +60,18 @@ async fn a_batch_takes_place_as_a_whole() {
     let handle_id = block.attributes().next().unwrap().handle().unwrap().to_string();
     block.update(|edit| edit.release(&[0]));
     let old_handle = Key::Handle(handle_id);
-    let revision = writer.read(std::slice::from_ref(&old_handle)).await.unwrap()[0].clone().unwrap().revision;
     let (new_key, new_handle) = handle("fresh");
     let node = Key::Node("node-0".into());
-    let node_revision = writer.read(std::slice::from_ref(&node)).await.unwrap()[0].clone().unwrap().revision;
+    let node_revision = revision(&writer, &node).await;
     let batch = Batch {
         changes: vec![
             Change::update(block_key(0), stored.revision.clone(), Object::from(block.clone()).encode()),
-            Change::delete(old_handle.clone(), revision),
+            Change::delete(old_handle.clone(), revision(&writer, &old_handle).await),
             Change::create(new_key.clone(), new_handle.encode()),
         ],
         evidence: vec![(node, Precondition::At(node_revision))],
     };
-    let before = plain_read(&mut client).await;
+    let before = etcd.entries().unwrap();
     let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else { panic!("lost") };
     assert_eq!(revisions.len(), 3);
     let after = writer.read(&[block_key(0), old_handle, new_key]).await.unwrap();
@@ -64,110 +80,83 @@ async fn a_batch_takes_place_as_a_whole() {
     assert!(after[1].is_none() && after[2].is_some());
     // If the batch is sent a second time, the objects are not in the states that it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
-    let later = plain_read(&mut client).await;
-    let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {
-        a.iter().filter(|entry| !b.contains(entry)).count()
-    };
+    let later = etcd.entries().unwrap();
+    let changed =
+        |a: &Entries, b: &Entries| a.iter().filter(|(key, value)| b.get(*key) != Some(value)).count();
     assert_eq!((changed(&before, &later), changed(&later, &before)), (2, 2));
 }
 
 #[tokio::test]
 async fn one_condition_that_fails_stops_all() {
-    let (_etcd, _store, writer, mut client) = start().await;
-    let before = plain_read(&mut client).await;
-    let revision = writer.read(&[block_key(1)]).await.unwrap()[0].clone().unwrap().revision;
-    let (key, object) = handle("fresh");
-    let create = Change::create(key, object.encode());
-    let stale = Revision::Etcd(1);
-    let node = Key::Node("node-0".into());
+    let (etcd, _store, writer) = started().await;
+    let before = etcd.entries().unwrap();
+    let revision = revision(&writer, &block_key(1)).await;
+    let (fresh, stale) = (create("fresh"), Revision::Etcd(1));
+    let there = Change::create(block_key(1), handle("fresh").1.encode());
     for batch in [
         // A piece of evidence exists but should not, has another version, or is missing.
-        Batch { changes: vec![create.clone()], evidence: vec![(block_key(1), Precondition::Absent)] },
-        Batch { changes: vec![create.clone()], evidence: vec![(node, Precondition::At(stale.clone()))] },
-        Batch {
-            changes: vec![create.clone()],
-            evidence: vec![(Key::Node("gone".into()), Precondition::At(revision.clone()))],
-        },
+        batch(&fresh, block_key(1), Precondition::Absent),
+        batch(&fresh, Key::Node("node-0".into()), Precondition::At(stale.clone())),
+        batch(&fresh, Key::Node("gone".into()), Precondition::At(revision.clone())),
         // One of two changes is out of date.
-        Batch { changes: vec![create, Change::delete(block_key(1), stale)], evidence: Vec::new() },
+        unconditional(vec![fresh.clone(), Change::delete(block_key(1), stale)]),
         // The object to create already exists.
-        Batch {
-            changes: vec![
-                Change::create(block_key(1), object.encode()),
-                Change::delete(block_key(2), revision),
-            ],
-            evidence: Vec::new(),
-        },
+        unconditional(vec![there, Change::delete(block_key(2), revision)]),
     ] {
         assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict, "{batch:?}");
     }
-    assert_eq!(plain_read(&mut client).await, before);
+    assert_eq!(etcd.entries().unwrap(), before);
     assert_eq!(writer.commit(&Batch::default()).await.unwrap(), Swap::Done(Vec::new()));
 }
 
 #[tokio::test]
 async fn batches_that_etcd_would_reject_are_never_sent() {
-    let (_etcd, store, writer, mut client) = start().await;
-    let before = plain_read(&mut client).await;
-    let creates = |count: usize| -> Vec<Change> {
-        (0..count)
-            .map(|n| {
-                let (key, object) = handle(&format!("h-{n}"));
-                Change::create(key, object.encode())
-            })
-            .collect()
-    };
+    let (etcd, store, writer) = started().await;
+    let before = etcd.entries().unwrap();
+    let creates = |count: usize| (0..count).map(|n| create(&format!("h-{n}"))).collect::<Vec<Change>>();
     let absent = |count| (0..count).map(|n| (Key::Handle(format!("no-{n}")), Precondition::Absent)).collect();
     let large = vec![b' '; 1_500_001];
     let (key, small) = handle("x");
     for batch in [
-        Batch { changes: creates(129), evidence: Vec::new() },
+        unconditional(creates(129)),
         Batch { changes: creates(1), evidence: absent(128) },
-        Batch { changes: vec![Change::create(key.clone(), large)], evidence: Vec::new() },
+        unconditional(vec![Change::create(key.clone(), large)]),
         // No stored key has revision 0. A comparison with 0 would match a missing key.
-        Batch { changes: vec![Change::update(key, Revision::Etcd(0), small.encode())], evidence: Vec::new() },
-        Batch {
-            changes: creates(1),
-            evidence: vec![(Key::Pod { namespace: "a".into(), name: "b".into() }, Precondition::Absent)],
-        },
+        unconditional(vec![Change::update(key, Revision::Etcd(0), small.encode())]),
+        batch(&create("h-0"), Key::Pod { namespace: "a".into(), name: "b".into() }, Precondition::Absent),
     ] {
         let error = writer.commit(&batch).await.unwrap_err();
         assert!(matches!(error, Error::Write { .. }), "{error}");
     }
-    assert_eq!(plain_read(&mut client).await, before);
+    assert_eq!(etcd.entries().unwrap(), before);
     // A batch exactly at the limit is sent.
-    let full = Batch { changes: creates(128), evidence: Vec::new() };
+    let full = unconditional(creates(128));
     assert!(matches!(writer.commit(&full).await.unwrap(), Swap::Done(_)));
-    assert_eq!(store.observe(&quiet()).await.unwrap().handles.len(), 3 * 14 + 128);
+    assert_eq!(observe(&store).await.handles.len(), 3 * 14 + 128);
 }
 
 #[tokio::test]
 async fn a_read_only_user_gets_a_clear_error() {
-    use calipam_testkit::servers::EtcdOptions;
     let reader = ("reader", "pass-r");
     let etcd = EtcdOptions::new().login("admin", "pass-a").reader(reader.0, reader.1, "/calico/").start();
     let etcd = etcd.unwrap();
     let variables = [("ETCD_USERNAME", reader.0), ("ETCD_PASSWORD", reader.1)];
-    let store = Datastore::open(&super::support::settings(&etcd.endpoint(), &variables)).await.unwrap();
-    let (key, object) = handle("x");
-    let batch = Batch { changes: vec![Change::create(key, object.encode())], evidence: Vec::new() };
-    let error = store.writer(consent()).unwrap().commit(&batch).await.unwrap_err();
-    assert!(
-        error.to_string().contains("cannot write /calico/ipam/v2/handle/x: permission denied"),
-        "{error}"
-    );
+    let store = Datastore::open(&settings(&etcd.endpoint(), &variables)).await.unwrap();
+    let batch = unconditional(vec![create("x")]);
+    let error = store.writer(consent("0f0e1d2c")).unwrap().commit(&batch).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("cannot write /calico/ipam/v2/handle/x: permission denied"), "{text}");
     let Error::Write { server: Server::Etcd, failure, .. } = error else { panic!("{error}") };
     assert_eq!(failure, Failure::PermissionDenied(String::new()));
 }
 
 #[tokio::test]
 async fn files_are_never_written() {
-    let etcd = Etcd::start().unwrap();
-    seed(&etcd, &entries(1)).await;
+    let etcd = start(&entries(1));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cluster.jsonl");
     open(&etcd).await.export(&path, &quiet()).await.unwrap();
-    let error = open_file(&path).await.unwrap().writer(consent()).unwrap_err();
+    let error = open_file(&path).await.unwrap().writer(consent("0f0e1d2c")).unwrap_err();
     assert!(matches!(error, Error::NotWritable { .. }), "{error}");
 }
 
@@ -178,9 +167,8 @@ async fn create_at_once(
     evidence: impl Fn(usize) -> (Key, Precondition),
 ) -> Vec<calipam_datastore::Result<Swap>> {
     let commit = |(index, id): (usize, &String)| {
-        let (writer, (key, object)) = (writer.clone(), handle(id));
-        let changes = vec![Change::create(key, object.encode())];
-        let batch = Batch { changes, evidence: vec![evidence(index)] };
+        let (key, expected) = evidence(index);
+        let (writer, batch) = (writer.clone(), batch(&create(id), key, expected));
         tokio::spawn(async move { writer.commit(&batch).await })
     };
     let running: Vec<_> = ids.iter().enumerate().map(commit).collect();
@@ -193,18 +181,18 @@ async fn create_at_once(
 
 #[tokio::test]
 async fn parallel_batches_share_requests_but_succeed_independently() {
-    let (_etcd, store, writer, mut client) = start().await;
-    let block = writer.read(&[block_key(0)]).await.unwrap()[0].clone().unwrap();
+    let (etcd, store, writer) = started().await;
+    let current = revision(&writer, &block_key(0)).await;
     let ids: Vec<String> = (0..500).map(|n| format!("h-{n}")).collect();
 
     // The first and the last handle already exist.
     for taken in [&ids[0], &ids[499]] {
         let (key, object) = handle(taken);
-        client.put(key.to_string(), object.encode(), None).await.unwrap();
+        etcd.put(&key.to_string(), object.encode()).unwrap();
     }
-    let there = plain_read(&mut client).await;
+    let there = etcd.entries().unwrap();
     let before = store.request_count();
-    let evidence = |_| (block_key(0), Precondition::At(block.revision.clone()));
+    let evidence = |_| (block_key(0), Precondition::At(current.clone()));
     let swaps: Vec<Swap> =
         create_at_once(&writer, &ids, evidence).await.into_iter().map(Result::unwrap).collect();
     let requests = store.request_count() - before;
@@ -212,9 +200,9 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
     for (index, swap) in swaps.iter().enumerate() {
         assert_eq!(*swap == Swap::Conflict, index % 499 == 0, "{index}: {swap:?}");
     }
-    let now = plain_read(&mut client).await;
+    let now = etcd.entries().unwrap();
     assert_eq!(now.len(), there.len() + 498);
-    assert!(there.iter().all(|entry| now.contains(entry)), "what was there is as it was");
+    assert!(there.iter().all(|(key, entry)| now.get(key) == Some(entry)), "what was there is as it was");
 
     // The returned revisions are those of the writes.
     let before = store.request_count();
@@ -237,7 +225,7 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
 
 #[tokio::test]
 async fn batches_that_change_what_others_expect_are_never_merged() {
-    let (_etcd, _store, writer, _client) = start().await;
+    let (_etcd, _store, writer) = started().await;
     // Each batch creates a handle on the condition that the next handle in the ring is missing. In no order can the
     // conditions of all batches be met.
     let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
@@ -251,7 +239,7 @@ async fn batches_that_change_what_others_expect_are_never_merged() {
 #[tokio::test]
 async fn batches_are_sent_alone_to_a_server_with_lower_limits() {
     let etcd = EtcdOptions::new().argument("--max-txn-ops=5").start().unwrap();
-    let writer = open(&etcd).await.writer(consent()).unwrap();
+    let writer = open(&etcd).await.writer(consent("0f0e1d2c")).unwrap();
     let mut left: Vec<String> = (0..200).map(|n| format!("h-{n}")).collect();
     // Sends failed batches again, as the executor does after another read.
     for _ in 0..2 {

@@ -3,31 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use calipam_check::Finding;
+use calipam_testkit::World;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, KubeCluster};
-use calipam_testkit::kube::{Flavour, Kinds, Lease, lease};
+use calipam_testkit::datastore::observe;
+use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, unexplained};
 use super::views::views_agree;
-use crate::support::{observe, open_kubernetes};
 
 /// The code of a finding that cannot occur on a server. The server sets the creation times of objects, so all services
 /// are younger than the grace period.
 const TOO_YOUNG: &str = "service-without-address ";
-
-fn server(flavour: Flavour) -> Lease {
-    lease(Kinds::CalicoAndKubevirt(flavour)).unwrap()
-}
-
-async fn on_server(server: &KubeApiserver, cluster: &KubeCluster) -> Vec<Finding> {
-    let begin = Instant::now();
-    cluster.write_to_server(server).unwrap();
-    println!("{} objects in {:?}", cluster.objects().len(), begin.elapsed());
-    findings(&observe(&open_kubernetes(&server.kubeconfig(), None).await).await.unwrap())
-}
 
 async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let spec = ClusterSpec::new(seed).at(Timestamp::now());
@@ -36,8 +25,11 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     features.for_each(|feature| cluster.add_feature(feature));
     cluster.inject_all_of(Form::of(flavour), 1);
     let kubernetes = cluster.kubernetes(flavour);
-    let server = server(flavour);
-    let found = on_server(&server, &kubernetes).await;
+    let begin = Instant::now();
+    let world = World::kubernetes_of(&kubernetes);
+    println!("{} objects in {:?}", kubernetes.objects().len(), begin.elapsed());
+    let store = world.open().await;
+    let found = findings(&observe(&store).await);
     let lacking: Vec<String> =
         kubernetes.truth().lines().into_iter().filter(|l| l.starts_with(TOO_YOUNG)).collect();
     assert_eq!(lacking.len(), 1);
@@ -48,8 +40,8 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let mut from_list: BTreeSet<String> = distinct_lines(&in_list(&kubernetes).await);
     assert!(from_list.remove(&lacking[0]));
     assert_eq!(distinct_lines(&found), from_list);
-    views_agree(&open_kubernetes(&server.kubeconfig(), None).await).await;
-    assert_excluded_faults_are_rejected(&server, &kubernetes);
+    views_agree(&store).await;
+    assert_excluded_faults_are_rejected(world.server(), &kubernetes);
 }
 
 /// Objects that the server rejects. Each entry is a kind, the field that a fault would break, and the broken value.

@@ -9,11 +9,12 @@ use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::Activity;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Found, GroundTruth, KubeCluster};
+use calipam_testkit::datastore::observe;
 use calipam_testkit::kube::Flavour;
 use serde_json::Value;
 
 use super::differences::{Side, is_explained};
-use crate::support::{observe, open_file};
+use crate::support::open_file;
 
 pub(super) const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
@@ -81,7 +82,7 @@ pub(super) async fn snapshot_of_folder(cluster: &KubeCluster) -> Snapshot {
 }
 
 async fn snapshot_of_file(path: &Path) -> Snapshot {
-    observe(&open_file(path).await.unwrap()).await.unwrap()
+    observe(&open_file(path).await.unwrap()).await
 }
 
 /// The findings in one list of all objects.

@@ -36,11 +36,6 @@ async fn assert_healthy(name: &str, cluster: &Cluster) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_with_calico_ipam_for_services_only_is_healthy() {
-    assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
-}
-
 /// Only the pod object shows that its address bypasses IPAM. If Calico's etcd is read without Kubernetes, the address
 /// is reported as unallocated.
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +62,8 @@ async fn each_feature_is_healthy_in_every_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_features_together_are_healthy_in_every_form() {
+async fn all_features_together_and_services_only_are_healthy_in_every_form() {
+    assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
     let spec = ClusterSpec::new(6);
     for spec in [spec, spec.v4_only(), spec.wide()] {
         assert_healthy("every feature", &Cluster::featured(spec)).await;

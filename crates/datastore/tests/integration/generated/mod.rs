@@ -2,10 +2,8 @@
 //! programs write.
 
 mod api_server;
-mod churn_on_etcd;
-mod churn_on_kubernetes;
+mod churn;
 mod differences;
-mod etcd_with_kubernetes;
 mod findings;
 mod forms;
 mod healthy;

@@ -1,16 +1,15 @@
 //! The same cluster read from every source: etcd, an export by calipam, an export by the generator, and an etcd
 //! snapshot.
 
-use std::sync::Arc;
-
 use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use calipam_testkit::datastore::{self, observe, open, quiet};
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::findings::{checked, findings, lines};
-use crate::support::{observe, open_etcd, open_file};
+use crate::support::open_file;
 
 /// A report without the values that depend on the source, such as the location, the time and the revision.
 fn comparable(report: &calipam_check::Report) -> Value {
@@ -32,24 +31,24 @@ async fn all_faults_are_found_in_every_source() {
     for version in EtcdVersion::all() {
         let etcd = Etcd::start_version(version).unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-        let live = open_etcd(&etcd.endpoint()).await;
-        let report = checked(&observe(&live).await.unwrap());
+        let live = open(datastore::etcd(etcd.endpoint())).await;
+        let report = checked(&observe(&live).await);
         assert_eq!(lines(&report.findings), truth);
 
         let export = folder.path().join("export.jsonl.zst");
-        live.export(&export, &(Arc::new(|_| {}) as _)).await.unwrap();
-        let of_export = checked(&observe(&open_file(&export).await.unwrap()).await.unwrap());
+        live.export(&export, &quiet()).await.unwrap();
+        let of_export = checked(&observe(&open_file(&export).await.unwrap()).await);
         assert!(comparable(&of_export) == comparable(&report), "the export gives another report");
 
         let saved = folder.path().join("snapshot.db");
         etcd.save_snapshot(&saved).unwrap();
-        let of_snapshot = checked(&observe(&open_file(&saved).await.unwrap()).await.unwrap());
+        let of_snapshot = checked(&observe(&open_file(&saved).await.unwrap()).await);
         assert!(comparable(&of_snapshot) == comparable(&report), "the etcd snapshot gives another report");
     }
 
     let written = folder.path().join("generated.jsonl");
     cluster.write_export(&written).unwrap();
-    assert_eq!(lines(&findings(&observe(&open_file(&written).await.unwrap()).await.unwrap())), truth);
+    assert_eq!(lines(&findings(&observe(&open_file(&written).await.unwrap()).await)), truth);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +59,7 @@ async fn a_sized_cluster_is_written_to_etcd_completely() {
     let cluster = SizedCluster::around(head, 20_000);
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let snapshot = observe(&open_etcd(&etcd.endpoint()).await).await.unwrap();
+    let snapshot = observe(&open(datastore::etcd(etcd.endpoint())).await).await;
     let report = checked(&snapshot);
     assert_eq!(lines(&report.findings), truth);
     let (allocations, cooling) = snapshot.allocation_counts();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use calipam_check::Scope;
 use calipam_check::views::{self, sources};
@@ -11,12 +10,13 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::{Extent, Lookup};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::datastore::{self, observe, open, quiet};
 use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{observe, open_etcd, open_file, quiet};
+use crate::support::open_file;
 
 /// A view: its name, the sources that it needs, and its output for a snapshot.
 type View = (&'static str, &'static [Source], fn(&Snapshot) -> Value);
@@ -30,7 +30,7 @@ const VIEWS: [View; 5] = [
 ];
 
 pub(super) async fn views_agree(store: &Datastore) {
-    let whole = observe(store).await.unwrap();
+    let whole = observe(store).await;
     for (name, sources, view) in VIEWS {
         let extent = Extent::Sources(sources.iter().copied().collect());
         let mut narrow = store.observe_extent(&extent, &quiet()).await.unwrap();
@@ -100,14 +100,13 @@ async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_needs_no_more_than_it_says() {
     let cluster = Cluster::all_faults(ClusterSpec::new(5).at(Timestamp::now()), 1);
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let live = open_etcd(&etcd.endpoint()).await;
+    let etcd = Etcd::of(&cluster).unwrap();
+    let live = open(datastore::etcd(etcd.endpoint())).await;
     views_agree(&live).await;
 
     let folder = TempDir::new().unwrap();
     let (export, saved) = (folder.path().join("export.jsonl.zst"), folder.path().join("snapshot.db"));
-    live.export(&export, &(Arc::new(|_| {}) as _)).await.unwrap();
+    live.export(&export, &quiet()).await.unwrap();
     views_agree(&open_file(&export).await.unwrap()).await;
     etcd.save_snapshot(&saved).unwrap();
     views_agree(&open_file(&saved).await.unwrap()).await;

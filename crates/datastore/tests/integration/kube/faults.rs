@@ -1,17 +1,17 @@
 //! A server that fails during reads causes a clear error in time, and never a snapshot with half of the data.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use calipam_assign::{Query, Store};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::write::Consent;
 use calipam_datastore::{Cause, Datastore, Error, Failure};
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use calipam_testkit::datastore::quiet;
+use calipam_testkit::kube::fake::{Fake, Reply};
 
 use super::support::{SHORT, settings_for_url};
-use crate::support::observe;
-use calipam_testkit::kube::fake::{Fake, Reply};
 
 pub(super) const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
 pub(super) const PODS: &str = "/api/v1/pods";
@@ -33,6 +33,11 @@ pub(super) fn healthy(path: &str) -> Reply {
     }
 }
 
+/// The reply to a request for a page of a list that is too old.
+pub(super) fn gone() -> Reply {
+    Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into())
+}
+
 /// A page of a list, with one object.
 pub(super) fn page(kind: &str, number: usize, next: &str) -> String {
     format!(
@@ -47,11 +52,19 @@ pub(super) async fn read(
     let settings = settings_for_url(&fake.url);
     let begin = Instant::now();
     let result = match Datastore::open(&settings).await {
-        Ok(store) => observe(&store).await,
+        Ok(store) => store.observe(&quiet()).await,
         Err(error) => Err(error),
     };
     assert!(begin.elapsed() < 4 * SHORT, "{:?}", begin.elapsed());
     (result, fake)
+}
+
+/// Answers requests whose path begins with `path` in another way than a healthy server.
+pub(super) fn except(
+    path: &'static str,
+    reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+) -> impl Fn(&str) -> Reply + Send + Sync + 'static {
+    move |asked| if asked.starts_with(path) { reply(asked) } else { healthy(asked) }
 }
 
 async fn failure(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Failure {
@@ -86,11 +99,8 @@ async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
         (503, Failure::Server { code: 503, message: "no".into() }),
     ] {
         for refused in [BLOCKS, PODS] {
-            let (result, fake) = read(move |path| {
-                let body = r#"{"kind":"Status","message":"no"}"#.to_owned();
-                if path.starts_with(refused) { Reply::Whole(status, body) } else { healthy(path) }
-            })
-            .await;
+            let no = r#"{"kind":"Status","message":"no"}"#;
+            let (result, fake) = read(except(refused, move |_| Reply::Whole(status, no.into()))).await;
             let Err(Error::Request { failure, what, .. }) = result else { panic!("{status}") };
             assert_eq!((failure, refused.ends_with(&what)), (expected.clone(), true));
             assert_eq!(fake.count(refused), 1);
@@ -101,21 +111,17 @@ async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_put_off_is_sent_again() {
     let asked = AtomicUsize::new(0);
-    let (result, fake) = read(move |path| match path.starts_with(BLOCKS) {
-        true if asked.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Later(429, 0),
-        true if asked.load(Ordering::SeqCst) == 2 => Reply::Later(503, 0),
+    let answer = except(BLOCKS, move |path| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::Later(429, 0),
+        1 => Reply::Later(503, 0),
         _ => healthy(path),
-    })
-    .await;
+    });
+    let (result, fake) = read(answer).await;
     assert_eq!(result.unwrap().pods.len(), 1);
     assert_eq!(fake.count(BLOCKS), 3);
 
     // A delay longer than the time limit of a request is an error.
-    let (result, fake) = read(|path| match path.starts_with(BLOCKS) {
-        true => Reply::Later(429, 3600),
-        false => healthy(path),
-    })
-    .await;
+    let (result, fake) = read(except(BLOCKS, |_| Reply::Later(429, 3600))).await;
     assert!(matches!(result, Err(Error::Request { failure: Failure::TooManyRequests, .. })));
     assert_eq!(fake.count(BLOCKS), 1);
 }
@@ -144,18 +150,15 @@ async fn reads_of_an_allocator_are_retried() {
 async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
     let whole = page("Pod", 1, "");
     for len in [0, 30, whole.len() / 2, whole.len() - 1, whole.len()] {
-        let cut = whole[..len].to_owned();
-        let of_length = cut.clone();
-        let broken =
-            failure(move |path| if path.starts_with(PODS) { Reply::Cut(cut.clone()) } else { healthy(path) });
-        assert!(matches!(broken.await, Failure::Connection(Cause::Broken(_))), "{len}");
+        let (cut, of_length) = (whole[..len].to_owned(), whole[..len].to_owned());
+        let broken = failure(except(PODS, move |_| Reply::Cut(cut.clone()))).await;
+        assert!(matches!(broken, Failure::Connection(Cause::Broken(_))), "{len}");
         if len < whole.len() {
-            let complete =
-                failure(move |path| if path.starts_with(PODS) { ok(&of_length) } else { healthy(path) });
-            assert!(matches!(complete.await, Failure::Incomplete(_)), "{len}");
+            let complete = failure(except(PODS, move |_| ok(&of_length))).await;
+            assert!(matches!(complete, Failure::Incomplete(_)), "{len}");
         }
     }
-    let html = failure(|path| if path.starts_with(PODS) { ok("<html>") } else { healthy(path) }).await;
+    let html = failure(except(PODS, |_| ok("<html>"))).await;
     assert!(matches!(html, Failure::Incomplete(_) | Failure::NotKubernetes(_)), "{html}");
     let html = failure(|_| ok("<html>")).await;
     assert!(matches!(html, Failure::NotKubernetes(_)), "{html}");
@@ -183,44 +186,36 @@ async fn a_whole_list_that_breaks_off_is_read_in_pages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_to_answer_is_given_up_in_time() {
     let begun = page("Pod", 1, "")[..40].to_owned();
-    let stalled = failure(
-        move |path| if path.starts_with(PODS) { Reply::Stalled(begun.clone()) } else { healthy(path) },
-    );
-    assert_eq!(stalled.await, Failure::Connection(Cause::TimedOut(SHORT.as_secs())));
-    let silent = failure(|path| if path.starts_with(BLOCKS) { Reply::Silent } else { healthy(path) });
-    assert_eq!(silent.await, Failure::Connection(Cause::TimedOut(SHORT.as_secs())));
+    let stalled = failure(except(PODS, move |_| Reply::Stalled(begun.clone())));
+    let silent = failure(except(BLOCKS, |_| Reply::Silent));
+    let too_late = Failure::Connection(Cause::TimedOut(SHORT.as_secs()));
+    assert_eq!(tokio::join!(stalled, silent), (too_late.clone(), too_late));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_stays_incomplete_is_an_error() {
-    let cut = failure(move |path| match path.starts_with(PODS) {
-        true => ok(r#"{"items":[],"metadata":{"resourceVersion":"7","remainingItemCount":3}}"#),
-        false => healthy(path),
-    });
+    let part = r#"{"items":[],"metadata":{"resourceVersion":"7","remainingItemCount":3}}"#;
+    let cut = failure(except(PODS, move |_| ok(part)));
     let Failure::Incomplete(why) = cut.await else { panic!("not incomplete") };
     assert!(why.contains("3 items are left"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_whose_revision_is_compacted_begins_again() {
-    let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
     let refusals = AtomicUsize::new(0);
-    let (result, fake) = read(move |path| match path.split_once("continue=") {
-        _ if !path.starts_with(PODS) => healthy(path),
+    let answer = except(PODS, move |path| match path.split_once("continue=") {
         None => ok(&page("Pod", 1, "a/b")),
         Some((_, "a%2Fb")) if refusals.fetch_add(1, Ordering::Relaxed) < 2 => gone(),
         Some(_) => ok(&page("Pod", 2, "")),
-    })
-    .await;
+    });
+    let (result, fake) = read(answer).await;
     let names: Vec<String> = result.unwrap().pods.iter().map(|pod| pod.value.name().to_string()).collect();
     assert_eq!(names, ["x-1", "x-2"]);
     assert_eq!(fake.count(PODS), 6);
 
-    let always = failure(move |path| match path.contains("continue=") {
+    let always = failure(except(PODS, move |path| match path.contains("continue=") {
         true => gone(),
-        false if path.starts_with(PODS) => ok(&page("Pod", 1, "next")),
-        false => healthy(path),
-    });
+        false => ok(&page("Pod", 1, "next")),
+    }));
     assert_eq!(always.await, Failure::Compacted);
-    tokio::time::sleep(Duration::from_millis(1)).await;
 }

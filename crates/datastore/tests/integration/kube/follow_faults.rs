@@ -7,13 +7,13 @@ use calipam_datastore::feed::{Broken, Followed, WholeReadReason};
 use calipam_datastore::{Datastore, Error};
 use calipam_files::recording::{Position, Positions};
 use calipam_model::snapshot::Snapshot;
+use calipam_testkit::datastore::quiet;
 use calipam_testkit::kube::fake::{Fake, Reply};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::faults::ok;
+use super::faults::{healthy, ok};
 use super::support::settings_for_url;
-use crate::support::quiet;
 
 /// The server's next responses to requests for pods.
 struct Script {
@@ -64,12 +64,8 @@ fn answer(path: &str, script: &Mutex<Script>) -> Reply {
         _ if is_pods && query.starts_with("fieldSelector") => list(&[], script.lock().unwrap().newest),
         _ if is_pods => list(&[pod("a", "5"), pod("b", "3")], "7"),
         "/version" => ok(r#"{"major":"1","minor":"36"}"#),
-        "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
         "/apis/crd.projectcalico.org/v1" => ok(r#"{"resources":[{"name":"ipamblocks"}]}"#),
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => {
-            Reply::Whole(201, r#"{"status":{"allowed":true}}"#.into())
-        }
-        _ => list(&[], "7"),
+        _ => healthy(path),
     }
 }
 

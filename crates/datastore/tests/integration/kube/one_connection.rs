@@ -221,14 +221,12 @@ async fn a_server_without_http_2_is_asked_by_http_1() {
 #[tokio::test]
 async fn connection_errors_have_a_cause() {
     let server = Server::start("h2", |_| false);
-    let cause = async |settings: &KubernetesSettings| match PluginQueries::connect(settings)
-        .await
-        .unwrap()
-        .namespace_labels("ns")
-        .await
-    {
-        Err(Error::Request { failure: Failure::Connection(cause), .. }) => cause,
-        other => panic!("{other:?}"),
+    let cause = async |settings: &KubernetesSettings| {
+        let queries = PluginQueries::connect(settings).await.unwrap();
+        match queries.namespace_labels("ns").await {
+            Err(Error::Request { failure: Failure::Connection(cause), .. }) => cause,
+            other => panic!("{other:?}"),
+        }
     };
     let stranger = server.settings(&server.pki.stranger_ca);
     assert_eq!(cause(&stranger).await, Cause::CertificateNotTrusted);

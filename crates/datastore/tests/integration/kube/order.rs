@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
 use calipam_testkit::kube::fake::Reply;
+
+use super::faults::{BLOCKS, PODS, gone, healthy, ok, page, read};
+
+const EMPTY: &str = r#"{"items":[],"metadata":{"resourceVersion":"7"}}"#;
 
 /// The server may send both lists in parallel, because the revision of the first list is fixed once that list begins to
 /// arrive.
@@ -14,8 +17,7 @@ async fn pods_are_asked_for_while_blocks_still_arrive() {
     let asked = Arc::new(AtomicBool::new(false));
     let (result, _) = read(move |path| {
         if path.starts_with(BLOCKS) {
-            let body = r#"{"items":[],"metadata":{"resourceVersion":"7"}}"#;
-            return Reply::InParts(body[..9].to_owned(), body[9..].to_owned(), Arc::clone(&asked));
+            return Reply::InParts(EMPTY[..9].to_owned(), EMPTY[9..].to_owned(), Arc::clone(&asked));
         }
         if path.starts_with(PODS) {
             asked.store(true, Ordering::SeqCst);
@@ -78,7 +80,6 @@ async fn pods_do_not_wait_for_handles() {
 /// Blocks that are read again may be newer than the pods. In that case, the pods are also read again.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_read_again_if_blocks_were() {
-    let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
     let (refusals, pods) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let asked = Arc::clone(&pods);
     let (result, fake) = read(move |path| {

@@ -8,11 +8,12 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::ProgressFn;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
+use calipam_testkit::datastore;
 use calipam_testkit::kube::{Flavour, create_in_etcd};
 use calipam_testkit::servers::{Tear, Tearing};
 use serde_json::{Value, json};
 
-use super::support::{open, pod, resource, seed, server, settings};
+use super::support::{pod, resource, seeded};
 
 /// A number of objects that fills more than two pages.
 const MANY: usize = 10_500;
@@ -31,39 +32,37 @@ async fn told(store: &Datastore) -> (Snapshot, u64, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_object_of_long_lists_comes_once() {
-    let server = server(Flavour::Classic);
-    seed(&server, Flavour::Classic);
-    let meta = |object: &mut Value, i: usize| {
-        object["metadata"]["uid"] = format!("00000000-0000-0000-0000-{i:012}").into();
-        object["metadata"]["creationTimestamp"] = "2026-05-01T10:00:00Z".into();
+    let world = seeded(Flavour::Classic);
+    let server = world.server();
+    let objects = |object: fn(usize) -> Value| {
+        let made = (0..MANY).map(|i| {
+            let mut object = object(i);
+            object["metadata"]["uid"] = format!("00000000-0000-0000-0000-{i:012}").into();
+            object["metadata"]["creationTimestamp"] = "2026-05-01T10:00:00Z".into();
+            object
+        });
+        made.collect::<Vec<Value>>()
     };
-    let handles: Vec<Value> = (0..MANY)
-        .map(|i| {
-            let spec = json!({"handleID": format!("net.{i}"), "block": {"10.0.0.0/30": 1}, "deleted": false});
-            let mut handle = resource(Flavour::Classic, "IPAMHandle", &format!("net.{i}"), spec);
-            meta(&mut handle, i);
-            handle
-        })
-        .collect();
-    create_in_etcd(&server, "/registry/crd.projectcalico.org/ipamhandles/", &handles).unwrap();
-    let pods: Vec<Value> = (0..MANY)
-        .map(|i| {
-            let mut pod = pod(&format!("p-{i}"), "node-1");
-            pod["status"] = json!({"phase": "Running", "podIP": format!("10.2.{}.{}", i / 256, i % 256)});
-            meta(&mut pod, i);
-            pod
-        })
-        .collect();
-    create_in_etcd(&server, "/registry/pods/", &pods).unwrap();
+    let handles = objects(|i| {
+        let spec = json!({"handleID": format!("net.{i}"), "block": {"10.0.0.0/30": 1}, "deleted": false});
+        resource(Flavour::Classic, "IPAMHandle", &format!("net.{i}"), spec)
+    });
+    create_in_etcd(server, "/registry/crd.projectcalico.org/ipamhandles/", &handles).unwrap();
+    let pods = objects(|i| {
+        let mut pod = pod(&format!("p-{i}"), "node-1");
+        pod["status"] = json!({"phase": "Running", "podIP": format!("10.2.{}.{}", i / 256, i % 256)});
+        pod
+    });
+    create_in_etcd(server, "/registry/pods/", &pods).unwrap();
 
     // If the server does not report its version, pages are requested.
-    let proxy = Tearing::kubernetes(&server).unwrap();
+    let proxy = Tearing::kubernetes(server).unwrap();
     proxy.plan(|seen| if seen.path == "/version" { Tear::Status(404) } else { Tear::Pass });
-    let store = Datastore::open(&settings(&proxy.kubeconfig())).await.unwrap();
+    let store = datastore::open(datastore::kubernetes(&proxy.kubeconfig())).await;
     let (snapshot, read, expected) = told(&store).await;
     assert!(snapshot.defects.is_empty());
     assert!(read as usize >= 2 * MANY && expected >= read, "{read} of {expected}");
-    let (mut whole, read, expected) = told(&open(&server).await).await;
+    let (mut whole, read, expected) = told(&world.open().await).await;
     assert!(read as usize >= 2 * MANY && expected == 0, "{read} of {expected}");
     (whole.revision, whole.taken_at) = (snapshot.revision.clone(), snapshot.taken_at);
     whole.location.clone_from(&snapshot.location);

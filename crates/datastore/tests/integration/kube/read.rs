@@ -4,50 +4,52 @@ use std::collections::BTreeSet;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
-use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, DatastoreKind, DefectKind, Revision, Snapshot, Source};
+use calipam_testkit::World;
+use calipam_testkit::datastore::{observe, quiet};
 use calipam_testkit::kube::{Flavour, Kinds, create, install, install_kubevirt, lease};
-use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::support::{node, open, resource, seed, server};
-use crate::support::{observe, quiet};
+use super::support::{affinity_key, block, node, open, resource, seed, seeded};
+use crate::support::open_file;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_classic_group_is_read_whole_and_by_name() {
-    let server = server(Flavour::Classic);
-    seed(&server, Flavour::Classic);
-    let store = open(&server).await;
-    let snapshot = observe(&store).await.unwrap();
+    let world = seeded(Flavour::Classic);
+    let store = world.open().await;
+    let snapshot = observe(&store).await;
     assert_healthy(&snapshot);
-    assert_eq!(snapshot.location, server.url());
+    assert_eq!(snapshot.location, world.server().url());
     export_and_check(&store, &snapshot).await;
     by_name(&store, &snapshot).await;
-    strange_objects(&server, &store).await;
+    strange_objects(&world, &store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_native_group_is_read_whole_and_by_name() {
     let server = lease(Kinds::Kubernetes).unwrap();
-    let nothing = observe(&open(&server).await).await.unwrap_err();
+    let nothing = open(&server).await.observe(&quiet()).await.unwrap_err();
     assert!(matches!(nothing, calipam_datastore::Error::NoCalicoKinds { .. }), "{nothing}");
     assert!(!nothing.is_usage());
 
     install(&server, Flavour::Native).unwrap();
-    seed(&server, Flavour::Native);
-    let store = open(&server).await;
-    let snapshot = observe(&store).await.unwrap();
+    let world = World::Kubernetes(Box::new(server), Flavour::Native);
+    seed(&world);
+    let (server, store) = (world.server(), world.open().await);
+    let snapshot = observe(&store).await;
     assert_healthy(&snapshot);
+    assert!(matches!(snapshot.coverage[&Source::Machines], Coverage::Skipped(_)));
     by_name(&store, &snapshot).await;
 
-    install_kubevirt(&server).unwrap();
+    install_kubevirt(server).unwrap();
     let machine =
         json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm-1"}});
-    create(&server, "/apis/kubevirt.io/v1/namespaces/default/virtualmachines", &[machine]).unwrap();
-    let snapshot = observe(&open(&server).await).await.unwrap();
+    create(server, "/apis/kubevirt.io/v1/namespaces/default/virtualmachines", &[machine]).unwrap();
+    let snapshot = observe(&world.open().await).await;
     assert!(snapshot.has_read(Source::Machines));
     let machines: Vec<&str> = snapshot.machines.iter().map(|m| m.value.name.as_str()).collect();
     assert_eq!(machines, ["vm-1"]);
@@ -73,7 +75,7 @@ fn assert_healthy(snapshot: &Snapshot) {
     assert_eq!(handles, ["ipip-tunnel-addr-node-1", "k8s-pod-network.ABC"]);
     assert!(snapshot.handles.iter().all(|h| h.value.unknown().is_none()));
     let affinity = &snapshot.affinities[0];
-    assert_eq!(affinity.value.key, affinity_key());
+    assert_eq!(affinity.value.key, affinity_key("10.0.0.0/30"));
     let Revision::Kubernetes(version) = &affinity.revision else { panic!("{:?}", affinity.revision) };
     assert_eq!(version.labels["projectcalico.org/affinity-type"], "host");
     assert!(!version.uid.is_empty() && !version.resource_version.is_empty());
@@ -93,11 +95,6 @@ fn assert_healthy(snapshot: &Snapshot) {
     {
         assert!(snapshot.has_read(source), "{source}");
     }
-    assert!(matches!(snapshot.coverage[&Source::Machines], Coverage::Skipped(_)));
-}
-
-fn affinity_key() -> AffinityKey {
-    AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr: "10.0.0.0/30".parse().unwrap() }
 }
 
 async fn export_and_check(store: &Datastore, live: &Snapshot) {
@@ -106,14 +103,7 @@ async fn export_and_check(store: &Datastore, live: &Snapshot) {
     store.export(&path, &quiet()).await.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("managedFields") && !text.contains("containers"), "{text}");
-    let overrides = calipam_datastore::settings::Overrides {
-        datastore: Some(path.display().to_string()),
-        ..Default::default()
-    };
-    let files = calipam_datastore::settings::LocalFiles;
-    let settings =
-        calipam_datastore::settings::Settings::resolve(&overrides, &Default::default(), &files).unwrap();
-    let mut read = observe(&Datastore::open(&settings).await.unwrap()).await.unwrap();
+    let mut read = observe(&open_file(&path).await.unwrap()).await;
     read.location.clone_from(&live.location);
     read.revision.clone_from(&live.revision);
     read.taken_at = live.taken_at;
@@ -131,7 +121,7 @@ async fn by_name(store: &Datastore, whole: &Snapshot) {
         Key::Block("10.0.0.4/30".parse().unwrap()),
         Key::Handle("k8s-pod-network.ABC".into()),
         Key::Handle("gone\r\neth0".into()),
-        Key::Affinity(affinity_key()),
+        Key::Affinity(affinity_key("10.0.0.0/30")),
         Key::Node("node-1".into()),
         pod("web-0"),
         pod("web-1"),
@@ -154,31 +144,28 @@ async fn by_name(store: &Datastore, whole: &Snapshot) {
 }
 
 /// Undecodable objects are reported and do not stop the read.
-async fn strange_objects(server: &KubeApiserver, store: &Datastore) {
+async fn strange_objects(world: &World, store: &Datastore) {
     let classic = Flavour::Classic;
-    let add = |plural: &str, object| create(server, &classic.path(plural), &[object]).unwrap();
+    let add = |plural: &str, object| create(world.server(), &classic.path(plural), &[object]).unwrap();
     let affinity =
         |deleted: &str| json!({"cidr": "10.0.0.8/30", "node": "n", "state": "pending", "deleted": deleted});
     add("blockaffinities", resource(classic, "BlockAffinity", "n-10-0-0-8-30", affinity("perhaps")));
     add("blockaffinities", resource(classic, "BlockAffinity", "misnamed", affinity("TRUE")));
-    let mut foreign = super::support::block(classic);
-    foreign["metadata"]["name"] = "10-0-0-16-30".into();
-    add("ipamblocks", foreign);
-    let mut nonsense = super::support::block(classic);
-    (nonsense["metadata"]["name"], nonsense["spec"]["cidr"]) = ("10-0-0-32-30".into(), "ten".into());
-    add("ipamblocks", nonsense);
+    let (foreign, mut nonsense) = (block(), block());
+    nonsense["cidr"] = "ten".into();
+    world.create(&Key::Block("10.0.0.16/30".parse().unwrap()), &foreign);
+    world.create(&Key::Block("10.0.0.32/30".parse().unwrap()), &nonsense);
     add("ipamhandles", resource(classic, "IPAMHandle", "h", json!({"handleID": "H", "block": {"x": 1}})));
     let annotations =
         json!({"projectcalico.org/IPv6VXLANTunnelAddr": "10.0.0.9", "projectcalico.org/labels": "{"});
-    create(server, "/api/v1/nodes", &[node("node-2", annotations)]).unwrap();
+    world.create(&Key::Node("node-2".into()), &node("node-2", annotations));
 
-    let snapshot = observe(store).await.unwrap();
+    let snapshot = observe(store).await;
     let defect = |path: &str| {
         let found = snapshot.defects.iter().find(|d| d.path == path);
         found.unwrap_or_else(|| panic!("{path}: {:#?}", snapshot.defects))
     };
-    let expected =
-        AffinityKey { kind: AffinityType::Host, node: "n".into(), cidr: "10.0.0.8/30".parse().unwrap() };
+    let expected = AffinityKey { node: "n".into(), ..affinity_key("10.0.0.8/30") };
     assert_eq!(defect("blockaffinities/n-10-0-0-8-30").key, Some(Key::Affinity(expected)));
     assert!(matches!(defect("blockaffinities/misnamed").kind, DefectKind::Fields(_)));
     assert!(snapshot.affinities.iter().any(|a| a.value.deleted));
@@ -186,9 +173,7 @@ async fn strange_objects(server: &KubeApiserver, store: &Datastore) {
     assert_eq!(defect("ipamhandles/h").key, Some(Key::Handle("H".into())));
     let DefectKind::Fields(fields) = &defect("nodes/node-2").kind else { panic!("the node itself is fine") };
     assert_eq!(fields.len(), 2);
-    let key_and_value = |b: &&calipam_model::snapshot::Versioned<calipam_model::snapshot::StoredBlock>| {
-        b.value.key != b.value.content.cidr()
-    };
-    assert_eq!(snapshot.blocks.iter().filter(key_and_value).count(), 1);
+    let blocks = snapshot.blocks.iter().map(|block| &block.value);
+    assert_eq!(blocks.filter(|block| block.key != block.content.cidr()).count(), 1);
     assert_eq!(snapshot.defects.len(), 5);
 }

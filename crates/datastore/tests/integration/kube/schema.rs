@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use calipam_testkit::World;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::Value;
-
-use super::support::{open, server};
 
 /// Time limit for the API server to publish a changed schema.
 const PUBLISHED: Duration = Duration::from_secs(60);
@@ -32,8 +31,8 @@ fn without_released_at(server: &KubeApiserver, flavour: Flavour) {
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_needs_a_field_of_the_schema() {
     for flavour in [Flavour::Classic, Flavour::Native] {
-        let server = server(flavour);
-        let store = open(&server).await;
+        let world = World::kubernetes(flavour);
+        let store = world.open().await;
         let becomes = async |wanted: bool| {
             let begin = Instant::now();
             while store.keeps_cooldown().await != wanted {
@@ -42,7 +41,7 @@ async fn cooldown_needs_a_field_of_the_schema() {
             }
         };
         becomes(true).await;
-        without_released_at(&server, flavour);
+        without_released_at(world.server(), flavour);
         becomes(false).await;
     }
 }

@@ -1,35 +1,29 @@
 //! Writes to real API servers, in both API groups.
 
-use std::collections::BTreeMap;
-
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Batch, Change, Precondition, Stored, Swap, Writer};
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::affinity::{Affinity, AffinityState};
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
-use calipam_testkit::kube::{Flavour, Kinds, create, lease};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
-use serde_json::{Value, json};
+use calipam_testkit::World;
+use calipam_testkit::datastore::{consent, observe};
+use calipam_testkit::kube::{Flavour, create, edit, read as get};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::json;
 
-use super::support::{open, pod, seed, server};
-use crate::support::{consent, observe};
+use super::support::{affinity_key, pod, seeded};
 
 const HANDLE: &str = "k8s-pod-network.ABC";
 
 fn writer(store: &Datastore) -> Writer {
-    store.writer(consent()).unwrap()
+    store.writer(consent("0f0e1d2c")).unwrap()
 }
 
 fn block_key() -> Key {
     Key::Block("10.0.0.0/30".parse().unwrap())
-}
-
-fn affinity_key(node: &str) -> AffinityKey {
-    AffinityKey { kind: AffinityType::Host, node: node.into(), cidr: "10.0.0.4/30".parse().unwrap() }
 }
 
 async fn read(writer: &Writer, key: &Key) -> Option<Stored> {
@@ -44,17 +38,11 @@ fn is_done(swap: &Swap) -> bool {
     matches!(swap, Swap::Done(_))
 }
 
-fn get(server: &KubeApiserver, path: &str) -> Value {
-    let response = server.request("GET", path, "").unwrap();
-    serde_json::from_str(&response.body).unwrap()
-}
-
 async fn both(test: impl AsyncFn(Flavour, &KubeApiserver, &Datastore, &Writer)) {
     for flavour in [Flavour::Classic, Flavour::Native] {
-        let server = server(flavour);
-        seed(&server, flavour);
-        let store = open(&server).await;
-        test(flavour, &server, &store, &writer(&store)).await;
+        let world = seeded(flavour);
+        let store = world.open().await;
+        test(flavour, world.server(), &store, &writer(&store)).await;
     }
 }
 
@@ -62,9 +50,8 @@ async fn both(test: impl AsyncFn(Flavour, &KubeApiserver, &Datastore, &Writer)) 
 async fn blocks_are_updated_against_the_version_that_was_read() {
     both(async |flavour, server, _, writer| {
         let path = format!("{}/10-0-0-0-30", flavour.path("ipamblocks"));
-        let mut foreign = get(server, &path);
-        foreign["metadata"]["labels"] = json!({"team": "net"});
-        assert_eq!(server.request("PUT", &path, &foreign.to_string()).unwrap().status, 200);
+        edit(server, &path, |object| object["metadata"]["labels"] = json!({"team": "net"}));
+        let foreign = get(server, &path);
         let stored = read(writer, &block_key()).await.unwrap();
         let Some(Object::Block(content)) = &stored.object else { panic!("{stored:?}") };
         let mut block = content.sound().unwrap().clone();
@@ -96,12 +83,12 @@ async fn objects_are_created_as_calico_writes_them() {
         let cidr = "10.0.0.4/30".parse().unwrap();
         let now = "2026-05-01T10:00:00Z".parse().unwrap();
         let block = Object::from(Block::new(cidr, None, now).unwrap());
-        let affinity = Affinity::new(affinity_key("node-1"), AffinityState::Pending);
+        let affinity = Affinity::new(affinity_key("10.0.0.4/30"), AffinityState::Pending);
         let mut handle = Handle::new("Net.XYZ");
         handle.set_count(cidr, 2);
         for (key, object) in [
             (Key::Block(cidr), block),
-            (Key::Affinity(affinity_key("node-1")), Object::Affinity(affinity)),
+            (Key::Affinity(affinity_key("10.0.0.4/30")), Object::Affinity(affinity)),
             (Key::Handle("Net.XYZ".into()), Object::Handle(handle)),
         ] {
             let create = Change::create(key.clone(), object.encode());
@@ -118,7 +105,7 @@ async fn objects_are_created_as_calico_writes_them() {
         assert_eq!(affinity["metadata"]["labels"].as_object().unwrap().len(), 3);
         let expected = if flavour == Flavour::Classic { json!("false") } else { json!(false) };
         assert_eq!(affinity["spec"]["deleted"], expected);
-        let snapshot = observe(store).await.unwrap();
+        let snapshot = observe(store).await;
         assert_eq!((snapshot.blocks.len(), snapshot.handles.len(), snapshot.affinities.len()), (2, 3, 2));
         assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
     })
@@ -145,18 +132,16 @@ async fn deletion_compares_and_leaves_nothing() {
         // If another client has only marked an object for deletion, the deletion is completed.
         let key = Key::Handle("ipip-tunnel-addr-node-1".into());
         let path = format!("{}/ipip-tunnel-addr-node-1", flavour.path("ipamhandles"));
-        let mut marked = get(server, &path);
-        marked["spec"]["deleted"] = true.into();
-        assert_eq!(server.request("PUT", &path, &marked.to_string()).unwrap().status, 200);
+        edit(server, &path, |object| object["spec"]["deleted"] = true.into());
         let stored = read(writer, &key).await.unwrap();
         assert!(stored.is_deleted());
         let delete = Change::delete(key, stored.revision);
         assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Done(vec![None]));
-        let snapshot = observe(store).await.unwrap();
+        let snapshot = observe(store).await;
         let affinity = snapshot.affinities[0].clone();
         let delete = Change::delete(Key::Affinity(affinity.value.key), affinity.revision);
         assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Done(vec![None]));
-        let snapshot = observe(store).await.unwrap();
+        let snapshot = observe(store).await;
         assert_eq!((snapshot.handles.len(), snapshot.affinities.len(), snapshot.blocks.len()), (0, 0, 1));
     })
     .await;
@@ -203,15 +188,9 @@ async fn evidence_and_strangers_stop_a_write() {
 /// Objects in Kubernetes can be evidence for writes to etcd.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_an_api_server_added_to_etcd_are_evidence() {
-    let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());
-    create(&server, "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();
-    let overrides = Overrides {
-        etcd_endpoints: Some(etcd.endpoint()),
-        kubeconfig: Some(server.kubeconfig().display().to_string()),
-        ..Overrides::default()
-    };
-    let settings = Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap();
-    let writer = writer(&Datastore::open(&settings).await.unwrap());
+    let world = World::etcd_with_kubernetes();
+    create(world.server(), "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();
+    let writer = writer(&world.open().await);
     let (key, there) =
         (Key::Handle("new".into()), Key::Pod { namespace: "default".into(), name: "web-0".into() });
     let gone = Key::Pod { namespace: "default".into(), name: "web-1".into() };

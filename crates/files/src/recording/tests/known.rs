@@ -5,11 +5,8 @@ use super::*;
 #[test]
 fn a_clock_that_is_set_back_is_reported_and_changes_no_order() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::open(folder.path()).unwrap();
-    let mut journal = begin(&recorder, &State::new(), 1, time(0));
-    let put = |revision: i64| {
-        vec![Change { key: format!("{HANDLES}a").into(), revision, value: Some(revision.to_string().into()) }]
-    };
+    let (_recorder, mut journal) = begin_empty(folder.path());
+    let put = |revision: i64| change("a", revision, Some(&revision.to_string()));
     journal.append(time(100), BTreeMap::new(), put(2)).unwrap();
     journal.append(time(-3_500), BTreeMap::new(), put(3)).unwrap();
     journal.append(time(110), BTreeMap::new(), put(4)).unwrap();
@@ -33,18 +30,16 @@ fn a_clock_that_is_set_back_is_reported_and_changes_no_order() {
 #[test]
 fn changes_recorded_until_a_clock_has_caught_up_are_returned() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::open(folder.path()).unwrap();
-    let (mut state, ahead) = (State::new(), 2 * 86_400);
-    let mut journal = begin(&recorder, &state, 1, time(0));
-    let key = || format!("{HANDLES}a").into_bytes();
-    let put = |revision: i64| vec![Change { key: key(), revision, value: Some(b"{}".to_vec()) }];
-    let delete = |revision: i64| vec![Change { key: key(), revision, value: None }];
+    let (recorder, mut journal) = begin_empty(folder.path());
+    let ahead = 2 * 86_400;
+    let put = |revision: i64| change("a", revision, Some("{}"));
+    let delete = |revision: i64| change("a", revision, None);
     journal.append(time(ahead), BTreeMap::new(), put(2)).unwrap();
     let mut journal = journal.renew(recorder.begin().unwrap()).unwrap();
     journal.append(time(5), BTreeMap::new(), delete(3)).unwrap();
     journal.append(time(6), BTreeMap::new(), put(4)).unwrap();
     // The server no longer has the changes after this state, so a new full state is written, with a correct clock.
-    state.insert(key(), (9, b"{}".to_vec()));
+    let state = State::from([(format!("{HANDLES}a").into_bytes(), (9, b"{}".to_vec()))]);
     let mut journal = begin(&recorder, &state, 9, time(50));
     journal.append(time(60), BTreeMap::new(), delete(10)).unwrap();
     drop((journal, recorder));
@@ -120,16 +115,12 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
 #[test]
 fn another_history_is_returned_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::open(folder.path()).unwrap();
-    let put = |name: &str, revision: i64| {
-        vec![Change { key: format!("{HANDLES}{name}").into(), revision, value: Some(b"{}".to_vec()) }]
-    };
-    let mut journal = begin(&recorder, &State::new(), 1, time(0));
-    journal.append(time(1), BTreeMap::new(), put("a", 5)).unwrap();
+    let (recorder, mut journal) = begin_empty(folder.path());
+    journal.append(time(1), BTreeMap::new(), change("a", 5, Some("{}"))).unwrap();
     // The new recording begins at the time of the last change, because the clock was set back or has a resolution of
     // seconds.
     let mut journal = begin_history(&recorder, &State::new(), 2, time(1), Some(journal.last()));
-    journal.append(time(10), BTreeMap::new(), put("b", 4)).unwrap();
+    journal.append(time(10), BTreeMap::new(), change("b", 4, Some("{}"))).unwrap();
     let (told, reached) = recorded_states(folder.path());
     let next = time(1) + SignedDuration::from_millis(1);
     assert_eq!(told, [(time(0), 1), (time(1), 5), (next, 2), (time(10), 4)]);

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use calipam_datastore::settings::Overrides;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
+use calipam_testkit::World;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Form};
-use calipam_testkit::kube::{Flavour, Kinds, lease};
+use calipam_testkit::kube::Flavour;
 use jiff::Timestamp;
 
-use super::support::{judge, open, rebuild_all, revert, touched};
-use crate::cluster::observe;
+use super::support::{judge, rebuild_all, revert, touched};
+use crate::cluster::Site;
 
 /// The value of each object, without sequence numbers, and its version.
 fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
@@ -39,26 +39,20 @@ fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
 async fn rebuild_and_revert(flavour: Flavour) {
     let cluster =
         Cluster::all_faults_of(ClusterSpec::new(9).at(Timestamp::now()).wide(), Form::of(flavour), 1);
-    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
-    cluster.kubernetes(flavour).write_to_server(&server).unwrap();
-    let overrides = Overrides {
-        datastore: Some("kubernetes".into()),
-        kubeconfig: Some(server.kubeconfig().display().to_string()),
-        ..Overrides::default()
-    };
-    let store = open(overrides).await;
-    let before = records(&observe(&store).await);
-    let rebuilt = rebuild_all(&store).await;
+    let world = World::kubernetes_of(&cluster.kubernetes(flavour));
+    let site = Site::open(world.overrides()).await;
+    let before = records(&site.observe().await);
+    let rebuilt = rebuild_all(&site).await;
     assert!(rebuilt.plan.actions.len() > 50);
     judge("all faults", &rebuilt);
-    let after = records(&observe(&store).await);
+    let after = records(&site.observe().await);
     let named = touched(&rebuilt.plan);
     for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
         assert_eq!(before.get(key), after.get(key), "{key} has changed");
     }
     assert_ne!(before, after);
-    revert(&store, &rebuilt).await;
-    let back = records(&observe(&store).await);
+    revert(&site).await;
+    let back = records(&site.observe().await);
     let values = |records: &BTreeMap<Key, (String, String)>| -> BTreeMap<Key, String> {
         records.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()
     };

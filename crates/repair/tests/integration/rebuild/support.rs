@@ -1,23 +1,59 @@
 //! Rebuilds a datastore with faults.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-use calipam_check::{Code, Finding, Options, Report, Subject, check};
-use calipam_datastore::Datastore;
+use calipam_check::{Code, Finding, Report, Subject, check};
 use calipam_datastore::write::Consent;
+use calipam_model::IpNet;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{self, Request};
-use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
-use calipam_repair::{Options as Running, UndoPlan, execute, journal::Recorded, undo};
-use jiff::SignedDuration;
+use calipam_plan::{Basis, FindingSet, Plan, Verb, apply_plan};
+use calipam_repair::{Execution, undo};
+use calipam_testkit::World;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use jiff::Timestamp;
+use serde_json::json;
 
-pub(super) use crate::cluster::open_by as open;
-use crate::cluster::{consent, observe};
+use crate::cluster::{Site, judgement, sound};
 
-/// Checks addresses of any age.
-pub(super) fn options() -> Options {
-    Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
+/// Plans a rebuild of everything.
+pub(super) fn plan_all(snapshot: &Snapshot, report: &Report) -> Plan {
+    rebuild::plan(&Basis::new(snapshot, report, &judgement()), &Request::default(), &[], 0)
+}
+
+/// A small cluster without faults.
+pub(super) fn cluster() -> Cluster {
+    Cluster::small(ClusterSpec::new(31).at(Timestamp::now()))
+}
+
+/// A cluster, and the plan that repairs it.
+pub(super) struct Planned {
+    pub world: World,
+    pub site: Site,
+    pub snapshot: Snapshot,
+    pub plan: Plan,
+}
+
+impl Planned {
+    pub(super) async fn of(world: World) -> Self {
+        let site = Site::open(world.overrides()).await;
+        let snapshot = site.observe().await;
+        let plan = plan_all(&snapshot, &check(&snapshot, &judgement()));
+        Self { world, site, snapshot, plan }
+    }
+
+    /// The subject of the first change with this verb in the plan.
+    pub(super) fn subject(&self, verb: Verb) -> String {
+        let change = self.plan.changes().find(|change| change.action == verb);
+        change.unwrap_or_else(|| panic!("{:?}", self.plan.actions)).subject.to_string()
+    }
+
+    pub(super) async fn run(&self) -> Execution {
+        self.site.run_as("run", self.plan.clone().divide().1).await
+    }
 }
 
 /// The result of a rebuild.
@@ -25,39 +61,56 @@ pub(super) struct Rebuilt {
     pub before: Report,
     pub after: Report,
     pub plan: Plan,
-    pub journal: tempfile::TempDir,
 }
 
 /// Plans a rebuild of everything, tries it in memory, and carries it out.
-pub(super) async fn rebuild_all(store: &Datastore) -> Rebuilt {
-    let snapshot = observe(store).await;
-    let before = check(&snapshot, &options());
-    let basis = Basis::new(&snapshot, &before, &options());
-    let plan = rebuild::plan(&basis, &Request::default(), &[], 0);
-    drop(basis);
+pub(super) async fn rebuild_all(site: &Site) -> Rebuilt {
+    let snapshot = site.observe().await;
+    let before = check(&snapshot, &judgement());
+    let plan = plan_all(&snapshot, &before);
     let now = snapshot.taken_at;
-    let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
-    let tried = check(&apply_plan(snapshot, &plan, now).unwrap(), &options());
+    let tried = check(&apply_plan(snapshot, &plan, now).unwrap(), &judgement());
     FindingSet::from(&before).verify(&plan, &tried).unwrap_or_else(|refusal| panic!("{refusal}"));
 
-    let journal = tempfile::tempdir().unwrap();
-    let running = Running::new("rebuild --apply", journal.path().join("run.journal"));
     let steps: Vec<_> = plan.actions.iter().map(|action| action.step.clone()).collect();
-    let execution = execute(store, &guid, steps, consent(&guid), &running).await.unwrap();
+    let execution = site.run_as("run", steps).await;
     assert!(execution.is_complete(), "{execution:?}");
-    let after = check(&observe(store).await, &options());
-    Rebuilt { before, after, plan, journal }
+    let after = check(&site.observe().await, &judgement());
+    Rebuilt { before, after, plan }
 }
 
 /// Undoes the rebuild.
-pub(super) async fn revert(store: &Datastore, rebuilt: &Rebuilt) {
-    let recorded = Recorded::read(&rebuilt.journal.path().join("run.journal")).unwrap();
-    let plan = UndoPlan::new(&recorded).unwrap();
+pub(super) async fn revert(site: &Site) {
+    let plan = site.undo_plan("run");
     assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());
     let consent = Consent::from_option(plan.question("a test"), true).unwrap();
-    let running = Running::new("undo", rebuilt.journal.path().join("undo.journal"));
-    let execution = undo(store, &plan, consent, &running).await.unwrap();
+    let execution = undo(&site.store, &plan, consent, &site.options("undo")).await.unwrap();
     assert!(execution.is_complete(), "{execution:?}");
+}
+
+/// Damages a block such that a rebuild writes it as a whole: deletes the block or its records.
+pub(super) fn lose(world: &World, cidr: IpNet, only_records: bool) {
+    match only_records {
+        true => world.edit(&Key::Block(cidr), |block| block["attributes"] = json!([])),
+        false => world.delete(&Key::Block(cidr)),
+    }
+}
+
+/// Asserts that a block records all addresses but one, and that the handles of its records count one address each.
+pub(super) fn assert_recorded_except(
+    snapshot: &Snapshot,
+    cidr: IpNet,
+    addresses: impl IntoIterator<Item = IpAddr>,
+    except: IpAddr,
+) {
+    let block = sound(snapshot).find(|block| block.cidr() == cidr).unwrap();
+    for used in addresses {
+        assert_eq!(block.allocation_of(used).is_some(), used != except, "{used}");
+    }
+    for (_, id) in block.handles() {
+        let handle = snapshot.handles.iter().find(|handle| handle.value.id() == id);
+        assert_eq!(handle.unwrap().value.count(cidr), 1, "{id}");
+    }
 }
 
 /// The code and subject of every finding.

@@ -3,29 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use calipam_model::writable::Object;
 use calipam_repair::Execution;
 use calipam_repair::journal::Recorded;
-use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, create, lease};
+use calipam_testkit::kube::{Connection, Flavour, find, read};
 use calipam_testkit::servers::{Tear, Tearing};
+use calipam_testkit::{World, datastore};
 use serde_json::{Value, json};
 
-use super::{Cluster, Site, sound, tear_every_request};
+use super::{Cluster, ORPHAN, TornSite, orphan, rebuild, tear_every_request};
+use crate::cluster::{Site, sound};
 use crate::execute::release;
-use crate::kubernetes::{open, open_at, seed, steps, values};
+use crate::kubernetes::{steps, values, world};
 
 const FLAVOUR: Flavour = Flavour::Classic;
-const ORPHAN: &str = "net.orphan";
 
 struct OnKubernetes {
-    server: Lease,
-    site: Site,
+    world: World,
+    site: TornSite,
     connection: Connection,
     /// The initial objects, by path.
     base: BTreeMap<String, Value>,
@@ -33,27 +31,24 @@ struct OnKubernetes {
 
 impl OnKubernetes {
     async fn new() -> Self {
-        let server = lease(Kinds::Calico(FLAVOUR)).unwrap();
-        seed(&server, FLAVOUR);
-        let torn = Tearing::kubernetes(&server).unwrap();
-        let store = open_at(&torn.kubeconfig()).await;
-        let site = Site::new(torn, store, open(&server).await).await;
-        let connection = Connection::open(&server).unwrap();
-        Self { server, site, connection, base: BTreeMap::new() }
+        let world = world(FLAVOUR);
+        let torn = Tearing::kubernetes(world.server()).unwrap();
+        let store = datastore::kubernetes(&torn.kubeconfig());
+        let site = TornSite::new(torn, store, Site::open(world.overrides()).await).await;
+        let connection = Connection::open(world.server()).unwrap();
+        Self { world, site, connection, base: BTreeMap::new() }
     }
 
     /// Starts a cluster with a handle that nothing refers to.
     async fn with_orphan() -> Self {
         let mut cluster = Self::new().await;
-        let orphan = json!({"apiVersion": FLAVOUR.api_version(), "kind": "IPAMHandle", "metadata": {"name": ORPHAN},
-            "spec": {"handleID": ORPHAN, "block": {"10.0.0.0/30": 1}, "deleted": false}});
-        create(&cluster.server, &FLAVOUR.path("ipamhandles"), &[orphan]).unwrap();
+        cluster.world.create(&Key::Handle(ORPHAN.into()), &json!({"block": {"10.0.0.0/30": 1}}));
         cluster.base = cluster.stored();
         cluster
     }
 
     fn read(&self, path: &str) -> Value {
-        serde_json::from_str(&self.server.request("GET", path, "").unwrap().body).unwrap()
+        read(self.world.server(), path)
     }
 
     /// The objects by path, without versions and fields that the server adds.
@@ -85,7 +80,7 @@ impl Cluster for OnKubernetes {
         Tear::Delay(Duration::from_millis(50)),
     ];
 
-    fn site(&mut self) -> &mut Site {
+    fn site(&mut self) -> &mut TornSite {
         &mut self.site
     }
 
@@ -127,51 +122,13 @@ fn releases(snapshot: &Snapshot) -> Vec<Step> {
     steps
 }
 
-/// The remaining steps that record an address in use and its handle, create the affinity of a block and touch the
-/// block, and delete an orphan handle.
-fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
-    let cidr: IpNet = "10.0.0.0/30".parse().unwrap();
-    let block = sound(snapshot).find(|block| block.cidr() == cidr).unwrap();
-    let mut steps = Vec::new();
-    if !block.handles().any(|(_, id)| id == *"net.new") {
-        let counts = snapshot.handles.iter().find(|handle| handle.value.id() == *"net.new");
-        let mut step = Step::new("unallocated-in-use");
-        if counts.is_none() {
-            step.whole().edits = vec![Edit::Handle("net.new".into(), HandleEdit::Increment(cidr, 1))];
-        }
-        let record = Attribute { handle: Some("net.new".to_owned()), ..Attribute::default() };
-        let assign = BlockEdit::Assign { records: vec![(2, record)] };
-        step.whole().edits.push(Edit::Block(cidr, assign));
-        steps.push(step);
-    }
-    if snapshot.affinities.is_empty() {
-        let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
-        let mut step = Step::new("block-without-affinity");
-        let affinity = Object::Affinity(Affinity::new(key.clone(), AffinityState::Confirmed));
-        let create = Edit::Create(Key::Affinity(key), Box::new(affinity));
-        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), create];
-        steps.push(step);
-    }
-    steps.extend(orphan(snapshot, ORPHAN));
-    steps
-}
-
-fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
-    let handle = snapshot.handles.iter().find(|handle| handle.value.id() == *id)?;
-    let mut step = Step::new("orphan-handle");
-    step.whole().edits = vec![Edit::Delete(Key::Handle(id.into()), handle.revision.clone())];
-    let blocks = handle.value.blocks();
-    step.whole().evidence =
-        blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), 0..=0))).collect();
-    Some(step)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_torn_in_turn() {
     let mut cluster = OnKubernetes::with_orphan().await;
     let targets = ["10.0.0.0", "10.0.0.4"].map(|address| address.parse().unwrap()).into();
     tear_every_request(&mut cluster, &targets, releases).await;
-    tear_every_request(&mut cluster, &BTreeSet::new(), rebuild).await;
+    let cidr = "10.0.0.0/30".parse().unwrap();
+    tear_every_request(&mut cluster, &BTreeSet::new(), |snapshot| rebuild(snapshot, cidr)).await;
 }
 
 /// If a block cannot be written after its handle, the handle's count is lowered again.
@@ -245,7 +202,7 @@ async fn a_deletion_killed_between_its_two_steps() {
             vec![Edit::Delete(Key::Block("10.0.0.4/30".parse().unwrap()), marked.revision.clone())];
         let (execution, _) = cluster.site.run(vec![step]).await;
         assert!(execution.unwrap().is_complete());
-        assert_eq!(cluster.server.request("GET", &block, "").unwrap().status, 404);
+        assert_eq!(find(cluster.world.server(), &block), None);
     }
 }
 
@@ -255,9 +212,8 @@ async fn a_deletion_killed_between_its_two_steps() {
 async fn a_marked_handle_is_created_anew() {
     let mut cluster = OnKubernetes::new().await;
     let path = format!("{}/net.0-0", FLAVOUR.path("ipamhandles"));
-    let mut marked = cluster.read(&path);
-    marked["spec"]["deleted"] = true.into();
-    assert_eq!(cluster.server.request("PUT", &path, &marked.to_string()).unwrap().status, 200);
+    let marked = cluster.read(&path);
+    cluster.world.edit(&Key::Handle("net.0-0".into()), |handle| handle["deleted"] = true.into());
     let mut step = Step::new("missing-handle net.0-0");
     let cidr = "10.0.0.0/30".parse().unwrap();
     step.whole().edits = vec![Edit::Handle("net.0-0".into(), HandleEdit::Increment(cidr, 1))];

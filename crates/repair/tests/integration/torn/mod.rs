@@ -9,58 +9,59 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
+use calipam_datastore::settings::Overrides;
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::edit::Step;
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition, Step};
+use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::writable::Object;
 use calipam_repair::journal::{Recorded, resolve};
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
-use calipam_testkit::rounds;
 use calipam_testkit::servers::{Tear, Tearing};
+use calipam_testkit::{datastore, rounds};
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::cluster::{consent, guid, journal_path, observe};
+use crate::cluster::{Site, sound};
 
 /// A datastore behind the proxy, and runs that lock it.
-struct Site {
+struct TornSite {
     torn: Tearing,
     /// The datastore through the proxy.
     store: Datastore,
     /// The datastore without the proxy.
-    sound: Datastore,
-    cluster: String,
-    folder: TempDir,
+    sound: Site,
     runs: usize,
 }
 
-impl Site {
-    async fn new(torn: Tearing, store: Datastore, sound: Datastore) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { torn, store, cluster: guid(&sound).await, sound, folder, runs: 0 }
+impl TornSite {
+    async fn new(torn: Tearing, store: Overrides, sound: Site) -> Self {
+        Self { torn, store: datastore::open(store).await, sound, runs: 0 }
     }
 
     async fn snapshot(&self) -> Snapshot {
-        observe(&self.sound).await
+        self.sound.observe().await
     }
 
     fn options(&mut self) -> Options {
         self.runs += 1;
-        let journal = journal_path(self.folder.path(), &self.runs.to_string());
-        Options { lock: true, ..Options::new("a test", journal) }
+        Options { lock: true, ..self.sound.options(&self.runs.to_string()) }
     }
 
     /// Carries out steps. Returns the result, which is `None` if the run could not begin, and the journal.
     async fn run(&mut self, steps: Vec<Step>) -> (Option<Execution>, PathBuf) {
-        let options = self.options();
-        let run = execute(&self.store, &self.cluster, steps, consent(&self.cluster), &options).await;
+        let (options, Site { cluster, .. }) = (self.options(), &self.sound);
+        let run = execute(&self.store, cluster, steps, self.sound.consent(), &options).await;
         (run.ok(), options.journal)
     }
 
     async fn undo(&mut self, journal: &Path) -> Option<Execution> {
         let options = self.options();
-        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound).await.unwrap().0;
+        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound.store).await.unwrap().0;
         let plan = UndoPlan::new(&recorded).unwrap();
-        undo(&self.store, &plan, consent(&self.cluster), &options).await.ok()
+        undo(&self.store, &plan, self.sound.consent(), &options).await.ok()
     }
 }
 
@@ -69,7 +70,7 @@ trait Cluster {
     /// The faults that the proxy injects, in turn.
     const TEARS: &'static [Tear];
 
-    fn site(&mut self) -> &mut Site;
+    fn site(&mut self) -> &mut TornSite;
 
     /// All values, without sequence numbers and versions.
     async fn values(&mut self) -> BTreeMap<String, Value>;
@@ -79,6 +80,56 @@ trait Cluster {
 
     /// Returns true if this result of a run or an undo is acceptable after one fault of this kind.
     fn copes(tear: Tear, execution: Option<&Execution>) -> bool;
+}
+
+/// A handle that a rebuild writes, and one that nothing refers to.
+const NEW: &str = "net.new";
+const ORPHAN: &str = "net.orphan";
+
+/// The remaining steps of a rebuild: record an address in use and its handle, confirm or create the affinity of a block
+/// and touch the block, and delete an orphan handle.
+fn rebuild(snapshot: &Snapshot, cidr: IpNet) -> Vec<Step> {
+    let block = sound(snapshot).find(|block| block.cidr() == cidr).unwrap();
+    let mut steps = Vec::new();
+    if !block.handles().any(|(_, id)| id == *NEW) {
+        let mut step = Step::new("unallocated-in-use");
+        if !snapshot.handles.iter().any(|handle| handle.value.id() == *NEW) {
+            step.whole().edits = vec![Edit::Handle(NEW.into(), HandleEdit::Increment(cidr, 1))];
+        }
+        let record = Attribute { handle: Some(NEW.into()), ..Attribute::default() };
+        let assign = BlockEdit::Assign { records: vec![(block.free()[0], record)] };
+        step.whole().edits.push(Edit::Block(cidr, assign));
+        steps.push(step);
+    }
+    let owner = block.host().unwrap().to_owned();
+    let key = AffinityKey { kind: AffinityType::Host, node: owner, cidr };
+    let state = AffinityState::Confirmed;
+    let settle = match snapshot.affinities.iter().find(|affinity| affinity.value.key == key) {
+        Some(known) if known.value.state == state => None,
+        Some(known) => Some(Edit::Affinity(key.into(), known.revision.clone(), state)),
+        None => {
+            let affinity = Object::Affinity(Affinity::new(key.clone(), state));
+            Some(Edit::Create(Key::Affinity(key), Box::new(affinity)))
+        }
+    };
+    if let Some(settle) = settle {
+        let mut step = Step::new("unsettled-affinity");
+        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), settle];
+        steps.push(step);
+    }
+    steps.extend(orphan(snapshot, ORPHAN));
+    steps
+}
+
+/// The deletion of a handle that is still there.
+fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
+    let handle = snapshot.handles.iter().find(|handle| handle.value.id() == *id)?;
+    let mut step = Step::new("orphan-handle");
+    step.whole().edits = vec![Edit::Delete(Key::Handle(id.into()), handle.revision.clone())];
+    let blocks = handle.value.blocks();
+    step.whole().evidence =
+        blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), 0..=0))).collect();
+    Some(step)
 }
 
 /// Tears every request of a run and of its undo in turn. All addresses except the targets stay recorded under their
@@ -143,7 +194,7 @@ async fn tear_every_request<C: Cluster>(
 /// Asserts that the lock is removed, or that the run has reported it. Also asserts that every recorded address has its
 /// handle, and that all addresses except the targets are recorded as before.
 async fn is_settled(
-    site: &Site,
+    site: &TornSite,
     execution: Option<&Execution>,
     before: &Snapshot,
     targets: &BTreeSet<IpAddr>,
@@ -171,8 +222,4 @@ async fn is_settled(
 fn recorded(snapshot: &Snapshot) -> BTreeMap<IpAddr, Option<String>> {
     let all = sound(snapshot).flat_map(Block::allocations);
     all.map(|a| (a.address, a.attribute.clean_handle().map(|id| id.to_string()))).collect()
-}
-
-fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
-    snapshot.blocks.iter().filter_map(|block| block.value.content.sound())
 }

@@ -27,6 +27,7 @@ mod ledger_tests;
 mod pods;
 #[cfg(test)]
 mod pods_tests;
+mod scene;
 mod store;
 mod users;
 mod worker;
@@ -34,4 +35,5 @@ mod worker;
 pub use self::activity::Activity;
 pub use self::churn::{Churn, ChurnLog};
 pub use self::ledger::{Ledger, Tenant, Violation};
+pub use self::scene::Scene;
 pub use self::store::Target;

@@ -17,6 +17,45 @@ pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(
     Ok(())
 }
 
+/// The object or list under a path; `None` if there is none.
+///
+/// # Panics
+/// Panics if the server does not answer, or refuses.
+pub fn find(server: &KubeApiserver, path: &str) -> Option<Value> {
+    let response = server.request("GET", path, "").expect("an answer");
+    assert!([200, 404].contains(&response.status), "{path}: {}", response.body);
+    let object = || serde_json::from_str(&response.body).expect("JSON");
+    (response.status == 200).then(object)
+}
+
+/// The object or list under a path.
+///
+/// # Panics
+/// Panics if there is none.
+pub fn read(server: &KubeApiserver, path: &str) -> Value {
+    find(server, path).unwrap_or_else(|| panic!("there is no {path}"))
+}
+
+/// Reads an object, and writes it with a change.
+///
+/// # Panics
+/// Panics if there is none, or if the server refuses the change.
+pub fn edit(server: &KubeApiserver, path: &str, edit: impl FnOnce(&mut Value)) {
+    let mut object = read(server, path);
+    edit(&mut object);
+    let response = server.request("PUT", path, &object.to_string()).expect("an answer");
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+}
+
+/// Deletes an object at once, without the grace period of a pod.
+///
+/// # Panics
+/// Panics if there is none.
+pub fn delete(server: &KubeApiserver, path: &str) {
+    let response = server.request("DELETE", path, r#"{"gracePeriodSeconds":0}"#).expect("an answer");
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+}
+
 /// Writes objects to the server's etcd under a `prefix` such as `/registry/pods/`. Use this for many objects, or for
 /// states that only controllers can bring about. Objects keep their names, namespaces and UIDs.
 ///

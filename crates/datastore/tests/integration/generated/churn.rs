@@ -1,19 +1,24 @@
-//! Reads while pods are created, finish, are evicted and are deleted, and nodes claim and release blocks: on a real API
-//! server, and on an etcd with the pods of an API server.
+//! Reads while pods are created, finish, are evicted and are deleted, and nodes claim and release blocks: on etcd, on a
+//! real API server, and on an etcd with the pods of an API server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::Datastore;
-use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::{Flavour, Kinds, Lease, lease, seed, seed_nodes};
+use calipam_model::snapshot::Snapshot;
+use calipam_testkit::World;
+use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Scene};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::datastore::observe;
+use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::Etcd;
+use etcd_client::GetOptions;
+use jiff::Timestamp;
 
 use super::findings::{checked, findings, lines, recheck};
-use crate::support::{observe, open_kubernetes};
 
 /// The pause before a recheck, which is longer than most operations of a worker. The test waits separately for the end
 /// of longer operations.
@@ -26,61 +31,43 @@ const LIMIT: Duration = Duration::from_secs(180);
 const READERS: usize = 3;
 /// The minimum number of reads.
 const MIN_READINGS: usize = 6;
+/// The minimum number of distinct revisions to read.
+const MIN_REVISIONS: usize = 3;
 
 /// Returns true once the workers have assigned and released 120 addresses, and every kind of event of pods and blocks
 /// has occurred.
 fn is_enough(log: &ChurnLog) -> bool {
     let each_ending = log.finished.min(log.evicted).min(log.restarted);
-    log.operations() >= 120 && each_ending > 2 && log.lost > 0 && log.claimed > 3
+    log.operations() >= 120 && each_ending > 2 && log.lost > 0 && log.claimed > 3 && log.released > 0
 }
 
-/// A cluster without pods.
-struct Scene {
-    server: Lease,
-    flavour: Flavour,
-    /// The etcd that stores Calico's data instead of the server, and its endpoint.
-    etcd: Option<(Etcd, String)>,
-    spec: ClusterSpec,
-    nodes: Vec<String>,
+fn spec() -> ClusterSpec {
+    ClusterSpec::new(9).v4_only()
 }
 
-impl Scene {
-    fn new(flavour: Flavour) -> Self {
-        let spec = ClusterSpec::new(9).v4_only();
-        let server = lease(Kinds::Calico(flavour)).unwrap();
-        let nodes = seed(&server, flavour, &spec, 4).unwrap();
-        Self { server, flavour, etcd: None, spec, nodes }
+/// The content of etcd at one revision, read in one request by a plain client.
+async fn exact(etcd: &Etcd, like: &Snapshot) -> Snapshot {
+    let mut client = etcd.client().await.unwrap();
+    let options = GetOptions::new().with_prefix().with_revision(like.revision.parse().unwrap());
+    let answer = client.get("/calico/", Some(options)).await.unwrap();
+    let mut snapshot = Snapshot {
+        taken_at: like.taken_at,
+        location: like.location.clone(),
+        revision: like.revision.clone(),
+        coverage: like.coverage.clone(),
+        ..Snapshot::default()
+    };
+    for pair in answer.kvs() {
+        snapshot.add_entry(pair.key(), pair.value(), pair.mod_revision());
     }
-
-    fn with_etcd() -> Self {
-        let spec = ClusterSpec::new(9).v4_only();
-        let cluster = Cluster::plain(spec, 4, 0);
-        let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-        let server = lease(Kinds::Kubernetes).unwrap();
-        seed_nodes(&server, &nodes).unwrap();
-        let etcd = Etcd::start().unwrap();
-        let endpoint = etcd.endpoint();
-        cluster.write_to_etcd(&endpoint).unwrap();
-        Self { server, flavour: Flavour::Classic, etcd: Some((etcd, endpoint)), spec, nodes }
-    }
-
-    fn target(&self) -> Target<'_> {
-        match &self.etcd {
-            None => Target::Kubernetes(&self.server, self.flavour),
-            Some((_, endpoint)) => Target::EtcdAndKubernetes(endpoint, &self.server),
-        }
-    }
-
-    async fn open(&self) -> Datastore {
-        let endpoint = self.etcd.as_ref().map(|(_, endpoint)| endpoint.clone());
-        open_kubernetes(&self.server.kubeconfig(), endpoint).await
-    }
+    snapshot
 }
 
 /// The findings of the readers.
 #[derive(Default)]
 struct Seen {
     readings: usize,
+    revisions: BTreeSet<String>,
     /// Findings after a single read. They include false ones, because operations were in progress or because objects
     /// changed between two list requests.
     unsettled: BTreeSet<String>,
@@ -91,11 +78,14 @@ struct Seen {
 /// Data shared by readers and workers.
 #[derive(Clone)]
 struct Course {
+    scene: Arc<Scene>,
+    /// The findings that are there from the beginning to the end.
+    truth: BTreeSet<String>,
     begin: Instant,
     activity: Activity,
     readings: Arc<AtomicUsize>,
-    /// True after all workers have ended.
-    over: Arc<AtomicBool>,
+    /// The thread of the workers, which returns their log.
+    working: Arc<JoinHandle<ChurnLog>>,
 }
 
 impl Course {
@@ -109,14 +99,26 @@ impl Course {
 
 async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
     let mut seen = Seen::default();
-    while !course.over.load(Ordering::Relaxed) {
-        let snapshot = observe(&datastore).await.unwrap();
+    while !course.working.is_finished() {
+        let snapshot = observe(&datastore).await;
         let read = Instant::now();
+        seen.revisions.insert(snapshot.revision.clone());
         let mut report = checked(&snapshot);
         seen.unsettled.extend(lines(&report.findings));
+        if let World::Etcd(etcd) = &course.scene.world {
+            let exact = exact(etcd, &snapshot).await;
+            assert_eq!(
+                lines(&findings(&exact)),
+                lines(&report.findings),
+                "the report is of no single revision"
+            );
+            assert_eq!(exact.endpoints.len(), snapshot.endpoints.len());
+        }
 
         recheck(&datastore, (&snapshot, read), &mut report, (SETTLE, &course.activity)).await;
-        seen.settled.extend(lines(&report.findings));
+        let settled = BTreeSet::from_iter(lines(&report.findings));
+        assert!(settled.is_superset(&course.truth), "a fault is not found");
+        seen.settled.extend(settled);
 
         seen.readings += 1;
         course.count_reading();
@@ -129,9 +131,9 @@ fn leaks(log: &ChurnLog) -> BTreeSet<String> {
     log.ledger.leaked().keys().map(|address| format!("leaked-address {address}")).collect()
 }
 
-async fn nothing_false_is_found(scene: Scene, seed: u64) {
+async fn nothing_false_is_found(scene: Scene, truth: impl IntoIterator<Item = String>, seed: u64) {
     let scene = Arc::new(scene);
-    let datastore = Arc::new(scene.open().await);
+    let datastore = Arc::new(scene.world.open().await);
     let churn = Churn {
         workers: 4,
         operations: 100_000,
@@ -142,18 +144,15 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
         seed,
         ..Churn::default()
     };
+    let workers = Arc::clone(&scene);
     let course = Course {
+        scene: Arc::clone(&scene),
+        truth: truth.into_iter().collect(),
         begin: Instant::now(),
         activity: churn.activity.clone(),
         readings: Arc::default(),
-        over: Arc::default(),
+        working: Arc::new(thread::spawn(move || workers.churn(&churn))),
     };
-    let (cluster, done) = (Arc::clone(&scene), Arc::clone(&course.over));
-    let working = std::thread::spawn(move || {
-        let log = churn.run_on(cluster.target(), &cluster.spec, &cluster.nodes);
-        done.store(true, Ordering::Relaxed);
-        log.unwrap()
-    });
     let readers: Vec<_> = (0..READERS)
         .map(|number| {
             let (datastore, course) = (Arc::clone(&datastore), course.clone());
@@ -167,11 +166,13 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
     for reader in readers {
         let other = reader.await.unwrap();
         seen.readings += other.readings;
+        seen.revisions.extend(other.revisions);
         seen.unsettled.extend(other.unsettled);
         seen.settled.extend(other.settled);
     }
+    let working = Arc::into_inner(course.working).expect("the readers have ended");
     let log = working.join().unwrap();
-    let expected = leaks(&log);
+    let expected: BTreeSet<String> = leaks(&log).union(&course.truth).cloned().collect();
     let false_ones: Vec<&String> = seen.settled.difference(&expected).collect();
     println!(
         "{} readings, {} findings before settling, {} operations, {log:?}",
@@ -181,27 +182,40 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
     );
     assert!(false_ones.is_empty(), "a half-done operation is called a fault: {false_ones:#?}\n{log:?}");
     assert!(seen.readings >= MIN_READINGS && is_enough(&log), "{}, {log:?}", seen.readings);
+    assert!(seen.revisions.len() >= MIN_REVISIONS, "the readers saw {:?}", seen.revisions);
     assert!(
         seen.unsettled.difference(&expected).next().is_some(),
         "no reading fell between two writes: {log:?}"
     );
     // After all operations have ended, only the leaks are found.
-    let after: BTreeSet<String> = lines(&findings(&observe(&datastore).await.unwrap())).into_iter().collect();
+    let after: BTreeSet<String> = lines(&findings(&observe(&datastore).await)).into_iter().collect();
     assert_eq!(after, expected);
-    assert_eq!(log.ledger.verify(scene.target()).unwrap(), []);
+    assert_eq!(scene.violations(&log.ledger), []);
+}
+
+/// Each report on etcd is of one revision.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_false_findings_while_allocators_work_on_etcd() {
+    // The workers do not touch these faults.
+    let mut cluster = Cluster::plain(spec().at(Timestamp::now()), 3, 6);
+    for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
+        cluster.inject(fault, 2);
+    }
+    nothing_false_is_found(Scene::on_etcd(&cluster), cluster.truth().lines(), 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_false_findings_while_allocators_work_in_the_classic_api_group() {
-    nothing_false_is_found(Scene::new(Flavour::Classic), 1).await;
+    nothing_false_is_found(Scene::on_kubernetes(Flavour::Classic, spec()), [], 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_false_findings_while_allocators_work_in_the_native_api_group() {
-    nothing_false_is_found(Scene::new(Flavour::Native), 2).await;
+    nothing_false_is_found(Scene::on_kubernetes(Flavour::Native, spec()), [], 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_false_findings_while_allocators_work_on_etcd_with_kubernetes_pods() {
-    nothing_false_is_found(Scene::with_etcd(), 3).await;
+    let scene = Scene::on_etcd_with_kubernetes(&Cluster::plain(spec(), 4, 0));
+    nothing_false_is_found(scene, [], 3).await;
 }

@@ -1,0 +1,71 @@
+//! Opens and reads the datastores of tests.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::read::ProgressFn;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::write::{Consent, Question};
+use calipam_model::snapshot::Snapshot;
+
+/// Options that select an etcd. `endpoints` is a list with commas.
+pub fn etcd(endpoints: impl Into<String>) -> Overrides {
+    Overrides { etcd_endpoints: Some(endpoints.into()), ..Overrides::default() }
+}
+
+/// Options that select the API server in a kubeconfig.
+pub fn kubernetes(kubeconfig: &Path) -> Overrides {
+    let kubeconfig = Some(kubeconfig.display().to_string());
+    Overrides { datastore: Some("kubernetes".to_owned()), kubeconfig, ..Overrides::default() }
+}
+
+/// Options that select an etcd, with the pods of an API server.
+pub fn etcd_with_kubernetes(endpoints: impl Into<String>, kubeconfig: &Path) -> Overrides {
+    let (datastore, etcd_endpoints) = (Some("etcd".to_owned()), Some(endpoints.into()));
+    Overrides { datastore, etcd_endpoints, ..kubernetes(kubeconfig) }
+}
+
+/// Options that select a file or a folder.
+pub fn file(path: &Path) -> Overrides {
+    Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() }
+}
+
+/// The settings for these options, without environment variables.
+///
+/// # Panics
+/// Panics if the options are wrong.
+pub fn settings(overrides: &Overrides) -> Settings {
+    Settings::resolve(overrides, &BTreeMap::new(), &LocalFiles).expect("the options are right")
+}
+
+/// Opens the datastore that the options select.
+///
+/// # Panics
+/// Panics if it cannot be opened.
+pub async fn open(overrides: Overrides) -> Datastore {
+    Datastore::open(&settings(&overrides)).await.expect("the datastore can be opened")
+}
+
+/// Reads everything.
+///
+/// # Panics
+/// Panics if a read fails.
+pub async fn observe(store: &Datastore) -> Snapshot {
+    store.observe(&quiet()).await.expect("everything can be read")
+}
+
+/// Progress that nobody watches.
+pub fn quiet() -> ProgressFn {
+    Arc::new(|_| {})
+}
+
+/// Consent to change any number of objects of a cluster.
+pub fn consent(cluster: &str) -> Consent {
+    let many = usize::MAX / 8;
+    let numbers =
+        Question { addresses: many, blocks: many, handles: many, others: many, ..Question::default() };
+    let question = Question { cluster: cluster.to_owned(), location: "a test".to_owned(), ..numbers };
+    Consent::from_option(question, true).expect("the option says yes")
+}
