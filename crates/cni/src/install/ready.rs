@@ -23,16 +23,16 @@ use crate::protocol::{Command, Environment, Version};
 /// Calico is newer than the supported versions.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;
-    let failed = |error: &dyn std::fmt::Display| {
+    let checked = async {
+        let configuration = Document::read(&text, Some(Command::Status))?.configuration()?;
+        let settings = configuration.datastore.settings(variables)?;
+        let call = Call::new(configuration, Environment::default(), variables, Command::Status)?;
+        status::status(&call).await.map(|()| settings)
+    };
+    let settings = checked.await.map_err(|error| {
         Problem::new(format!("this program cannot assign addresses on this node: {error}"))
             .hint("Calico's plugin stays; `calico-ipam install --no-check` installs anyway")
-    };
-    let document = Document::read(&text, Some(Command::Status)).map_err(|error| failed(&error))?;
-    let configuration = document.configuration().map_err(|error| failed(&error))?;
-    let settings = configuration.datastore.settings(variables).map_err(|error| failed(&error))?;
-    let call = Call::new(configuration, Environment::default(), variables, Command::Status);
-    let call = call.map_err(|error| failed(&error))?;
-    status::status(&call).await.map_err(|error| failed(&error))?;
+    })?;
     version(&settings).await
 }
 

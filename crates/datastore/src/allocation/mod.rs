@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
 use calipam_model::config::IpamConfig;
-use calipam_model::key::Key;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
@@ -40,9 +40,6 @@ pub(crate) trait Records: Debug + Send + Sync {
     fn kubernetes(&self) -> Option<Arc<KubeClient>> {
         None
     }
-
-    /// The key of the resource IPAMConfiguration.
-    fn machine_configuration(&self) -> Key;
 
     /// See [`Store::read`]. Retries temporary failures after short pauses.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
@@ -88,7 +85,10 @@ impl AllocatorStore {
     /// True if the resource IPAMConfiguration lets virtual machines keep their addresses after their pods end, or if
     /// there is no such resource. On etcd, the allocator's own configuration is a different object.
     pub async fn keeps_machine_addresses(&self) -> Result<bool, StoreError> {
-        let key = self.records.machine_configuration();
+        let key = match self.kubernetes() {
+            Some(_) => Key::IpamConfig,
+            None => Key::IpamConfiguration(DEFAULT.to_owned()),
+        };
         let found = self.read(&[Query::Get(key)]).await?;
         let mut configs =
             found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));
