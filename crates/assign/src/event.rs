@@ -54,25 +54,35 @@ pub enum Event {
 }
 
 /// The reason why a pool does not serve a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolPassedOver {
+    #[error("it is disabled")]
     Disabled,
     /// The pool has a deletion timestamp.
+    #[error("it is being deleted")]
     Deleting,
     /// The pool's status says that it is not allocatable.
+    #[error("its status says that it is not allocatable")]
     NotAllocatable,
+    #[error("it is for the other IP family")]
     OtherFamily,
     /// The pool's blocks have no addresses besides those reserved for Windows.
+    #[error("its blocks are too small for the addresses that Windows reserves")]
     BlocksTooSmall,
     /// Other pools were requested.
+    #[error("other pools were requested")]
     NotRequested,
     /// The pool's assignment mode is manual, so the pool must be requested by name.
+    #[error("its assignmentMode is Manual: it must be requested by name")]
     Manual,
     /// The pool's node selector does not select the node.
+    #[error("its nodeSelector does not select the node: {0}")]
     NodeSelector(String),
     /// The pool's namespace selector does not select the namespace.
+    #[error("its namespaceSelector does not select the namespace: {0}")]
     NamespaceSelector(String),
     /// The pool's `allowedUses` do not include the intended use.
+    #[error("its allowedUses do not include {0:?}")]
     Use(PoolUse),
 }
 
@@ -133,29 +143,6 @@ impl PoolPassedOver {
             (!pool.allocatable, Self::NotAllocatable),
         ];
         states.into_iter().find_map(|(applies, why)| applies.then_some(why))
-    }
-}
-
-impl fmt::Display for PoolPassedOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Disabled => f.write_str("it is disabled"),
-            Self::Deleting => f.write_str("it is being deleted"),
-            Self::NotAllocatable => f.write_str("its status says that it is not allocatable"),
-            Self::OtherFamily => f.write_str("it is for the other IP family"),
-            Self::BlocksTooSmall => {
-                f.write_str("its blocks are too small for the addresses that Windows reserves")
-            }
-            Self::NotRequested => f.write_str("other pools were requested"),
-            Self::Manual => f.write_str("its assignmentMode is Manual: it must be requested by name"),
-            Self::NodeSelector(selector) => {
-                write!(f, "its nodeSelector does not select the node: {selector}")
-            }
-            Self::NamespaceSelector(selector) => {
-                write!(f, "its namespaceSelector does not select the namespace: {selector}")
-            }
-            Self::Use(wanted) => write!(f, "its allowedUses do not include {wanted:?}"),
-        }
     }
 }
 

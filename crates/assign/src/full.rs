@@ -9,6 +9,7 @@ use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use foldhash::fast::FixedState;
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::family::Family;
 
@@ -24,7 +25,7 @@ pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
 }
 
 /// One family's blocks that had no address to assign.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullBlocks {
     /// A hash of the node, the pools, the reservations and the configuration. The blocks may be skipped only by
     /// searches with the same hash.

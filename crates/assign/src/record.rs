@@ -112,7 +112,7 @@ from_record! {
 fn block(key: IpNet, value: &[u8]) -> Result<Record, DecodeError> {
     let block = BlockContent::parse(value)?.into_usable()?;
     if block.cidr() != key {
-        return Err(DecodeError::AnotherBlock(block.cidr()));
+        return Err(DecodeError::another_block(block.cidr()));
     }
     Ok(Record::Block(Arc::from(block)))
 }

@@ -1,7 +1,6 @@
 //! Requests for addresses, and their results.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -145,31 +144,23 @@ impl Assigned {
 }
 
 /// The reason why a request was not fully met, displayed in Calico's words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Message {
     /// There was no block to claim, and affinity is strict.
+    #[error("No more free affine blocks and strict affinity enabled")]
     StrictAffinity,
     /// The node is at its block limit.
+    #[error("Need to allocate an IPAM block but could not - limit of {0} blocks reached for this node")]
     BlockLimit(u32),
     /// These pools have no free address left, not even in other holders' blocks.
+    #[error("No IPs available in pools: [{}]", joined(.0))]
     Exhausted(Vec<IpNet>),
     /// Nothing could be assigned in a block of the node.
+    #[error("Failed to assign IPs in newly allocated block")]
     BlockFailed,
 }
 
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::StrictAffinity => f.write_str("No more free affine blocks and strict affinity enabled"),
-            Self::BlockLimit(limit) => write!(
-                f,
-                "Need to allocate an IPAM block but could not - limit of {limit} blocks reached for this node"
-            ),
-            Self::Exhausted(pools) => {
-                let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
-                write!(f, "No IPs available in pools: [{}]", pools.join(" "))
-            }
-            Self::BlockFailed => f.write_str("Failed to assign IPs in newly allocated block"),
-        }
-    }
+fn joined(pools: &[IpNet]) -> String {
+    let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
+    pools.join(" ")
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use calipam_assign::plugin::{self, Container};
 use calipam_assign::{Allocator, PodName};
+use calipam_datastore::KubeClient;
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
-use calipam_datastore::plugin::PluginQueries;
 use calipam_datastore::settings::{Settings, Target};
 use calipam_datastore::write::Consent;
 use calipam_files::regular;
@@ -103,12 +103,15 @@ impl Call {
     }
 
     /// Connects to the API server to read namespaces, pods and machines. Shares the datastore's connection if possible.
-    pub(crate) async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<PluginQueries> {
+    pub(crate) async fn lookup(
+        &self,
+        allocator: &CallAllocator,
+    ) -> calipam_datastore::Result<Arc<KubeClient>> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
         match shared {
-            Some(client) => Ok(PluginQueries::through(client)),
-            None => PluginQueries::connect(&settings).await,
+            Some(client) => Ok(client),
+            None => KubeClient::connect_without_discovery(&settings).await,
         }
     }
 

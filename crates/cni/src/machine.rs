@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_datastore::plugin::{LauncherPod, PluginQueries};
+use calipam_datastore::KubeClient;
+use calipam_datastore::plugin::LauncherPod;
 use calipam_model::digest::sha256;
 use tokio::time::timeout;
 
@@ -127,7 +128,7 @@ fn no_machine(reason: &str) -> CniError {
 /// addresses of a deleted instance stay allocated if a machine with its name could start it again. A pod whose instance
 /// was deleted or replaced must not share the addresses with the next instance's pod.
 async fn machine(
-    queries: &PluginQueries,
+    queries: &KubeClient,
     namespace: &str,
     pod: &LauncherPod,
 ) -> calipam_datastore::Result<(Machine, Option<CniError>)> {

@@ -11,11 +11,8 @@ use calipam_assign::{Family, FullBlocks, Notes};
 use calipam_datastore::settings::Settings;
 use calipam_files::regular;
 use calipam_model::digest::sha256_hex;
-use jiff::Timestamp;
 
-const FORMAT_LINE: &str = "calipam full blocks 1";
-/// The first word of the line that follows the blocks. The line also contains their number.
-const END: &str = "end";
+const FORMAT: &str = "calipam full blocks 2";
 /// The line that is appended after addresses were released.
 const RELEASED: &str = "released\n";
 /// The age limit of files. In a restored cluster, revisions can repeat, but a restore takes longer than this.
@@ -52,7 +49,7 @@ impl FileNotes {
     }
 
     fn write(&self, family: Family, full: &FullBlocks) -> io::Result<()> {
-        replace(&self.path(family), &print(full, &self.datastore))
+        replace(&self.path(family), &print(full, &self.datastore)?)
     }
 }
 
@@ -103,45 +100,19 @@ pub(crate) fn datastore(settings: &Settings) -> String {
     sha256_hex(format!("{:?} {:?}", settings.target, settings.kubernetes))
 }
 
-fn print(full: &FullBlocks, datastore: &str) -> String {
-    let exhausted_at = full.exhausted_at.map_or("-".to_owned(), |at| at.as_nanosecond().to_string());
-    let mut text = format!("{FORMAT_LINE}\n{datastore} {:x} {exhausted_at}\n", full.inputs_hash);
-    for (cidr, revision) in &full.blocks {
-        text.push_str(&format!("{cidr} {revision}\n"));
-    }
-    text + &format!("{END} {}\n", full.blocks.len())
+/// The content of a file: one line of JSON, after which [`RELEASED`] can follow.
+fn print(full: &FullBlocks, datastore: &str) -> io::Result<String> {
+    Ok(serde_json::to_string(&(FORMAT, datastore, full))? + "\n")
 }
 
 /// Parses the content of a file; `None` if it is damaged or for another datastore.
 fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
-    let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
-    if lines.next()?? != FORMAT_LINE {
-        return None;
-    }
-    let mut head = lines.next()??.split(' ');
-    if head.next()? != datastore {
-        return None;
-    }
-    let inputs_hash = u64::from_str_radix(head.next()?, 16).ok()?;
-    let exhausted_at = match head.next()? {
-        "-" => None,
-        at => Some(Timestamp::from_nanosecond(at.parse().ok()?).ok()?),
-    };
-    let mut full = FullBlocks { inputs_hash, exhausted_at, ..FullBlocks::default() };
-    loop {
-        let (key, value) = lines.next()??.split_once(' ')?;
-        if key == END {
-            if value.parse() != Ok(full.blocks.len()) {
-                return None;
-            }
-            break;
-        }
-        full.blocks.insert(key.parse().ok()?, value.to_owned());
-    }
-    if lines.next().is_some() {
+    let (line, released) = text.split_once('\n')?;
+    let (format, of, mut full): (String, String, FullBlocks) = serde_json::from_str(line).ok()?;
+    if !released.is_empty() {
         full.exhausted_at = None;
     }
-    Some(full)
+    (format == FORMAT && of == datastore).then_some(full)
 }
 
 #[cfg(test)]
@@ -182,13 +153,12 @@ mod tests {
 
     #[test]
     fn torn_files_are_ignored() {
-        let text = print(&full(), "d");
+        let text = print(&full(), "d").unwrap();
         assert_eq!(parse(&text, "d"), Some(full()));
         for len in 0..text.len() {
             assert_eq!(parse(&text[..len], "d"), None, "{:?}", &text[..len]);
         }
-        for (part, other) in
-            [("end 2", "end 3"), ("10.0.0.0/26 7\n", ""), ("/26", "/99"), (" feed ", " fee- ")]
+        for (part, other) in [("blocks 2", "blocks 1"), ("/26", "/99"), ("65261", "6-5261"), ("hash", "mash")]
         {
             assert_eq!(parse(&text.replace(part, other), "d"), None, "{part}");
         }

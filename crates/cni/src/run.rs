@@ -15,8 +15,8 @@ use crate::config::{Configuration, Document};
 use crate::install;
 use crate::log;
 use crate::netns;
-use crate::protocol::environment::{self, UnknownCommand, invalid};
-use crate::protocol::{CniError, Code, Command, Environment, Version, to_json};
+use crate::protocol::environment::{self, invalid};
+use crate::protocol::{CniError, Code, Command, Environment, Version, result, to_json};
 use crate::upgrade;
 
 pub(crate) const SUCCESS: u8 = 0;
@@ -92,16 +92,11 @@ pub(crate) fn version() -> String {
 
 /// Handles one call from a runtime, and returns the text for stdout.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
-    let command = match environment::command(variables) {
-        Ok(Some(command)) => Some(command),
-        Ok(None) => {
-            // A person runs the plugin.
-            let versions = Version::ALL.map(Version::text).join(", ");
-            eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
-            return Ok(Vec::new());
-        }
-        // An unknown command is reported only after the configuration was read.
-        Err(UnknownCommand) => None,
+    let Some(command) = environment::command(variables) else {
+        // A person runs the plugin.
+        let versions = Version::ALL.map(Version::text).join(", ");
+        eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
+        return Ok(Vec::new());
     };
     if command == Some(Command::Version) {
         return Ok(supported_versions());
@@ -115,6 +110,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         .read_to_end(&mut text)
         .map_err(|error| CniError::new(Code::Io, format!("error reading from stdin: {error}")))?;
     let document = Document::read(&text, command)?;
+    // An unknown command is reported only after the configuration was read.
     let Some(command) = command else {
         let unknown = variables.get(environment::COMMAND).cloned().unwrap_or_default();
         return Err(invalid(format!("unknown CNI_COMMAND: {unknown}")));
@@ -158,9 +154,7 @@ async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
     match call.command {
         Command::Add => {
             netns::check(&call.environment)?;
-            let (result, version) = (add::add(call).await?, call.configuration.version);
-            result.check(version)?;
-            return Ok(result.print(version));
+            return result::print(&add::add(call).await?, call.configuration.version);
         }
         Command::Check => check::check(call).await?,
         Command::Del => del::del(call).await?,

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use calipam_assign::{AssignIp, Error};
+use calipam_datastore::KubeClient;
 use calipam_datastore::allocation::Selecting;
-use calipam_datastore::plugin::{PluginQueries, PodAddress};
+use calipam_datastore::plugin::PodAddress;
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
 use calipam_files::regular;
 use rustix::fs::{FlockOperation, flock};
@@ -19,52 +20,23 @@ use tokio::time::sleep;
 use crate::call::{CallAllocator, connect};
 use crate::config::Log;
 use crate::log;
-use crate::protocol::CniError;
 use crate::run::runtime;
 
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
+/// The name of host-local's lock file.
+const LOCK: &str = "lock";
 const NODE: &str = "KUBERNETES_NODE_NAME";
 /// The longest pause before another attempt at the migration.
 const PAUSE: Duration = Duration::from_secs(30);
 /// The number of attempts to write an object that other clients keep writing.
 const ATTEMPTS: usize = 5;
 
-/// The reason why not all of a node's addresses could be taken over.
-#[derive(Debug, thiserror::Error)]
-pub enum UpgradeError {
-    #[error("the datastore is not Kubernetes")]
-    NotKubernetes,
-    #[error(transparent)]
-    Connect(#[from] CniError),
-    #[error(transparent)]
-    Allocator(#[from] Error),
-    #[error(transparent)]
-    Datastore(#[from] calipam_datastore::Error),
-    #[error("cannot list the pods: {0}")]
-    Pods(#[source] calipam_datastore::Error),
-    #[error("{address} of pod {namespace}/{name} is in no enabled pool")]
-    InNoPool { address: IpAddr, namespace: String, name: String },
-    #[error("cannot assign {address}: {error}")]
-    Assign { address: IpAddr, error: Error },
-    #[error("there is no node {0}")]
-    NoNode(String),
-    #[error("node {0} changed {ATTEMPTS} times while its tunnel address was being written")]
-    NodeChanges(String),
-    #[error("the pod CIDR {0:?} of the node is not a CIDR")]
-    PodCidr(String),
-    #[error("the cluster information keeps changing")]
-    ClusterInformationChanges,
-    #[error("the file name of {} is not an address", .0.display())]
-    FileName(PathBuf),
-    #[error("{}: {error}", path.display())]
-    File { path: PathBuf, error: io::Error },
-}
+/// The error is the reason why not all of a node's addresses could be taken over.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-impl UpgradeError {
-    fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::File { path: path.to_owned(), error }
-    }
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
 }
 
 /// host-local's files on the node.
@@ -121,9 +93,9 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
 
 /// Takes over the addresses that host-local has assigned. A retry skips the addresses that an earlier attempt has taken
 /// over. Fails before writing anything if a pod's address is in no enabled pool.
-pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Result<(), UpgradeError> {
+pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Result<()> {
     if settings.target != Target::Kubernetes {
-        return Err(UpgradeError::NotKubernetes);
+        return Err("the datastore is not Kubernetes".into());
     }
     if !files.addresses.exists() {
         tracing::info!("{} does not exist: nothing to migrate", files.addresses.display());
@@ -132,10 +104,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     let allocator = connect(settings, Selecting::All).await?;
     // The first answer shows which API group the cluster uses.
     allocator.config().await?;
-    let queries = match allocator.store().kubernetes() {
-        Some(client) => PluginQueries::through(client),
-        None => return Err(UpgradeError::NotKubernetes),
-    };
+    let queries = allocator.store().kubernetes().ok_or("the datastore is not Kubernetes")?;
 
     check_pools(&allocator, &queries, node, files).await?;
     migrate_tunnel(&allocator, &queries, node).await?;
@@ -158,10 +127,10 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
 /// Takes over each address while no other plugin assigns addresses.
 async fn take_over(
     allocator: &CallAllocator,
-    queries: &PluginQueries,
+    queries: &KubeClient,
     node: &str,
     files: &NodeFiles,
-) -> Result<(), UpgradeError> {
+) -> Result<()> {
     for plugin in &files.plugins {
         remove(plugin)?;
     }
@@ -174,25 +143,25 @@ async fn take_over(
     Ok(())
 }
 
-async fn pods_on(queries: &PluginQueries, node: &str) -> Result<Vec<PodAddress>, UpgradeError> {
-    queries.pods_on(node).await.map_err(UpgradeError::Pods)
+async fn pods_on(queries: &KubeClient, node: &str) -> Result<Vec<PodAddress>> {
+    Ok(queries.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))?)
 }
 
 /// Refuses pod addresses that are in no enabled pool, before anything is written.
 async fn check_pools(
     allocator: &CallAllocator,
-    queries: &PluginQueries,
+    queries: &KubeClient,
     node: &str,
     files: &NodeFiles,
-) -> Result<(), UpgradeError> {
+) -> Result<()> {
     let pods = pods_on(queries, node).await?;
     let pools = allocator.pools().await?;
     for file in list(&files.addresses)? {
-        let Content::Address(address) = content(&file)? else { continue };
+        let Some(address) = address_of(&file)? else { continue };
         let Some(pod) = pods.iter().find(|pod| pod.address == address) else { continue };
         if !pools.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&address)) {
-            let PodAddress { namespace, name, .. } = pod.clone();
-            return Err(UpgradeError::InNoPool { address, namespace, name });
+            let PodAddress { namespace, name, .. } = pod;
+            return Err(format!("{address} of pod {namespace}/{name} is in no enabled pool").into());
         }
     }
     Ok(())
@@ -200,14 +169,10 @@ async fn check_pools(
 
 /// Assigns an IPIP tunnel address to the node if it has none. As in Calico, it is the address after the base address of
 /// the node's pod CIDR.
-async fn migrate_tunnel(
-    allocator: &CallAllocator,
-    queries: &PluginQueries,
-    node: &str,
-) -> Result<(), UpgradeError> {
+async fn migrate_tunnel(allocator: &CallAllocator, queries: &KubeClient, node: &str) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let found = queries.node_addresses(node).await?;
-        let found = found.ok_or_else(|| UpgradeError::NoNode(node.to_owned()))?;
+        let found = found.ok_or_else(|| format!("there is no node {node}"))?;
         if found.tunnel.is_some() {
             return Ok(());
         }
@@ -223,52 +188,39 @@ async fn migrate_tunnel(
         }
         sleep(Duration::from_secs(1)).await;
     }
-    Err(UpgradeError::NodeChanges(node.to_owned()))
+    Err(format!("node {node} changed {ATTEMPTS} times while its tunnel address was being written").into())
 }
 
 /// Returns the address after an IPv4 pod CIDR's base address; `None` for IPv6, which needs no tunnel.
-fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, UpgradeError> {
+fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>> {
     match pod_cidr.parse::<ipnet::IpNet>() {
         Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(Ipv4Addr::from(cidr.addr().to_bits().wrapping_add(1)).into())),
         Ok(ipnet::IpNet::V6(_)) => Ok(None),
-        Err(_) => Err(UpgradeError::PodCidr(pod_cidr.to_owned())),
+        Err(_) => Err(format!("the pod CIDR {pod_cidr:?} of the node is not a CIDR").into()),
     }
 }
 
-/// The content of a file of host-local, judged by the file's name.
-enum Content {
-    Lock,
-    /// The address that was assigned last.
-    Last,
-    Address(IpAddr),
-}
-
-fn content(file: &Path) -> Result<Content, UpgradeError> {
+/// The address in the name of a file of host-local. `None` for its lock, and for the file with the last address.
+fn address_of(file: &Path) -> Result<Option<IpAddr>> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    match &*name {
-        "lock" => Ok(Content::Lock),
-        name if name.contains("last") => Ok(Content::Last),
-        name => name.parse().map(Content::Address).map_err(|_| UpgradeError::FileName(file.to_owned())),
+    if name == LOCK || name.contains("last") {
+        return Ok(None);
     }
+    let address =
+        name.parse().map_err(|_| format!("the file name of {} is not an address", file.display()))?;
+    Ok(Some(address))
 }
 
 /// Takes over the address of one file, and removes the file. If no pod has the address, only removes the file.
-async fn migrate_file(
-    allocator: &CallAllocator,
-    node: &str,
-    file: &Path,
-    pods: &[PodAddress],
-) -> Result<(), UpgradeError> {
-    let address = match content(file)? {
-        Content::Lock => return Ok(()),
-        Content::Last => return remove(file),
-        Content::Address(address) => address,
+async fn migrate_file(allocator: &CallAllocator, node: &str, file: &Path, pods: &[PodAddress]) -> Result<()> {
+    let Some(address) = address_of(file)? else {
+        return if file.ends_with(LOCK) { Ok(()) } else { remove(file) };
     };
     let Some(pod) = pods.iter().find(|pod| pod.address == address) else {
         tracing::info!("no pod has {address}");
         return remove(file);
     };
-    let content = regular::read_to_string(file).map_err(UpgradeError::file(file))?;
+    let content = regular::read_to_string(file).map_err(failed(file))?;
     let container = content.lines().next().unwrap_or_default().trim();
     let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
     assign(allocator, node, address, &format!("{NETWORK}.{container}"), &attributes).await?;
@@ -284,7 +236,7 @@ async fn assign(
     address: IpAddr,
     handle: &str,
     attributes: &[(&str, &str)],
-) -> Result<(), UpgradeError> {
+) -> Result<()> {
     let attributes = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let request = AssignIp {
         handle: Some(handle.to_owned()),
@@ -301,13 +253,13 @@ async fn assign(
             }
             Ok(())
         }
-        Err(error) => Err(UpgradeError::Assign { address, error }),
+        Err(error) => Err(format!("cannot assign {address}: {error}").into()),
     }
 }
 
 /// Writes `datastoreReady`, with retries after any failure.
-async fn set_ready(queries: &PluginQueries, ready: bool) -> Result<(), UpgradeError> {
-    let mut reason = UpgradeError::ClusterInformationChanges;
+async fn set_ready(queries: &KubeClient, ready: bool) -> Result<()> {
+    let mut reason = "the cluster information keeps changing".into();
     for _ in 0..ATTEMPTS {
         match queries.set_datastore_ready(ready).await {
             Ok(true) => return Ok(()),
@@ -320,29 +272,29 @@ async fn set_ready(queries: &PluginQueries, ready: bool) -> Result<(), UpgradeEr
 }
 
 /// The files in a folder, sorted by name.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, UpgradeError> {
+fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let read = || -> io::Result<Vec<PathBuf>> {
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
     };
-    let mut files = read().map_err(UpgradeError::file(folder))?;
+    let mut files = read().map_err(failed(folder))?;
     files.sort();
     Ok(files)
 }
 
 /// Takes host-local's lock.
-fn lock(folder: &Path) -> Result<File, UpgradeError> {
-    let path = folder.join("lock");
-    let file = regular::open_lock(&path).map_err(UpgradeError::file(&path))?;
-    flock(&file, FlockOperation::LockExclusive).map_err(|error| UpgradeError::file(&path)(error.into()))?;
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join(LOCK);
+    let file = regular::open_lock(&path).map_err(failed(&path))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(&path)(error.into()))?;
     Ok(file)
 }
 
-fn remove(file: &Path) -> Result<(), UpgradeError> {
-    regular::remove(file).map_err(UpgradeError::file(file))
+fn remove(file: &Path) -> Result<()> {
+    Ok(regular::remove(file).map_err(failed(file))?)
 }
 
-fn remove_folder(folder: &Path) -> Result<(), UpgradeError> {
-    fs::remove_dir_all(folder).map_err(UpgradeError::file(folder))
+fn remove_folder(folder: &Path) -> Result<()> {
+    Ok(fs::remove_dir_all(folder).map_err(failed(folder))?)
 }
 
 #[cfg(test)]

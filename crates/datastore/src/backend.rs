@@ -47,11 +47,6 @@ pub(crate) trait Backend: Debug + Send + Sync {
         false
     }
 
-    /// Returns an error for Calico 2.x data, for which `what` is not supported.
-    fn require_calico_3(&self, _what: &'static str) -> Result<()> {
-        Ok(())
-    }
-
     /// The etcd client, if the datastore keeps old revisions.
     fn revisions(&self) -> Option<&Arc<EtcdClient>> {
         None

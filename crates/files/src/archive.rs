@@ -184,15 +184,10 @@ pub struct Added {
 }
 
 /// Keeps other runs from writing to the archive.
-#[derive(Clone, Debug)]
-pub(crate) struct Lock {
-    _file: Arc<LockFile>,
-}
-
 #[derive(Debug)]
-struct LockFile(File);
+pub(crate) struct Lock(File);
 
-impl Drop for LockFile {
+impl Drop for Lock {
     fn drop(&mut self) {
         // Closing the file may not release the lock, since a child process that is just being started also has the file
         // open.
@@ -202,13 +197,13 @@ impl Drop for LockFile {
 
 impl Lock {
     /// Creates the folder if it is missing, and locks the archive.
-    pub(crate) fn take(folder: &Path) -> Result<Self> {
+    pub(crate) fn take(folder: &Path) -> Result<Arc<Self>> {
         let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
         let path = folder.join(LOCK);
         let lock = regular::open_lock(&path).map_err(|error| Error::new(&path, error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { _file: Arc::new(LockFile(lock)) }),
+            Ok(()) => Ok(Arc::new(Self(lock))),
             Err(TryLockError::WouldBlock) => Err(Error::new(folder, FileError::ArchiveBusy)),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
@@ -222,7 +217,7 @@ pub struct Adding {
     /// A folder inside the archive in which the export is written until it is complete. If the run is killed, leftovers
     /// stay in it.
     writing: PathBuf,
-    _lock: Lock,
+    _lock: Arc<Lock>,
 }
 
 impl Adding {
@@ -235,7 +230,7 @@ impl Adding {
     }
 
     /// Adds to an archive that is already locked.
-    pub(crate) fn with(folder: &Path, lock: Lock) -> Result<Self> {
+    pub(crate) fn with(folder: &Path, lock: Arc<Lock>) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         // A damaged export does not prevent new ones.
         let (archive, _) = Archive::open_undamaged(folder)?;
@@ -301,10 +296,8 @@ impl Drop for Adding {
 impl Archived {
     /// Reads a part of the export; `None` if another run has removed the export.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
-        let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
-            Some(file) => file,
-            None => return Ok(None),
-        };
+        let opened = DataFile::open(&self.path).map_err(Error::of_archive);
+        let Some(file) = unless_missing(opened)? else { return Ok(None) };
         let read = match part {
             Part::Whole => file.observe(progress),
             part => file.observe_some(&|key| part.holds(key), progress),

@@ -5,17 +5,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use calipam_model::IpNet;
 use calipam_model::affinity::{AFFINITY_TYPE, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Revision, Snapshot, Source, WhySkipped};
+use calipam_model::{DecodeError, IpNet};
 use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
 use crate::extent::skip;
+use crate::objects::Encoding;
 use crate::objects::kinds::{KINDS, KnownKind, by_name, by_plural};
 use crate::objects::list_splitter::json::JsonList;
-use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
 use crate::regular;
 
@@ -215,7 +215,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     /// Reads a file. If items were skipped because their type was not known yet, returns the type that the list names
     /// after the items.
     fn pass(&mut self, path: &Path, known: Option<&TypeMeta>) -> Result<Option<TypeMeta>, FileError> {
-        let damaged = |error: ListError| FileError::Objects(error.to_string());
+        let damaged = |error: DecodeError| FileError::Objects(error.to_string());
         let mut file = regular::open(path)?;
         let mut list = JsonList::default();
         let mut piece = vec![0; PIECE];

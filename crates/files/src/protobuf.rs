@@ -74,7 +74,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Iterates over the fields of one message.
+/// Reads a message: field by field, or numbers and bytes without fields.
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
 
     /// The next field; `Some(None)` at the end, `None` if the message is malformed.
     pub fn next_field(&mut self) -> Option<Option<(u32, Value<'a>)>> {
-        if self.rest.is_empty() {
+        if self.is_empty() {
             return Some(None);
         }
         let tag = self.varint()?;
@@ -94,20 +94,27 @@ impl<'a> Fields<'a> {
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),
             1 => self.take(8).map(|_| Value::Fixed)?,
-            2 => {
-                let len = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(len)?)
-            }
+            2 => Value::Bytes(self.sized()?),
             5 => self.take(4).map(|_| Value::Fixed)?,
             _ => return None,
         };
         Some(Some((field, value)))
     }
 
-    fn varint(&mut self) -> Option<u64> {
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub fn varint(&mut self) -> Option<u64> {
         let (number, size) = varint(self.rest)?;
         self.rest = &self.rest[size..];
         Some(number)
+    }
+
+    /// Reads a number of bytes, and then the bytes.
+    pub fn sized(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint()?.try_into().ok()?;
+        self.take(len)
     }
 
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {

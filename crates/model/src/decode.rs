@@ -45,7 +45,7 @@ impl Snapshot {
                     None => self.add(text, key, value, revision),
                 },
                 Ok(None) => Ok(()),
-                Err(error) => return self.note(text, DefectKind::Key(error.reason)),
+                Err(error) => return self.note(text, DefectKind::Key(error.to_string())),
             },
         };
         if let Err(error) = added {

@@ -1,29 +1,34 @@
-//! Errors in decoding datastore values.
+//! Errors in decoding datastore keys and values.
 
 use ipnet::IpNet;
 
-use crate::block::BlockProblem;
-
-/// The reason why a datastore value cannot be decoded.
+/// The reason why a key, a value or a list of objects cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    #[error("{0}")]
-    Json(String),
-    #[error("the field `{0}` is missing")]
-    Missing(&'static str),
-    #[error("`{field}` is {value:?}, which is not a CIDR")]
-    NotACidr { field: &'static str, value: String },
-    #[error("`{field}` is {value}, which is not a prefix length")]
-    NotAPrefixLength { field: &'static str, value: i64 },
-    #[error("the block says that it is {0}")]
-    AnotherBlock(IpNet),
-    /// The block can be read but is corrupt, and a sound one is required.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Corrupt(Vec<BlockProblem>),
+#[error("{0}")]
+pub struct DecodeError(pub String);
+
+impl DecodeError {
+    pub fn missing(field: &str) -> Self {
+        Self(format!("the field `{field}` is missing"))
+    }
+
+    pub fn not_a_cidr(field: &str, value: &str) -> Self {
+        Self(format!("`{field}` is {value:?}, which is not a CIDR"))
+    }
+
+    pub fn another_block(cidr: IpNet) -> Self {
+        Self(format!("the block says that it is {cidr}"))
+    }
+}
+
+impl From<&str> for DecodeError {
+    fn from(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
 }
 
 impl From<serde_json::Error> for DecodeError {
     fn from(error: serde_json::Error) -> Self {
-        Self::Json(error.to_string())
+        Self(error.to_string())
     }
 }

@@ -81,7 +81,7 @@ impl Handle {
     /// Reads the JSON of a handle's `spec` in Kubernetes, which contains the ID as `handleID`.
     pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
-        let id = raw.id.take().filter(|id| !id.is_empty()).ok_or(DecodeError::Missing("handleID"))?;
+        let id = raw.id.take().filter(|id| !id.is_empty()).ok_or_else(|| DecodeError::missing("handleID"))?;
         Ok(Self::from_raw(&id, raw))
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
+use crate::DecodeError;
 use crate::affinity::{AffinityKey, AffinityType};
 use crate::cidr::{dashed, is_v4, parse_dashed};
 use crate::snapshot::Source;
@@ -59,14 +60,6 @@ pub enum Key {
     Service { namespace: String, name: String },
 }
 
-/// The error for a key that has a known prefix, but not a known form.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct KeyError {
-    /// The problem with the key.
-    pub reason: String,
-}
-
 /// Creates a cluster-scoped resource's key from its name.
 type MakeKey = fn(String) -> Key;
 
@@ -97,7 +90,7 @@ impl Key {
     /// # Errors
     /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but not in a form that
     /// Calico uses.
-    pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
+    pub fn parse(path: &str) -> Result<Option<Self>, DecodeError> {
         if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
             return parse_ipam(rest).map(Some);
         }
@@ -106,17 +99,15 @@ impl Key {
         let Some((.., make)) = RESOURCES.iter().find(|(known, ..)| *known == plural) else { return Ok(None) };
         let Some(make) = make else { return parse_endpoint(name).map(Some) };
         if name.is_empty() || name.contains('/') {
-            return Err(error(format!("`{plural}` is followed by {name:?}, which is not a single name")));
+            return Err(DecodeError(format!(
+                "`{plural}` is followed by {name:?}, which is not a single name"
+            )));
         }
         Ok(Some(make(name.to_owned())))
     }
 }
 
-fn error(reason: impl Into<String>) -> KeyError {
-    KeyError { reason: reason.into() }
-}
-
-fn parse_ipam(rest: &str) -> Result<Key, KeyError> {
+fn parse_ipam(rest: &str) -> Result<Key, DecodeError> {
     let segments: Vec<&str> = rest.split('/').collect();
     match segments.as_slice() {
         ["config"] => Ok(Key::IpamConfig),
@@ -127,26 +118,26 @@ fn parse_ipam(rest: &str) -> Result<Key, KeyError> {
             let cidr = parse_family(family, cidr)?;
             Ok(Key::Affinity(AffinityKey { kind: AffinityType::parse(kind), node: (*node).to_owned(), cidr }))
         }
-        ["handle", ..] => Err(error("a handle ID must not be empty or contain a slash")),
-        _ => Err(error("Calico writes no such key")),
+        ["handle", ..] => Err("a handle ID must not be empty or contain a slash".into()),
+        _ => Err("Calico writes no such key".into()),
     }
 }
 
-fn parse_family(family: &str, cidr: &str) -> Result<IpNet, KeyError> {
-    let net = parse_dashed(cidr).ok_or_else(|| error(format!("{cidr:?} is not a CIDR")))?;
+fn parse_family(family: &str, cidr: &str) -> Result<IpNet, DecodeError> {
+    let net = parse_dashed(cidr).ok_or_else(|| DecodeError(format!("{cidr:?} is not a CIDR")))?;
     let expected = if is_v4(net) { "ipv4" } else { "ipv6" };
     if family != expected {
-        return Err(error(format!("{cidr:?} is stored under {family:?} instead of {expected:?}")));
+        return Err(DecodeError(format!("{cidr:?} is stored under {family:?} instead of {expected:?}")));
     }
     Ok(net)
 }
 
-fn parse_endpoint(rest: &str) -> Result<Key, KeyError> {
+fn parse_endpoint(rest: &str) -> Result<Key, DecodeError> {
     match rest.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(Key::Endpoint { namespace: namespace.to_owned(), name: name.to_owned() })
         }
-        _ => Err(error("a workload endpoint is named by namespace and name")),
+        _ => Err("a workload endpoint is named by namespace and name".into()),
     }
 }
 

@@ -86,30 +86,3 @@ pub(crate) fn take_number(bytes: &mut &[u8]) -> usize {
     }
     number
 }
-
-/// Reads a byte; `None` if there is none.
-pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
-    let (byte, rest) = bytes.split_first()?;
-    *bytes = rest;
-    Some(*byte)
-}
-
-/// Reads a number that [`push_number`] appended; `None` if there is none.
-pub fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
-    if bytes.is_empty() { None } else { Some(take_number(bytes) as u64) }
-}
-
-/// Reads bytes that [`push_sized`] appended; `None` if the buffer ends before them.
-pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let mut rest = *bytes;
-    let length = take_number(&mut rest);
-    if bytes.is_empty() || rest.len() < length {
-        return None;
-    }
-    Some(take_sized(bytes))
-}
-
-/// Reads bytes like [`take_bytes`], as text.
-pub fn take_utf8<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
-    std::str::from_utf8(take_bytes(bytes)?).ok()
-}

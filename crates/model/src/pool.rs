@@ -85,18 +85,18 @@ impl Pool {
     /// If the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
-        let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;
+        let text = spec.cidr.ok_or_else(|| DecodeError::missing("spec.cidr"))?;
         // Calico ignores a pool whose CIDR has no prefix length.
         let cidr = cidr::parse_pool(&text);
-        let cidr = cidr.ok_or_else(|| DecodeError::NotACidr { field: "spec.cidr", value: text.clone() })?;
+        let cidr = cidr.ok_or_else(|| DecodeError::not_a_cidr("spec.cidr", &text))?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
-        let block_size = match spec.block_size.unwrap_or(0) {
-            0 => default_size,
-            size => u8::try_from(size)
-                .ok()
-                .filter(|size| *size <= cidr.max_prefix_len())
-                .ok_or(DecodeError::NotAPrefixLength { field: "spec.blockSize", value: size })?,
-        };
+        let block_size =
+            match spec.block_size.unwrap_or(0) {
+                0 => default_size,
+                size => u8::try_from(size).ok().filter(|size| *size <= cidr.max_prefix_len()).ok_or_else(
+                    || DecodeError(format!("`spec.blockSize` is {size}, which is not a prefix length")),
+                )?,
+            };
         let refused =
             |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
         let (temporary_for, defects) = temporary_for(&metadata);

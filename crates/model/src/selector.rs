@@ -5,10 +5,11 @@
 //! `&&` binds more tightly than `||`. Strings are in single or double quotes and have no escapes.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 mod tokens;
 
-use self::tokens::{Comparison, MAX_LABEL, Token, tokenize};
+use self::tokens::{Comparison, Token, tokenize};
 
 /// Maximum depth of parentheses. Calico has no such limit; no real selector comes near it.
 const MAX_DEPTH: usize = 100;
@@ -38,7 +39,7 @@ impl Selector {
         let node = parser.alternatives(0)?;
         match parser.tokens.next() {
             None => Ok(Self(node)),
-            Some(token) => Err(SelectorError::unexpected(&token, "`&&`, `||` or the end")),
+            Some(token) => Err(SelectorError::unexpected(token, "`&&`, `||` or the end")),
         }
     }
 
@@ -71,31 +72,23 @@ impl Node {
     }
 }
 
-/// The reason why a selector is invalid.
+/// The reason why a selector cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    #[error("expected {0}, but the selector ends")]
-    Ends(&'static str),
-    #[error("expected {wanted}, found {found}")]
-    Unexpected { found: String, wanted: &'static str },
-    #[error("expected an operator after the label {label:?}, found {found}")]
-    NotAnOperator { found: String, label: String },
-    #[error("no operator follows the label {0:?}")]
-    NoOperator(String),
-    #[error("a string has no closing quote")]
-    OpenText,
-    #[error("`{0}(` has no closing `)`")]
-    OpenFunction(&'static str),
-    #[error("a label is longer than {MAX_LABEL} bytes")]
-    LongLabel,
+    #[error("{0}")]
+    Invalid(String),
     /// The selector is nested too deeply for this program. Calico has no such limit.
     #[error("parentheses nest deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }
 
 impl SelectorError {
-    fn unexpected(found: &Token, wanted: &'static str) -> Self {
-        Self::Unexpected { found: found.to_string(), wanted }
+    fn unexpected(found: impl Display, wanted: &str) -> Self {
+        Self::Invalid(format!("expected {wanted}, found {found}"))
+    }
+
+    fn ends(wanted: &str) -> Self {
+        Self::Invalid(format!("expected {wanted}, but the selector ends"))
     }
 }
 
@@ -134,7 +127,7 @@ impl Parser {
             Token::Has(label) => Node::Has(label),
             Token::Label(label) => self.comparison(label)?,
             Token::Open => self.group(depth)?,
-            token => return Err(SelectorError::unexpected(&token, wanted)),
+            token => return Err(SelectorError::unexpected(token, wanted)),
         };
         Ok(if negated { Node::Not(Box::new(node)) } else { node })
     }
@@ -155,12 +148,15 @@ impl Parser {
                 let wanted = "a quoted string";
                 match self.next(wanted)? {
                     Token::Text(value) => Ok(Node::Compare(label, how, value)),
-                    token => Err(SelectorError::unexpected(&token, wanted)),
+                    token => Err(SelectorError::unexpected(token, wanted)),
                 }
             }
             Token::In => Ok(Node::In(label, self.set()?)),
             Token::NotIn => Ok(Node::Not(Box::new(Node::In(label, self.set()?)))),
-            token => Err(SelectorError::NotAnOperator { found: token.to_string(), label }),
+            token => {
+                let wanted = format!("an operator after the label {label:?}");
+                Err(SelectorError::unexpected(token, &wanted))
+            }
         }
     }
 
@@ -178,15 +174,15 @@ impl Parser {
         Ok(values)
     }
 
-    fn expect(&mut self, token: Token, wanted: &'static str) -> Result<(), SelectorError> {
+    fn expect(&mut self, token: Token, wanted: &str) -> Result<(), SelectorError> {
         match self.next(wanted)? {
             found if found == token => Ok(()),
-            found => Err(SelectorError::unexpected(&found, wanted)),
+            found => Err(SelectorError::unexpected(found, wanted)),
         }
     }
 
-    fn next(&mut self, wanted: &'static str) -> Result<Token, SelectorError> {
-        self.tokens.next().ok_or(SelectorError::Ends(wanted))
+    fn next(&mut self, wanted: &str) -> Result<Token, SelectorError> {
+        self.tokens.next().ok_or_else(|| SelectorError::ends(wanted))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `configure`: changes the configuration of the allocator.
 
 use calipam_datastore::{Datastore, clock};
-use calipam_model::DecodeError;
 use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
 use calipam_model::document::Document;
 use calipam_model::hint::Hint;
@@ -70,7 +69,7 @@ pub async fn configure(
             Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
             _ => {
                 let reason = Document::parse(&stored.raw).err();
-                let reason = reason.unwrap_or_else(|| DecodeError::Json("it is not a configuration".into()));
+                let reason = reason.unwrap_or_else(|| "it is not a configuration".into());
                 return Err(ConfigureRefusal::Undecodable(reason).into());
             }
         },

@@ -74,8 +74,8 @@ pub async fn history(
     datastore.require_revisions()?;
     let about = subject(datastore, object).await?;
     let of = match &about {
-        HistorySubject::Address(address) => PastSubject::Address(*address),
-        HistorySubject::Handle(id) => PastSubject::Handle(id.clone()),
+        HistorySubject::Address(address) => PastSubject::Lookup(Lookup::Address(*address)),
+        HistorySubject::Handle(id) => PastSubject::Lookup(Lookup::Handle(id.clone())),
         HistorySubject::Block(cidr) => PastSubject::Block(*cidr),
         HistorySubject::Node(node) => PastSubject::Node(node.clone()),
         HistorySubject::Pod(pod) => {

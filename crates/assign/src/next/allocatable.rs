@@ -3,7 +3,6 @@
 //! it takes over empty blocks of other owners (Calico 3.32 and later), and then borrows single addresses.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use calipam_model::block::BlockContent;
 use calipam_model::cidr_set::{CidrSet, around, inside};
@@ -18,49 +17,42 @@ use crate::event::PoolPassedOver;
 use crate::family::Family;
 
 /// A reason why a pool's free addresses cannot be allocated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolLimit {
     /// The pool serves no request at all.
+    #[error("{0}")]
     PassedOver(PoolPassedOver),
     /// The pool has no allowed use that calipam knows.
+    #[error("its allowedUses contain no known use")]
     NoUse,
     /// A selector of this or another pool does not parse, so Calico refuses every request that names no pool.
+    #[error("not known: a selector does not parse")]
     BrokenSelector,
     /// The pool's node selector matches no node, so only requests that name the pool can use it.
+    #[error("no node matches the node selector")]
     NoNode,
     /// The pool's assignment mode is manual.
+    #[error("its assignmentMode is Manual")]
     Manual,
     /// The pool is smaller than one of its blocks.
+    #[error("the pool is smaller than one of its blocks")]
     SmallerThanBlock,
     /// Nodes are not allowed to claim blocks.
+    #[error("nodes cannot claim blocks")]
     AutoAllocationOff,
     /// The block limit keeps the pool's nodes from using the entire pool.
+    #[error("the block limit lets nodes claim only part of the pool")]
     BlockLimit,
     /// Strict affinity forbids borrowing from other owners' blocks.
+    #[error("strict affinity forbids borrowing")]
     StrictAffinity,
     /// Other owners' blocks whose size differs from the pool's block size have free addresses. Calico does not look
     /// there.
+    #[error("blocks of a different size are not used")]
     BlockSize,
     /// A necessary object was not read or cannot be decoded.
+    #[error("not known: a necessary object was not read or cannot be decoded")]
     NotKnown,
-}
-
-impl fmt::Display for PoolLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PassedOver(why) => return why.fmt(f),
-            Self::NoUse => "its allowedUses contain no known use",
-            Self::BrokenSelector => "not known: a selector does not parse",
-            Self::NoNode => "no node matches the node selector",
-            Self::Manual => "its assignmentMode is Manual",
-            Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
-            Self::AutoAllocationOff => "nodes cannot claim blocks",
-            Self::BlockLimit => "the block limit lets nodes claim only part of the pool",
-            Self::StrictAffinity => "strict affinity forbids borrowing",
-            Self::BlockSize => "blocks of a different size are not used",
-            Self::NotKnown => "not known: a necessary object was not read or cannot be decoded",
-        })
-    }
 }
 
 /// The addresses that can still be allocated from a pool.

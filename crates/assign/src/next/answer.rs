@@ -1,6 +1,5 @@
 //! The answer to a request: an address, or the reason why there is none.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -55,47 +54,67 @@ pub struct Refused {
 }
 
 /// The reason why a request gets no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// There is no such node.
+    #[error("Calico does not know the node")]
     NoNode,
     /// There is no pool of the family.
+    #[error("there is no pool for this family")]
     NoPool,
     /// Every pool of the family is disabled, being deleted or not allocatable.
+    #[error("no pool is enabled")]
     NoneEnabled,
     /// Blocks are so small that every address is reserved for Windows.
+    #[error("Windows reserves every address in blocks this small")]
     BlocksTooSmall,
     /// Every pool must be requested by name.
+    #[error("every pool is Manual: it must be requested by name")]
     NoneAutomatic,
     /// No automatic pool selects the node.
+    #[error("no pool selects the node")]
     NoneSelectsNode,
     /// None of the automatic pools that select the node also selects the namespace.
+    #[error("no pool selects the namespace")]
     NoneSelectsNamespace,
     /// No pool that could serve the request allows workloads.
+    #[error("no pool is for workloads")]
     NoneForWorkloads,
     /// A pool that was named does not exist or is not enabled.
+    #[error("the pool {0} does not exist or is not enabled")]
     NamedNotEnabled(IpNet),
     /// The selector of a pool does not parse.
+    #[error("a selector of pool {0} does not parse")]
     BrokenSelector(String),
     /// The node is at its block limit.
+    #[error("the block limit of {limit} is reached: the node holds {held}")]
     BlockLimit { held: u32, limit: u32 },
     /// The node runs Windows and uses a single block, which is full.
+    #[error("its only block is full, and Windows nodes use a single block")]
     SingleBlock,
     /// Nodes may not claim blocks.
+    #[error("automatic block allocation is off")]
     NoAutoAllocation,
     /// Only other holders' blocks have free addresses, and affinity is strict.
+    #[error("no block is left to claim, and strict affinity forbids borrowing")]
     StrictAffinity,
     /// No address in the pools is free.
+    #[error("no address in its pools is free{}", .0.map(|cooling| format!("; {cooling}")).unwrap_or_default())]
     Exhausted(Option<Cooling>),
     /// Windows nodes need strict affinity.
+    #[error("Windows nodes need strict affinity, but it is off")]
     WindowsNeedsStrictAffinity,
     /// The requested address is taken or in cooldown.
+    #[error("{0} is taken")]
     Taken(IpAddr),
     /// The requested address is in no enabled pool.
+    #[error("{0} is in no enabled pool")]
     OutsidePools(IpAddr),
     /// The requested address is in a block that the node does not own, and affinity is strict.
+    #[error("strict affinity is on, and the node does not own block {0}")]
     ForeignBlock(IpNet),
     /// Another reason; see Calico's message.
+    #[error("the allocator failed")]
     Other,
 }
 
@@ -123,42 +142,6 @@ impl Reason {
             Self::OutsidePools(_) => "address-outside-pools",
             Self::ForeignBlock(_) => "foreign-block",
             Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoNode => f.write_str("Calico does not know the node"),
-            Self::NoPool => f.write_str("there is no pool for this family"),
-            Self::NoneEnabled => f.write_str("no pool is enabled"),
-            Self::BlocksTooSmall => f.write_str("Windows reserves every address in blocks this small"),
-            Self::NoneAutomatic => f.write_str("every pool is Manual: it must be requested by name"),
-            Self::NoneSelectsNode => f.write_str("no pool selects the node"),
-            Self::NoneSelectsNamespace => f.write_str("no pool selects the namespace"),
-            Self::NoneForWorkloads => f.write_str("no pool is for workloads"),
-            Self::NamedNotEnabled(cidr) => write!(f, "the pool {cidr} does not exist or is not enabled"),
-            Self::BrokenSelector(pool) => write!(f, "a selector of pool {pool} does not parse"),
-            Self::BlockLimit { held, limit } => {
-                write!(f, "the block limit of {limit} is reached: the node holds {held}")
-            }
-            Self::SingleBlock => f.write_str("its only block is full, and Windows nodes use a single block"),
-            Self::NoAutoAllocation => f.write_str("automatic block allocation is off"),
-            Self::StrictAffinity => {
-                f.write_str("no block is left to claim, and strict affinity forbids borrowing")
-            }
-            Self::Exhausted(None) => f.write_str("no address in its pools is free"),
-            Self::Exhausted(Some(cooling)) => write!(f, "no address in its pools is free; {cooling}"),
-            Self::WindowsNeedsStrictAffinity => {
-                f.write_str("Windows nodes need strict affinity, but it is off")
-            }
-            Self::Taken(address) => write!(f, "{address} is taken"),
-            Self::OutsidePools(address) => write!(f, "{address} is in no enabled pool"),
-            Self::ForeignBlock(block) => {
-                write!(f, "strict affinity is on, and the node does not own block {block}")
-            }
-            Self::Other => f.write_str("the allocator failed"),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::pool::PoolUse;
+use futures_util::future::join;
 
-use super::both::both;
 use super::{Container, Failure, Host, Lookup, OPERATION, Plugin, REUSE, UNDO};
 use crate::error::Error;
 use crate::request::{AssignIp, Assigned, AutoAssign};
@@ -35,7 +35,7 @@ pub enum Wanted {
 }
 
 /// The addresses that a container got.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Added {
     /// The addresses, IPv4 first. A new address has the prefix length of its block. An address that was requested or is
     /// reused is /32 or /128.
@@ -141,7 +141,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
         // Most data is read before the call waits for the lock, so that it then holds the lock for less time.
         let (lookup, inputs) =
-            both(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
+            join(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
         let Lookup { pools_v4, pools_v6, namespace_labels } = lookup.map_err(Failure::LookUp)?;
         (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
         request.namespace_labels = namespace_labels;

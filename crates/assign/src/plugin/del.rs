@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use calipam_model::key::Key;
+use futures_util::future::join;
 
-use super::both::both;
 use super::{Container, Failure, Host, Machine, OPERATION, Plugin};
 use crate::error::Error;
 use crate::store::{Query, Store};
@@ -42,7 +42,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     async fn del_own(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
         let (released, has_old) =
-            both(self.release_handle(handle, node, &del.previous), self.has_handle(&del.old_handle)).await;
+            join(self.release_handle(handle, node, &del.previous), self.has_handle(&del.old_handle)).await;
         let old = match has_old {
             Ok(true) => self.release_old(&del.old_handle).await,
             Ok(false) => Ok(()),

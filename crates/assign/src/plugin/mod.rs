@@ -3,7 +3,6 @@
 //! [`Host`].
 
 mod add;
-mod both;
 mod del;
 mod gc;
 mod machine;

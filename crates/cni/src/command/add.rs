@@ -9,13 +9,13 @@ use crate::call::Call;
 use crate::failure;
 use crate::host::CallHost;
 use crate::machine::{self, Owner};
-use crate::protocol::{Arguments, CniError, IpamResult};
+use crate::protocol::{Arguments, CniError};
 
 /// Assigns addresses to the container.
 ///
 /// # Errors
 /// If the arguments are invalid, the call is refused, too few addresses are free, or the datastore fails.
-pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
+pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;
     if let Some(refusal) = found.refusal {
@@ -39,7 +39,5 @@ pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     };
     let add = Add { container: call.container(found.owner), attributes, wanted };
     let host = CallHost { call, allocator };
-    let added = host.plugin().add(&add).await;
-    let Added { addresses, is_routed } = added.map_err(failure::from_plugin)?;
-    Ok(IpamResult { addresses, routed: is_routed })
+    host.plugin().add(&add).await.map_err(failure::from_plugin)
 }

@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use calipam_datastore::plugin::PluginQueries;
+use calipam_datastore::KubeClient;
 use calipam_datastore::settings::KubernetesSettings;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync;
 use tokio::time::sleep;
 
-use self::options::{Action, Options};
-use self::place::{Installed, Place, Program, Restored};
+use self::options::Options;
+use self::place::{Installed, Place, Program};
 use self::problem::{Problem, Result, cannot};
 use self::serve::State;
 use self::watch::Changes;
@@ -62,7 +62,7 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     let program = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
     let place = Place::new(&plugins, &program);
     let _lock = place.lock()?;
-    if options.action == Action::Uninstall {
+    if !options.is_install {
         return restore(&place);
     }
     let installer = Installer { place, configuration, options, variables };
@@ -77,10 +77,8 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
 fn restore(place: &Place) -> Result<()> {
     let folder = place.folder().display();
     match place.restore()? {
-        Restored::Restored => eprintln!("Calico's calico-ipam is back in {folder}"),
-        Restored::Already => {
-            eprintln!("the calico-ipam in {folder} is not this program; nothing was changed")
-        }
+        true => eprintln!("Calico's calico-ipam is back in {folder}"),
+        false => eprintln!("the calico-ipam in {folder} is not this program; nothing was changed"),
     }
     Ok(())
 }
@@ -104,10 +102,7 @@ impl Installer<'_> {
             other => return Err(Problem::new(reason(other).to_owned())),
         };
         eprintln!("calipam {} in {folder}: {done}", env!("CARGO_PKG_VERSION"));
-        if self.options.node.is_some() {
-            self.annotate(true).await?;
-        }
-        Ok(())
+        self.annotate(true).await
     }
 
     /// Runs the checks of [`ready`]. Skips them with `--no-check`, and if a version of this program is already in
@@ -162,7 +157,7 @@ impl Installer<'_> {
             return Ok(());
         }
         restore(&self.place)?;
-        if self.options.node.is_some() { self.annotate(false).await } else { Ok(()) }
+        self.annotate(false).await
     }
 
     /// Reads the folder, and puts this program in place if another one is there. Repeats the checks before each
@@ -187,7 +182,7 @@ impl Installer<'_> {
 
     /// Updates the node's annotation, unless it was last written for the same state.
     async fn note(&self, in_place: bool, annotated: &mut Option<bool>) -> Result<()> {
-        if self.options.node.is_some() && *annotated != Some(in_place) {
+        if *annotated != Some(in_place) {
             self.annotate(in_place).await?;
             *annotated = Some(in_place);
         }
@@ -200,8 +195,9 @@ impl Installer<'_> {
         let text = in_place.then(run::version);
         let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
         let settings = KubernetesSettings { kubeconfig, ..KubernetesSettings::default() };
-        let noted =
-            async { PluginQueries::connect(&settings).await?.note_plugin(node, text.as_deref()).await };
+        let noted = async {
+            KubeClient::connect_without_discovery(&settings).await?.note_plugin(node, text.as_deref()).await
+        };
         noted.await.map_err(|error| Problem::new(format!("cannot annotate node {node}: {error}")))
     }
 }

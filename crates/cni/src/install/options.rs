@@ -8,15 +8,10 @@ use super::problem::{Problem, Result};
 
 pub(super) const HELP: &str = include_str!("help.txt");
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    Install,
-    Uninstall,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    pub action: Action,
+    /// True for `install`, false for `uninstall`.
+    pub is_install: bool,
     bin_dir: Option<PathBuf>,
     conf_dir: Option<PathBuf>,
     pub check: bool,
@@ -31,7 +26,7 @@ impl Options {
     pub(super) fn read(action: &str, words: &[String]) -> Result<Option<Self>> {
         let is_install = action == "install";
         let mut options = Self {
-            action: if is_install { Action::Install } else { Action::Uninstall },
+            is_install,
             bin_dir: None,
             conf_dir: None,
             check: true,
@@ -99,7 +94,7 @@ mod tests {
         let text = "--watch --keep --listen=[::1]:1 --node a --bin-dir /b --conf-dir=/c --no-check";
         let options = read("install", text).unwrap().unwrap();
         let expected = Options {
-            action: Action::Install,
+            is_install: true,
             bin_dir: Some("/b".into()),
             conf_dir: Some("/c".into()),
             check: false,

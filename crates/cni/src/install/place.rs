@@ -61,15 +61,6 @@ pub enum Installed {
     Unfinished,
 }
 
-/// The result of [`Place::restore`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restored {
-    /// Calico's plugin is in place again.
-    Restored,
-    /// The plugin was not this program. A backup stays, since another program could have made it.
-    Already,
-}
-
 /// A folder of CNI plugins.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -128,7 +119,7 @@ impl Place {
 
     /// Restores Calico's plugin from the backup, unless Calico has installed one in the meantime. Fails if a plugin is
     /// being written, or if this program is in place and there is no backup.
-    pub fn restore(&self) -> Result<Restored> {
+    pub fn restore(&self) -> Result<bool> {
         self.finish()?;
         let original = self.identify(ORIGINAL)?;
         let kept = original == Program::Calicos;
@@ -136,18 +127,18 @@ impl Place {
             // A killed run has already restored Calico's plugin.
             Program::Calicos if matches!(original, Program::This | Program::Ours) => {
                 self.remove(ORIGINAL)?;
-                Ok(Restored::Restored)
+                Ok(true)
             }
-            Program::Calicos => Ok(Restored::Already),
+            Program::Calicos => Ok(false),
             Program::Unfinished => {
                 Err(Problem::new(format!("{} is being written", self.path(PLUGIN).display()))
                     .hint("Calico's installer is running: try again in a moment"))
             }
             Program::Missing if kept => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
-                Ok(Restored::Restored)
+                Ok(true)
             }
-            Program::Missing => Ok(Restored::Already),
+            Program::Missing => Ok(false),
             Program::This | Program::Ours | Program::Broken if kept => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
                 match self.identify(ORIGINAL)? {
@@ -155,7 +146,7 @@ impl Place {
                     // Calico's installer was faster, and its plugin is newer than the backup.
                     _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
                 }
-                Ok(Restored::Restored)
+                Ok(true)
             }
             Program::This | Program::Ours | Program::Broken => {
                 let backup = self.path(ORIGINAL);

@@ -12,7 +12,7 @@ use super::problem::{Problem, Result, cannot};
 use crate::call::Call;
 use crate::command::status;
 use crate::config::Document;
-use crate::protocol::{Command, Environment, Version};
+use crate::protocol::{CniError, Command, Environment, Version};
 
 /// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported.
 ///
@@ -21,16 +21,16 @@ use crate::protocol::{Command, Environment, Version};
 /// Calico is newer than the supported versions.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;
-    let failed = |error: &dyn std::fmt::Display| {
+    let checked = async {
+        let configuration = Document::read(&text, Some(Command::Status))?.configuration()?;
+        let call = Call::new(configuration, Environment::default(), variables, Command::Status)?;
+        let allocator = status::status(&call).await?;
+        Ok(allocator.store().cluster_information().await)
+    };
+    let cluster = checked.await.map_err(|error: CniError| {
         Problem::new(format!("this program cannot assign addresses on this node: {error}"))
             .hint("Calico's plugin stays; `calico-ipam install --no-check` installs anyway")
-    };
-    let document = Document::read(&text, Some(Command::Status)).map_err(|error| failed(&error))?;
-    let configuration = document.configuration().map_err(|error| failed(&error))?;
-    let call = Call::new(configuration, Environment::default(), variables, Command::Status);
-    let call = call.map_err(|error| failed(&error))?;
-    let allocator = status::status(&call).await.map_err(|error| failed(&error))?;
-    let cluster = allocator.store().cluster_information().await;
+    })?;
     version(cluster.map_err(|error| Problem::new(error.to_string()))?)
 }
 

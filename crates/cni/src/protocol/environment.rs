@@ -95,19 +95,11 @@ impl Environment {
     }
 }
 
-/// A command that is not in the specification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownCommand;
-
-/// The command; `None` if the variable is not set, as when a person runs the program.
-pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, UnknownCommand> {
-    match variables.get(COMMAND).map_or("", String::as_str) {
-        "" => Ok(None),
-        text => match Command::ALL.into_iter().find(|command| command.text() == text) {
-            Some(command) => Ok(Some(command)),
-            None => Err(UnknownCommand),
-        },
-    }
+/// The command, or `Some(None)` if it is not in the specification. `None` if the variable is not set, as when a person
+/// runs the program.
+pub fn command(variables: &BTreeMap<String, String>) -> Option<Option<Command>> {
+    let text = variables.get(COMMAND).filter(|text| !text.is_empty())?;
+    Some(Command::ALL.into_iter().find(|command| command.text() == text))
 }
 
 pub fn invalid(msg: impl Into<String>) -> CniError {
@@ -189,9 +181,9 @@ mod tests {
 
     #[test]
     fn commands() {
-        assert_eq!(command(&variables(&[])), Ok(None));
-        assert_eq!(command(&variables(&[(COMMAND, "")])), Ok(None));
-        assert_eq!(command(&variables(&[(COMMAND, "GC")])), Ok(Some(Command::Gc)));
-        assert_eq!(command(&variables(&[(COMMAND, "add")])), Err(UnknownCommand));
+        assert_eq!(command(&variables(&[])), None);
+        assert_eq!(command(&variables(&[(COMMAND, "")])), None);
+        assert_eq!(command(&variables(&[(COMMAND, "GC")])), Some(Some(Command::Gc)));
+        assert_eq!(command(&variables(&[(COMMAND, "add")])), Some(None));
     }
 }

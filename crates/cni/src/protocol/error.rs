@@ -5,37 +5,27 @@ use serde::{Serialize, Serializer};
 /// The kind of an error, numbered as in the CNI specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    IncompatibleVersion,
+    IncompatibleVersion = 1,
     /// An environment variable is missing or malformed, or the command is unknown.
-    InvalidEnvironment,
+    InvalidEnvironment = 4,
     /// stdin cannot be read.
-    Io,
+    Io = 5,
     /// stdin is not a JSON configuration.
-    Decoding,
-    InvalidConfiguration,
+    Decoding = 6,
+    InvalidConfiguration = 7,
     /// The container's network namespace is the plugin's own.
-    InvalidNamespace,
+    InvalidNamespace = 8,
     /// The same call may succeed if it is repeated a little later.
-    TryAgainLater,
+    TryAgainLater = 11,
     /// STATUS: no ADD can succeed.
-    NotAvailable,
+    NotAvailable = 50,
     /// Any other error.
-    Internal,
+    Internal = 999,
 }
 
 impl Code {
     pub fn number(self) -> u32 {
-        match self {
-            Self::IncompatibleVersion => 1,
-            Self::InvalidEnvironment => 4,
-            Self::Io => 5,
-            Self::Decoding => 6,
-            Self::InvalidConfiguration => 7,
-            Self::InvalidNamespace => 8,
-            Self::TryAgainLater => 11,
-            Self::NotAvailable => 50,
-            Self::Internal => 999,
-        }
+        self as u32
     }
 }
 

@@ -16,7 +16,6 @@ use serde_json::ser::PrettyFormatter;
 pub use self::args::Arguments;
 pub use self::environment::{Command, Environment};
 pub use self::error::{CniError, Code};
-pub use self::result::IpamResult;
 pub use self::version::Version;
 
 /// JSON as Go's CNI library prints it: indented by four spaces, without a final newline.

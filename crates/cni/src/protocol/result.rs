@@ -1,58 +1,39 @@
 //! ADD's result in the format of each version (facts of the plugin, section 12).
 
+use calipam_assign::plugin::Added;
 use ipnet::IpNet;
 use serde::Serialize;
 
 use super::{CniError, Version, to_json};
 
-/// The addresses assigned to the container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IpamResult {
-    /// IPv4 addresses come first. Host bits are kept.
-    pub addresses: Vec<IpNet>,
-    /// False for the target of a live migration, which does not get traffic yet.
-    pub routed: bool,
-}
-
-impl IpamResult {
-    pub fn routed(addresses: Vec<IpNet>) -> Self {
-        Self { addresses, routed: true }
+/// Returns the text for stdout.
+///
+/// # Errors
+/// In the oldest versions, if there is no address because none was requested.
+pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
+    if added.addresses.is_empty() && version <= Version::V0_2_0 {
+        return Err(CniError::internal("cannot convert: no valid IP addresses"));
     }
-
-    /// Checks that the result can be printed in the format of a version.
-    ///
-    /// # Errors
-    /// In the oldest versions, if there is no address because none was requested.
-    pub fn check(&self, version: Version) -> Result<(), CniError> {
-        if self.addresses.is_empty() && version <= Version::V0_2_0 {
-            return Err(CniError::internal("cannot convert: no valid IP addresses"));
-        }
-        Ok(())
-    }
-
-    /// Returns the text for stdout.
-    pub fn print(&self, version: Version) -> Vec<u8> {
-        let (by_family, with_versions) = (version <= Version::V0_2_0, version <= Version::V0_4_0);
-        let of_family = |is_v4: bool| {
-            let is_own = |address: &&IpNet| address.addr().is_ipv4() == is_v4;
-            let address = *self.addresses.iter().find(is_own).filter(|_| by_family)?;
-            let routes = self.routed.then_some(Route { dst: address });
-            Some(OfFamily { ip: address, routes: routes.into_iter().collect() })
-        };
-        let ip = |address: &IpNet| {
-            let version = if address.addr().is_ipv4() { "4" } else { "6" };
-            Ip { version: with_versions.then_some(version), address: *address }
-        };
-        let listed = || self.addresses.iter().filter(|_| !by_family);
-        to_json(&Printed {
-            cni_version: version.text(),
-            ip4: of_family(true),
-            ip6: of_family(false),
-            ips: listed().map(ip).collect(),
-            routes: listed().filter(|_| self.routed).map(|address| Route { dst: *address }).collect(),
-            dns: with_versions.then_some(Empty {}),
-        })
-    }
+    let (by_family, with_versions) = (version <= Version::V0_2_0, version <= Version::V0_4_0);
+    let of_family = |is_v4: bool| {
+        let is_own = |address: &&IpNet| address.addr().is_ipv4() == is_v4;
+        let address = *added.addresses.iter().find(is_own).filter(|_| by_family)?;
+        let routes = added.is_routed.then_some(Route { dst: address });
+        Some(OfFamily { ip: address, routes: routes.into_iter().collect() })
+    };
+    let ip = |address: &IpNet| {
+        let version = if address.addr().is_ipv4() { "4" } else { "6" };
+        Ip { version: with_versions.then_some(version), address: *address }
+    };
+    let listed = || added.addresses.iter().filter(|_| !by_family);
+    Ok(to_json(&Printed {
+        cni_version: version.text(),
+        ip4: of_family(true),
+        ip6: of_family(false),
+        ips: listed().map(ip).collect(),
+        routes: listed().filter(|_| added.is_routed).map(|address| Route { dst: *address }).collect(),
+        dns: with_versions.then_some(Empty {}),
+    }))
 }
 
 /// The result in the format of any version.
@@ -104,13 +85,14 @@ mod tests {
 
     use super::*;
 
-    fn result() -> IpamResult {
+    fn result() -> Added {
         let address = |ip: &str, prefix| IpNet::new(ip.parse().unwrap(), prefix).unwrap();
-        IpamResult::routed(vec![address("10.7.0.2", 29), address("fd00:7::1", 125)])
+        let addresses = vec![address("10.7.0.2", 29), address("fd00:7::1", 125)];
+        Added { addresses, is_routed: true }
     }
 
-    fn printed(result: &IpamResult, version: Version) -> Value {
-        serde_json::from_slice(&result.print(version)).unwrap()
+    fn printed(result: &Added, version: Version) -> Value {
+        serde_json::from_slice(&print(result, version).unwrap()).unwrap()
     }
 
     #[test]
@@ -136,18 +118,18 @@ mod tests {
 
     #[test]
     fn empty_fields_are_left_out() {
-        assert_eq!(printed(&IpamResult::default(), Version::V1_0_0), json!({"cniVersion": "1.0.0"}));
+        assert_eq!(printed(&Added::default(), Version::V1_0_0), json!({"cniVersion": "1.0.0"}));
         let expected = json!({"cniVersion": "0.3.1", "dns": {}});
-        assert_eq!(printed(&IpamResult::default(), Version::V0_3_1), expected);
-        let target = IpamResult { routed: false, ..result() };
+        assert_eq!(printed(&Added::default(), Version::V0_3_1), expected);
+        let target = Added { is_routed: false, ..result() };
         assert_eq!(printed(&target, Version::V1_0_0)["routes"], Value::Null);
         assert_eq!(printed(&target, Version::V0_2_0)["ip4"], json!({"ip": "10.7.0.2/29"}));
     }
 
     #[test]
     fn the_text_is_calicos() {
-        let one = IpamResult::routed(vec!["10.7.0.2/32".parse().unwrap()]);
-        let text = String::from_utf8(one.print(Version::V0_3_1)).unwrap();
+        let one = Added { addresses: vec!["10.7.0.2/32".parse().unwrap()], is_routed: true };
+        let text = String::from_utf8(print(&one, Version::V0_3_1).unwrap()).unwrap();
         let start =
             "{\n    \"cniVersion\": \"0.3.1\",\n    \"ips\": [\n        {\n            \"version\": \"4\",";
         assert!(text.starts_with(start) && text.ends_with("\"dns\": {}\n}"), "{text}");

@@ -41,9 +41,6 @@ pub(crate) trait Records: Debug + Send + Sync {
         None
     }
 
-    /// The key of the resource IPAMConfiguration.
-    fn machine_configuration(&self) -> Key;
-
     /// See [`Store::read`]. Retries temporary failures after short pauses.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
@@ -91,7 +88,10 @@ impl AllocatorStore {
     /// True if the resource IPAMConfiguration lets virtual machines keep their addresses after their pods end, or if
     /// there is no such resource. On etcd, the allocator's own configuration is a different object.
     pub async fn keeps_machine_addresses(&self) -> Result<bool, StoreError> {
-        let key = self.records.machine_configuration();
+        let key = match self.kubernetes() {
+            Some(_) => Key::IpamConfig,
+            None => Key::IpamConfiguration(DEFAULT.to_owned()),
+        };
         let found = self.read(&[Query::Get(key)]).await?;
         let mut configs =
             found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));

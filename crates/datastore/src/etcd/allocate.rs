@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
-use calipam_model::key::{DEFAULT, Key};
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
@@ -72,10 +72,6 @@ impl EtcdStore {
 impl Records for EtcdStore {
     fn request_count(&self) -> u64 {
         self.connection.current().request_count()
-    }
-
-    fn machine_configuration(&self) -> Key {
-        Key::IpamConfiguration(DEFAULT.to_owned())
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use calipam_assign::Family;
+use calipam_assign::{Family, Query};
 use calipam_files::raw::prefix_end;
 use calipam_model::affinity::AffinityType;
-use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 
 use crate::error::Result;
 use crate::etcd::again::reread;
@@ -28,9 +28,8 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
         NameKind::Namespaces => Ok(few(folders(&below(ENDPOINT_PREFIX.to_owned()), begin).await?, begin)),
         NameKind::Blocks => {
             let mut blocks = BTreeSet::new();
-            for folder in families() {
-                let found = some(&below(folder.clone()), &begin.replace('/', "-")).await?;
-                blocks.extend(found.iter().filter_map(|key| block(&folder, key)));
+            for family in Family::BOTH {
+                blocks.extend(Cluster(client).some(&begin.replace('/', "-"), family).await?);
             }
             blocks.retain(|block| block.starts_with(begin));
             Ok(blocks)
@@ -75,7 +74,7 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
 /// The IDs of the handles in a sample of blocks; none if the cluster has few blocks.
 async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     let mut blocks = BTreeSet::new();
-    for folder in families() {
+    for folder in Family::BOTH.map(folder_of) {
         let keys = Keys { client, folder: folder.clone() }.from(b"", &[0], FEW_BLOCKS + 1).await?;
         if keys.len() > FEW_BLOCKS {
             let apart = keys.iter().step_by(keys.len() / SAMPLE);
@@ -87,9 +86,9 @@ async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     Ok(sound.flat_map(|block| block.handles()).map(|(_, id)| id.to_string()).collect())
 }
 
-/// The key prefixes of the blocks in both families.
-fn families() -> [String; 2] {
-    ["ipv4", "ipv6"].map(|family| format!("{BLOCK_PREFIX}{family}/block/"))
+/// The prefix of the keys of a family's blocks.
+fn folder_of(family: Family) -> String {
+    Query::BlockKeys(family).path()
 }
 
 fn block(folder: &str, key: &str) -> Option<String> {
@@ -125,14 +124,13 @@ struct Cluster<'c>(&'c Arc<EtcdClient>);
 
 impl Blocks for Cluster<'_> {
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
-        let folder = format!("{BLOCK_PREFIX}ipv{}/block/", family.number());
+        let folder = folder_of(family);
         let keys = some(&Keys { client: self.0, folder: folder.clone() }, begin).await?;
         Ok(keys.iter().filter_map(|key| block(&folder, key)).collect())
     }
 
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {
-        let [folder, _] = families();
-        parts(&Keys { client: self.0, folder }, begin, '.').await
+        parts(&Keys { client: self.0, folder: folder_of(Family::V4) }, begin, '.').await
     }
 
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {

@@ -161,7 +161,9 @@ impl Reading<'_> {
         let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
             match of {
-                PastSubject::Address(address) => found.extend(self.users(*address, revision).await?),
+                PastSubject::Lookup(Lookup::Address(address)) => {
+                    found.extend(self.users(*address, revision).await?)
+                }
                 PastSubject::Pod(pod) => {
                     let blocks = Range::prefix(BLOCK_PREFIX).at(revision);
                     let blocks = self.client.get(&[blocks], "blocks").await?;
@@ -247,8 +249,7 @@ impl PastSubject {
     /// The ranges to read first.
     fn first_ranges(&self) -> Vec<Range> {
         match self {
-            Self::Address(address) => ranges(&Lookup::Address(*address).first_keys()),
-            Self::Handle(id) => ranges(&Lookup::Handle(id.clone()).first_keys()),
+            Self::Lookup(lookup) => ranges(&lookup.first_keys()),
             Self::Block(cidr) => ranges(&[Key::Block(*cidr)]),
             Self::Node(node) => vec![Range::prefix(&format!("{IPAM_PREFIX}host/{node}/"))],
             Self::Pod((namespace, _)) => vec![Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/"))],
@@ -259,16 +260,13 @@ impl PastSubject {
     /// The ranges of the objects that the versions read so far name.
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
         match self {
-            Self::Address(address) => {
-                let (lookup, all) = (Lookup::Address(*address), reading.versions());
-                let mut found = endpoints(&lookup, &all);
-                found.extend(affinities(&all));
-                found
-            }
-            Self::Handle(id) => {
-                let (lookup, all) = (Lookup::Handle(id.clone()), reading.versions());
+            Self::Lookup(lookup) => {
+                let all = reading.versions();
                 let mut found = ranges(&lookup.blocks(&all));
-                found.extend(endpoints(&lookup, &all));
+                found.extend(endpoints(lookup, &all));
+                if let Lookup::Address(_) = lookup {
+                    found.extend(affinities(&all));
+                }
                 found
             }
             Self::Block(_) => affinities(&reading.versions()),

@@ -8,21 +8,23 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Leaf;
+use super::client::Node;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
 
-/// Converts keys of the tree to entries, in the order of the entries' keys. Undecodable values become undecodable
-/// entries.
-pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
+/// Converts keys of the tree, with all keys below them, to entries in the order of the entries' keys. Undecodable values
+/// become undecodable entries.
+pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawKv> {
+    let mut nodes = Vec::new();
+    roots.into_iter().for_each(|root| root.flatten(&mut nodes));
     let mut found = BTreeMap::new();
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
     let mut cluster = Cluster::default();
-    for leaf in leaves {
-        let Leaf { key, value, index } = leaf;
+    for node in nodes {
+        let Node { key, value, modified_index: index, .. } = node;
         let of_host = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/'));
         if let Some(rest) = of_host {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
-            hosts.entry(unescape(name)).or_default().add(rest, leaf);
+            hosts.entry(unescape(name)).or_default().add(rest, node);
         }
         let Some(value) = value else { continue };
         let converted = if key.starts_with(IPAM_PREFIX) {
@@ -64,21 +66,21 @@ fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
 
 /// The data of a host.
 #[derive(Default)]
-struct Host<'l> {
+struct Host<'n> {
     /// The address of the interface `tunl0`.
-    tunnel: Option<&'l Leaf>,
+    tunnel: Option<&'n Node>,
     /// The names of the host in other systems (Calico 2.6).
-    references: Option<&'l str>,
+    references: Option<&'n str>,
     /// The index of the host's directory.
     index: i64,
 }
 
-impl<'l> Host<'l> {
-    fn add(&mut self, rest: &str, leaf: &'l Leaf) {
+impl<'n> Host<'n> {
+    fn add(&mut self, rest: &str, node: &'n Node) {
         match rest {
-            "" => self.index = leaf.index,
-            TUNNEL => self.tunnel = Some(leaf),
-            "orchestrator_refs" => self.references = leaf.value.as_deref(),
+            "" => self.index = node.modified_index,
+            TUNNEL => self.tunnel = Some(node),
+            "orchestrator_refs" => self.references = node.value.as_deref(),
             _ => {}
         }
     }
@@ -92,9 +94,9 @@ impl<'l> Host<'l> {
             _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
         };
         let address =
-            self.tunnel.and_then(|leaf| leaf.value.as_deref()).map(str::trim).filter(|text| !text.is_empty());
+            self.tunnel.and_then(|node| node.value.as_deref()).map(str::trim).filter(|text| !text.is_empty());
         let spec = json!({"bgp": {"ipv4IPIPTunnelAddr": address}, "orchRefs": references});
-        (resource(name, &spec), self.tunnel.map_or(self.index, |leaf| leaf.index))
+        (resource(name, &spec), self.tunnel.map_or(self.index, |node| node.modified_index))
     }
 }
 
@@ -197,14 +199,15 @@ mod tests {
     use super::*;
 
     fn snapshot(entries: &[(&str, Option<&str>)]) -> Snapshot {
-        let leaf = |(index, (key, value)): (usize, &(&str, Option<&str>))| Leaf {
+        let node = |(index, (key, value)): (usize, &(&str, Option<&str>))| Node {
             key: (*key).to_owned(),
             value: value.map(str::to_owned),
-            index: 10 + index as i64,
+            modified_index: 10 + index as i64,
+            ..Node::default()
         };
-        let leaves: Vec<Leaf> = entries.iter().enumerate().map(leaf).collect();
+        let nodes: Vec<Node> = entries.iter().enumerate().map(node).collect();
         let mut snapshot = Snapshot::default();
-        convert(&leaves).iter().for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
+        convert(&nodes).iter().for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
         snapshot
     }
 

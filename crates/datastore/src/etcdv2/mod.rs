@@ -20,33 +20,16 @@ use calipam_files::{Extent, Progress, ProgressFn};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
-use self::client::{EtcdV2Client, Node};
+use self::client::EtcdV2Client;
 use self::convert::convert;
 use self::path::{CONFIG, POOLS, READY, path, sources};
 use self::write::EtcdV2Objects;
 use crate::backend::Backend;
-use crate::error::{Error, Result};
-use crate::feed::Changes;
+use crate::error::Result;
 use crate::write::Objects;
 
 /// The parts of the tree that a whole read needs.
 const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, POOLS, CONFIG, READY];
-
-/// A key of the tree.
-#[derive(Clone, Debug, Default)]
-struct Leaf {
-    key: String,
-    /// `None` for a directory.
-    value: Option<String>,
-    index: i64,
-}
-
-/// Adds a key, if it exists, and all keys below it to `out`.
-fn flatten(node: Option<Node>, out: &mut Vec<Leaf>) {
-    let Some(Node { key, value, nodes, modified_index }) = node else { return };
-    out.push(Leaf { key, value, index: modified_index });
-    nodes.into_iter().for_each(|node| flatten(Some(node), out));
-}
 
 #[async_trait]
 impl Backend for Arc<EtcdV2Client> {
@@ -60,10 +43,6 @@ impl Backend for Arc<EtcdV2Client> {
 
     fn request_count(&self) -> u64 {
         EtcdV2Client::request_count(self)
-    }
-
-    fn require_calico_3(&self, what: &'static str) -> Result<()> {
-        Err(Error::NotForCalico2 { location: self.endpoint(), what })
     }
 
     /// Reads the whole tree.
@@ -85,10 +64,6 @@ impl Backend for Arc<EtcdV2Client> {
         let mut writer = Writer::create(path, &header)?;
         tree.entries.iter().try_for_each(|kv| writer.entry(&kv.as_entry()))?;
         Ok((writer.finish()?, Positions::new()))
-    }
-
-    async fn changes_after(&self, _from: Positions) -> Result<Box<dyn Changes>> {
-        Err(Error::NotForCalico2 { location: self.endpoint(), what: "record changes" })
     }
 
     fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {

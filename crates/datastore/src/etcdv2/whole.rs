@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::etcdv2::client::{EtcdV2Client, Found};
-use crate::etcdv2::{PARTS, convert, flatten, path};
+use crate::etcdv2::{PARTS, convert, path};
 
 /// Maximum attempts to read the parts before the tree is read in one piece.
 const ATTEMPTS: usize = 3;
@@ -42,18 +42,17 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
         let parts = [a, b, c, d, e];
         let index = parts[0].index;
         if parts.iter().all(|part| part.index == index) {
-            return tree(client, index, taken_at, parts.into());
+            return tree(client, index, taken_at, &parts);
         }
     }
     let taken_at = crate::clock::now();
     let whole = client.read(ROOT).await?;
-    tree(client, whole.index, taken_at, vec![whole])
+    tree(client, whole.index, taken_at, &[whole])
 }
 
-fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found>) -> Result<Tree> {
-    let mut leaves = Vec::new();
-    parts.into_iter().for_each(|part| flatten(part.node, &mut leaves));
-    let (endpoint, entries) = (client.endpoint(), convert(&leaves));
+fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: &[Found]) -> Result<Tree> {
+    let (endpoint, entries) =
+        (client.endpoint(), convert(parts.iter().filter_map(|part| part.node.as_ref())));
     if entries.is_empty() {
         return Err(Error::NoCalico { location: endpoint });
     }

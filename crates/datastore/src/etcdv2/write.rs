@@ -14,9 +14,9 @@ use calipam_model::parallel::lock;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use calipam_model::writable::Object;
 
-use super::client::{Condition, EtcdV2Client, WriteOutcome};
+use super::client::EtcdV2Client;
 use super::whole::{handle_indices, number};
-use super::{READY, convert, flatten, path, sources};
+use super::{READY, convert, path, sources};
 use crate::error::{Failure, Result};
 use crate::retries::retried;
 use crate::tasks;
@@ -66,13 +66,13 @@ impl Objects for EtcdV2Objects {
         let refused = |failure| self.client.write_error(BATCH, failure);
         let only = batch.only().map_err(refused)?;
         let (path, value) = target(only).map_err(refused)?;
-        let condition = match only.precondition() {
-            Precondition::Absent => Condition::Absent,
+        let replaced = match only.precondition() {
+            Precondition::Absent => None,
             // etcd treats index 0 as no condition.
-            Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
+            Precondition::At(Revision::Etcd(index)) if *index > 0 => Some(*index),
             other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
         };
-        if only.value().is_none() && condition == Condition::Absent {
+        if only.value().is_none() && replaced.is_none() {
             return Err(refused(unsendable(format!("{} cannot be deleted: it does not exist", only.key()))));
         }
 
@@ -80,12 +80,12 @@ impl Objects for EtcdV2Objects {
         if !are_expected(&read(&self.client, &self.own, &keys).await?, &batch.evidence) {
             return Ok(Swap::Conflict);
         }
-        Ok(match self.client.write(&path, value.as_deref(), condition).await? {
-            WriteOutcome::At(index) => {
+        Ok(match self.client.write(&path, value.as_deref(), replaced).await? {
+            Some(index) => {
                 self.own.note(only, index);
                 Swap::Done(vec![Some(Revision::Etcd(index))])
             }
-            WriteOutcome::Conflict => Swap::Conflict,
+            None => Swap::Conflict,
         })
     }
 }
@@ -151,9 +151,7 @@ async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Opt
     if blocks.peek().is_none() {
         return Ok(());
     }
-    let mut leaves = Vec::new();
-    flatten(client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node, &mut leaves);
-    let entries = convert(&leaves);
+    let entries = convert(&client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node);
     let handles = handle_indices(&entries);
     for stored in blocks {
         if let Some(Object::Block(block)) = &mut stored.object {
@@ -164,12 +162,12 @@ async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Opt
 }
 
 async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
-    let mut leaves = Vec::new();
+    let mut nodes = Vec::new();
     for path in sources(key) {
-        flatten(client.read(&path).await?.node, &mut leaves);
+        nodes.extend(client.read(&path).await?.node);
     }
     let wanted = key.to_string();
-    let entry = convert(&leaves).into_iter().find(|entry| entry.key == wanted.as_bytes());
+    let entry = convert(&nodes).into_iter().find(|entry| entry.key == wanted.as_bytes());
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
 }
 

@@ -3,32 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use calipam_files::objects::{Accept, IPIP, KUBEVIRT_GROUP};
 use calipam_model::plugin::INSTALLED;
 use http::Method;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::error::{Failure, Result};
 use crate::kubernetes::client::kinds::{UNRESERVED, segment};
 use crate::kubernetes::client::object::{List, Metadata, Object, Owner, Pod};
 use crate::kubernetes::client::{Answer, KubeClient};
-use crate::settings::KubernetesSettings;
 
 /// The version of KubeVirt's API that Calico uses.
 const KUBEVIRT_VERSION: &str = "v1";
 /// The label of a pod to which a machine is being migrated.
 const MIGRATION: &str = "kubevirt.io/migrationJobUID";
-
-/// A connection to an API server for single queries.
-#[derive(Clone, Debug)]
-pub struct PluginQueries {
-    client: Arc<KubeClient>,
-}
 
 /// The pod that runs an instance of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,23 +56,15 @@ pub struct PodAddress {
     pub address: IpAddr,
 }
 
-impl PluginQueries {
-    pub async fn connect(settings: &KubernetesSettings) -> Result<Self> {
-        Ok(Self { client: KubeClient::connect_without_discovery(settings).await? })
-    }
-
-    /// Uses an existing connection.
-    pub fn through(client: Arc<KubeClient>) -> Self {
-        Self { client }
-    }
-
+impl KubeClient {
     /// The labels of a namespace; `None` if there is no such namespace.
     ///
     /// # Errors
     /// If the server fails, rejects the request, or does not answer in time, as for all queries.
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
-        let found: Option<Object> =
-            self.get(&format!("/api/v1/namespaces/{}", segment(name)), "namespaces").await?;
+        let found: Option<Object> = self
+            .get_json(&format!("/api/v1/namespaces/{}", segment(name)), Accept::Json, "namespaces")
+            .await?;
         Ok(found.map(|namespace| namespace.metadata.labels))
     }
 
@@ -89,7 +72,9 @@ impl PluginQueries {
     /// means that the pod runs no instance.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
-        let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
+        let Some(found) = self.get_json::<Object>(&path, Accept::Json, "pods").await? else {
+            return Ok(None);
+        };
         let Metadata { labels, owner_references, .. } = found.metadata;
         let migration = labels.get(MIGRATION).filter(|uid| !uid.is_empty()).cloned();
         let mut owners = owner_references.into_iter();
@@ -115,7 +100,7 @@ impl PluginQueries {
         let (namespace, name) = (segment(namespace), segment(name));
         let path =
             format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}");
-        let found: Option<Object> = self.get(&path, plural).await?;
+        let found: Option<Object> = self.get_json(&path, Accept::Json, plural).await?;
         Ok(found.map(|Object { metadata, .. }| {
             let owner =
                 metadata.owner_references.into_iter().find(|owner| is_kubevirt(owner, "VirtualMachine"));
@@ -136,7 +121,7 @@ impl PluginQueries {
             pod_cidr: String,
         }
         let found: Option<Object<Spec>> =
-            self.get(&format!("/api/v1/nodes/{}", segment(name)), "nodes").await?;
+            self.get_json(&format!("/api/v1/nodes/{}", segment(name)), Accept::Json, "nodes").await?;
         Ok(found.map(|Object { mut metadata, spec, .. }| NodeAddresses {
             pod_cidr: spec.pod_cidr,
             tunnel: metadata.annotations.remove(IPIP).filter(|text| !text.is_empty()),
@@ -156,7 +141,7 @@ impl PluginQueries {
             "metadata": {"resourceVersion": read.version, "annotations": {IPIP: address.to_string()}},
         });
         let path = format!("/api/v1/nodes/{}/status", segment(name));
-        let written = self.client.write(Method::PATCH, &path, &change).await;
+        let written = self.write(Method::PATCH, &path, &change).await;
         self.unless_conflict(written, "nodes")
     }
 
@@ -165,8 +150,8 @@ impl PluginQueries {
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));
-        let written = self.client.write(Method::PATCH, &path, &change).await;
-        written.map(drop).map_err(|failure| self.client.write_error("nodes", failure))
+        let written = self.write(Method::PATCH, &path, &change).await;
+        written.map(drop).map_err(|failure| self.write_error("nodes", failure))
     }
 
     /// The addresses of a node's pods in both families.
@@ -174,7 +159,7 @@ impl PluginQueries {
         let selector = format!("spec.nodeName={node}");
         let selector = utf8_percent_encode(&selector, UNRESERVED);
         let found: Option<List<Pod>> =
-            self.get(&format!("/api/v1/pods?fieldSelector={selector}"), "pods").await?;
+            self.get_json(&format!("/api/v1/pods?fieldSelector={selector}"), Accept::Json, "pods").await?;
 
         let addresses = |Pod { metadata, status, .. }: Pod| {
             let all = status.addresses.into_iter().map(|address| address.ip);
@@ -193,14 +178,14 @@ impl PluginQueries {
     /// information. Returns false if the cluster information changed at the same time.
     pub async fn set_datastore_ready(&self, ready: bool) -> Result<bool> {
         const WHAT: &str = "clusterinformations";
-        let path = format!("{}/default", self.client.api().calico_path(WHAT));
-        let missing = || self.client.error(WHAT, Failure::NotFound);
-        let mut object: Value = self.get(&path, WHAT).await?.ok_or_else(missing)?;
+        let path = format!("{}/default", self.api().calico_path(WHAT));
+        let missing = || self.error(WHAT, Failure::NotFound);
+        let mut object: Value = self.get_json(&path, Accept::Json, WHAT).await?.ok_or_else(missing)?;
         if object["spec"]["datastoreReady"] == ready {
             return Ok(true);
         }
         object["spec"]["datastoreReady"] = ready.into();
-        let written = self.client.write(Method::PUT, &path, &object).await;
+        let written = self.write(Method::PUT, &path, &object).await;
         self.unless_conflict(written, WHAT)
     }
 
@@ -209,12 +194,8 @@ impl PluginQueries {
         match written {
             Ok(_) => Ok(true),
             Err(Failure::Conflict(_)) => Ok(false),
-            Err(failure) => Err(self.client.write_error(what, failure)),
+            Err(failure) => Err(self.write_error(what, failure)),
         }
-    }
-
-    async fn get<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Option<T>> {
-        self.client.get_json(path, Accept::Json, what).await
     }
 }
 

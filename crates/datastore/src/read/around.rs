@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use calipam_assign::blocks_around;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Allocation, Block};
-use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, block_around};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 
@@ -46,10 +46,7 @@ impl Lookup {
     /// The keys to read first: the blocks of every legal size that can contain the address, or the handle.
     pub(crate) fn first_keys(&self) -> Vec<Key> {
         match self {
-            Self::Address(address) => {
-                let sizes = if address.is_ipv4() { BLOCK_PREFIXES_V4 } else { BLOCK_PREFIXES_V6 };
-                sizes.filter_map(|size| block_around(*address, size)).map(Key::Block).collect()
-            }
+            Self::Address(address) => blocks_around(*address).map(Key::Block).collect(),
             Self::Handle(id) => vec![Key::Handle(id.clone())],
         }
     }

@@ -1,18 +1,17 @@
 //! The past of objects, in a datastore that keeps old revisions.
 
-use std::net::IpAddr;
-
 use calipam_files::raw::RawKv;
 use calipam_files::recording::Change;
 use calipam_model::IpNet;
 use jiff::Timestamp;
 
+use super::Lookup;
+
 /// The subject of a request for past revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PastSubject {
-    Address(IpAddr),
-    /// A handle, by its full ID.
-    Handle(String),
+    /// An address, or a handle by its full ID.
+    Lookup(Lookup),
     Block(IpNet),
     Node(String),
     /// A pod, by namespace and name.

@@ -89,7 +89,10 @@ impl Datastore {
 
     /// Returns an error for Calico 2.x data, for which `what` is not supported.
     pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
-        self.backend.require_calico_3(what)
+        match self.kind() {
+            DatastoreKind::EtcdV2 => Err(Error::NotForCalico2 { location: self.location(), what }),
+            _ => Ok(()),
+        }
     }
 
     /// The number of requests that were sent.

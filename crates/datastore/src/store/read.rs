@@ -125,6 +125,7 @@ impl Datastore {
     /// Follows all changes after the given positions. If Kubernetes is read in addition to etcd, follows only the
     /// changes in etcd.
     pub async fn changes_after(&self, from: Positions) -> Result<Box<dyn Changes>> {
+        self.require_calico_3("record changes")?;
         self.backend.changes_after(from).await
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::list_splitter::Encoding;
 use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
-use super::{Added, ObjectError, Result, to_json};
+use super::{Added, Result, to_json};
 
 /// A custom resource whose `spec` is read later.
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct CustomResource<'a> {
 impl<'a> CustomResource<'a> {
     fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8])> {
         let object: Self = from_json(json)?;
-        let spec = object.spec.ok_or(DecodeError::Missing("spec"))?;
+        let spec = object.spec.ok_or_else(|| DecodeError::missing("spec"))?;
         Ok((object.metadata, spec.get().as_bytes()))
     }
 }
@@ -130,11 +130,11 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     affinity.deleted = match &spec.deleted {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,
-        Some(Value::String(text)) => {
-            !text.is_empty()
-                && parse_go_bool(text).ok_or_else(|| ObjectError::Deleted(format!("{text:?}")))?
-        }
-        Some(other) => return Err(ObjectError::Deleted(other.to_string())),
+        Some(Value::String(text)) if text.is_empty() => false,
+        Some(other) => other
+            .as_str()
+            .and_then(parse_go_bool)
+            .ok_or_else(|| DecodeError(format!("`deleted` is {other}, which is neither true nor false")))?,
     };
     let unknown = spec.unknown.iter().map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
     let unknown: Unknown = unknown.collect::<serde_json::Result<_>>()?;
@@ -145,10 +145,9 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
 /// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also sets a
 /// label with the type.
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
-    let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
-    let cidr =
-        parse_cidr(text).ok_or_else(|| DecodeError::NotACidr { field: "cidr", value: text.to_owned() })?;
-    let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or(DecodeError::Missing("node"))?;
+    let text = spec.cidr.as_deref().ok_or_else(|| DecodeError::missing("cidr"))?;
+    let cidr = parse_cidr(text).ok_or_else(|| DecodeError::not_a_cidr("cidr", text))?;
+    let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or_else(|| DecodeError::missing("node"))?;
     let stated = spec.kind.as_deref().filter(|kind| !kind.is_empty());
     let kind = AffinityType::parse(stated.or_else(|| meta.label(AFFINITY_TYPE)).unwrap_or_default());
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })

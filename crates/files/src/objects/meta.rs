@@ -8,9 +8,9 @@ use calipam_model::time::parse_time;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::Result;
 use super::list_splitter::Encoding;
 use super::wire::{Take, Text, decode, each, entry, message, text};
-use super::{ObjectError, Result};
 
 /// An object's `metadata`. Missing fields are empty.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -214,7 +214,7 @@ fn map<S: Serializer>(pairs: &Pairs<'_>, serializer: S) -> Result<S::Ok, S::Erro
 
 fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>)> {
     let (name, value) = entry(message)?;
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| ObjectError::Pair);
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a label or annotation is not UTF-8");
     Ok((Cow::Borrowed(text(name)?), Cow::Borrowed(text(value)?)))
 }
 

@@ -20,28 +20,11 @@ use calipam_model::snapshot::{FieldDefect, Snapshot};
 use serde::Serialize;
 
 pub use self::kinds::{Accept, Flavour, KUBEVIRT_GROUP, KnownKind};
-pub use self::list_splitter::{Encoding, ItemReader, ListError, ListMeta, protobuf};
+pub use self::list_splitter::{Encoding, ItemReader, ListMeta, protobuf};
 pub use self::node::IPIP;
 pub use self::pod::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
 
-/// The reason why an object cannot be decoded.
-#[derive(Debug, thiserror::Error)]
-pub enum ObjectError {
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Value(#[from] DecodeError),
-    #[error("`deleted` is {0}, which is neither true nor false")]
-    Deleted(String),
-    #[error("the message is malformed")]
-    Message,
-    #[error("a text field is not UTF-8")]
-    Text,
-    #[error("a label or annotation is not UTF-8")]
-    Pair,
-}
-
-type Result<T, E = ObjectError> = std::result::Result<T, E>;
+type Result<T, E = DecodeError> = std::result::Result<T, E>;
 
 /// The invalid fields of an object that was added.
 type Added = Result<Vec<FieldDefect>>;

@@ -5,13 +5,13 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ObjectError, Result};
+use super::Result;
 use crate::protobuf::{Fields, Value};
 
 /// Iterates over the fields of a message.
 pub(crate) fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>) -> Result<()>) -> Result<()> {
     let mut fields = Fields::new(message);
-    while let Some((field, value)) = fields.next_field().ok_or(ObjectError::Message)? {
+    while let Some((field, value)) = fields.next_field().ok_or("the message is malformed")? {
         take(field, value)?;
     }
     Ok(())
@@ -105,7 +105,7 @@ pub(crate) use message;
 
 /// Reads a string field.
 pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>> {
-    let text = std::str::from_utf8(value.bytes()).map_err(|_| ObjectError::Text)?;
+    let text = std::str::from_utf8(value.bytes()).map_err(|_| "a text field is not UTF-8")?;
     Ok(Cow::Borrowed(text))
 }
 

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::io;
 
 use calipam_model::key::BLOCK_PREFIX;
-use calipam_model::packing::{push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
+use calipam_model::packing::{push_number, push_sized};
 use jiff::{SignedDuration, Timestamp};
 use zstd::bulk::{Compressor, decompress};
 
 use super::delta::{apply, delta};
 use super::{Change, Group, Position, Positions, kind_of};
+use crate::protobuf::Fields;
 
 /// The kind of a change, as the first byte of its encoding.
 const DELETED: u8 = 0;
@@ -87,21 +88,22 @@ impl Codec {
     /// Decodes a group with the changes to wanted keys; `None` if it is malformed. The checksums of unwanted changes in
     /// `positions` can then be wrong, since their differences are not applied.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Group> {
-        let rest = &mut &*text;
-        let time = Timestamp::from_millisecond(take_u64(rest)?.cast_signed()).ok()?;
-        let set_back = SignedDuration::from_millis(take_u64(rest)?.cast_signed());
+        let mut rest = Fields::new(text);
+        let time = Timestamp::from_millisecond(rest.varint()?.cast_signed()).ok()?;
+        let set_back = SignedDuration::from_millis(rest.varint()?.cast_signed());
         let mut group = Group { time, set_back, ..Group::default() };
-        for _ in 0..take_u64(rest)? {
-            group.reached.insert(take_utf8(rest)?.to_owned(), take_u64(rest)?.cast_signed());
+        for _ in 0..rest.varint()? {
+            let kind = String::from_utf8(rest.sized()?.to_vec()).ok()?;
+            group.reached.insert(kind, rest.varint()?.cast_signed());
         }
         while !rest.is_empty() {
-            let (kind, key) = (take_byte(rest)?, take_bytes(rest)?.to_vec());
-            self.revision = self.revision.wrapping_add(unzigzag(take_u64(rest)?));
+            let (kind, key) = (rest.varint()?, rest.sized()?.to_vec());
+            self.revision = self.revision.wrapping_add(unzigzag(rest.varint()?));
             let is_wanted = is_wanted(&key);
-            let value = match kind {
+            let value = match u8::try_from(kind).ok()? {
                 DELETED => None,
-                DELTA if is_wanted => Some(apply(&self.values.get(&key).ok()??, take_bytes(rest)?)?),
-                WHOLE | DELTA => Some(take_bytes(rest)?.to_vec()),
+                DELTA if is_wanted => Some(apply(&self.values.get(&key).ok()??, rest.sized()?)?),
+                WHOLE | DELTA => Some(rest.sized()?.to_vec()),
                 _ => return None,
             };
             match &value {

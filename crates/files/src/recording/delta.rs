@@ -1,7 +1,9 @@
 //! Differences between the old and the new value of an object, of which most parts stay the same. An assignment, for
 //! example, changes only a few places in its block. Both values are split into parts after each comma and bracket.
 
-use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
+use calipam_model::packing::{push_number, push_sized};
+
+use crate::protobuf::Fields;
 
 /// The number of equal parts in a row that end a difference.
 const RUN: usize = 8;
@@ -14,22 +16,19 @@ pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Applies a difference to the earlier value; `None` if the difference does not match that value.
-pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn apply(before: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let parts = parts(before);
     let mut rest = parts.as_slice();
     let mut after = Vec::with_capacity(before.len());
+    let mut delta = Fields::new(delta);
     while !delta.is_empty() {
-        let (same, others) = rest.split_at_checked(take_length(&mut delta)?)?;
-        rest = others.get(take_length(&mut delta)?..)?;
+        let (same, others) = rest.split_at_checked(delta.varint()?.try_into().ok()?)?;
+        rest = others.get(delta.varint()?.try_into().ok()?..)?;
         same.iter().for_each(|part| after.extend_from_slice(part));
-        after.extend_from_slice(take_bytes(&mut delta)?);
+        after.extend_from_slice(delta.sized()?);
     }
     rest.iter().for_each(|part| after.extend_from_slice(part));
     Some(after)
-}
-
-fn take_length(bytes: &mut &[u8]) -> Option<usize> {
-    take_u64(bytes)?.try_into().ok()
 }
 
 fn parts(text: &[u8]) -> Vec<&[u8]> {

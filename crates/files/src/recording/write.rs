@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::mem::replace;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tempfile::NamedTempFile;
@@ -23,7 +25,7 @@ const OVERHEAD: usize = 64;
 #[derive(Debug)]
 pub struct Recorder {
     folder: PathBuf,
-    lock: Lock,
+    lock: Arc<Lock>,
 }
 
 impl Recorder {
@@ -41,7 +43,7 @@ impl Recorder {
 
     /// Begins a full state, which is an export. The caller writes the export to the path that [`Adding::path`] returns.
     pub fn begin(&self) -> Result<Adding> {
-        Adding::with(&self.folder, self.lock.clone())
+        Adding::with(&self.folder, Arc::clone(&self.lock))
     }
 
     /// Opens the journal after this cluster's newest full state, and discards an incomplete group at its end. `None` if
@@ -174,21 +176,17 @@ impl Journal {
         reached: BTreeMap<String, i64>,
         changes: Vec<Change>,
     ) -> io::Result<Vec<u8>> {
-        let mut groups = vec![Group { time, set_back, ..Group::default() }];
-        let mut size = 0;
+        let empty = || Group { time, set_back, ..Group::default() };
+        let (mut groups, mut last, mut size) = (Vec::new(), empty(), 0);
         for change in changes {
             size += change.key.len() + change.value.as_ref().map_or(0, Vec::len) + OVERHEAD;
             if size > MOST_TEXT / 2 {
                 size = 0;
-                groups.push(Group { time, set_back, ..Group::default() });
+                groups.push(replace(&mut last, empty()));
             }
-            if let Some(last) = groups.last_mut() {
-                last.changes.push(change);
-            }
+            last.changes.push(change);
         }
-        if let Some(last) = groups.last_mut() {
-            last.reached = reached;
-        }
+        groups.push(Group { reached, ..last });
         let mut frames = Vec::new();
         for group in &groups {
             let known = self.codec.known.clone();

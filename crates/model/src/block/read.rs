@@ -47,9 +47,8 @@ impl BlockContent {
             // The owner field occurs again after the records, so it is unclear which records belong to the owner.
             return Self::parse_with(json, RecordDetail::Full);
         }
-        let cidr = raw.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
-        let cidr = cidr::parse_cidr(cidr)
-            .ok_or_else(|| DecodeError::NotACidr { field: "cidr", value: cidr.to_owned() })?;
+        let cidr = raw.cidr.as_deref().ok_or_else(|| DecodeError::missing("cidr"))?;
+        let cidr = cidr::parse_cidr(cidr).ok_or_else(|| DecodeError::not_a_cidr("cidr", cidr))?;
         let problems = raw.problems(cidr);
         if problems.is_empty() {
             return Ok(Self::Sound(Box::new(raw.into_block(cidr))));

@@ -154,8 +154,7 @@ impl BlockUpdate<'_> {
     /// numbers, and owner records that no ordinal uses are dropped. Returns the freed ordinals, without those that were
     /// already free.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
-        let mut freed = self.taken(ordinals);
-        freed.sort_unstable();
+        let freed = self.taken(ordinals);
         for ordinal in &freed {
             self.block.allocations[*ordinal as usize] = None;
             self.block.unallocated.push(*ordinal);

@@ -20,7 +20,10 @@ impl BlockContent {
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
-            Self::Corrupt(block) => block.usable.ok_or(DecodeError::Corrupt(block.problems)),
+            Self::Corrupt(block) => block.usable.ok_or_else(|| {
+                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+                DecodeError(problems.join("; "))
+            }),
         }
     }
 }

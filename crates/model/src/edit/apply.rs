@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
+use super::error::{CHANGED, GONE, UNDECODABLE};
 use super::{Edit, EditError, HandleEdit, PoolEdit, block};
 use crate::affinity::Affinity;
 use crate::document::Document;
@@ -63,13 +64,13 @@ pub(super) fn by_object<T>(items: impl IntoIterator<Item = (Key, T)>) -> Vec<(Ke
 pub(super) fn is_version(key: &Key, stored: Option<&Revision>, version: &Revision) -> Result<(), EditError> {
     match stored {
         Some(stored) if stored.to_string() == version.to_string() => Ok(()),
-        Some(_) => Err(EditError::Changed(key.clone())),
-        None => Err(EditError::Gone(key.clone())),
+        Some(_) => Err(EditError::of(key, CHANGED)),
+        None => Err(EditError::of(key, GONE)),
     }
 }
 
 pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), EditError> {
-    stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
+    stored.map_or(Ok(()), |_| Err(EditError::of(key, "already exists")))
 }
 
 /// Applies an edit to an object other than a block. `changed` is the result of earlier edits. Returns `Some(None)`
@@ -103,7 +104,7 @@ fn changed_by(
         Edit::Affinity(_, version, state) => {
             is_version(version)?;
             let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
-                return Err(EditError::Undecodable(key.clone()));
+                return Err(EditError::of(key, UNDECODABLE));
             };
             let (state, is_unstated) = (state.clone(), false);
             Ok(Some(Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))))
@@ -119,7 +120,7 @@ fn changed_by(
         }
         Edit::Handle(_, HandleEdit::Counts(version, counts)) => {
             is_version(version)?;
-            let mut handle = handle()?.ok_or_else(|| EditError::Gone(key.clone()))?;
+            let mut handle = handle()?.ok_or_else(|| EditError::of(key, GONE))?;
             counts.iter().for_each(|(block, count)| handle.set_count(*block, *count));
             Ok(Some(unless_empty(handle)))
         }
@@ -144,7 +145,7 @@ fn living_handle(key: &Key, current: Option<Option<&Object>>) -> Result<Option<H
     match current {
         None => Ok(None),
         Some(Some(Object::Handle(handle))) => Ok(Some(handle.clone()).filter(|h| !h.is_deleted())),
-        Some(_) => Err(EditError::Undecodable(key.clone())),
+        Some(_) => Err(EditError::of(key, UNDECODABLE)),
     }
 }
 
@@ -156,20 +157,20 @@ fn unless_empty(handle: Handle) -> Option<Object> {
 
 /// The current pool, if its `spec` is the planned one.
 fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
-    let Some(stored) = stored else { return Err(EditError::Gone(key.clone())) };
+    let Some(stored) = stored else { return Err(EditError::of(key, GONE)) };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
-        return Err(EditError::Undecodable(key.clone()));
+        return Err(EditError::of(key, UNDECODABLE));
     };
     if pool.spec() != planned.spec() {
-        return Err(EditError::Changed(key.clone()));
+        return Err(EditError::of(key, CHANGED));
     }
     Ok(pool.clone())
 }
 
 fn may_be_deleted(key: &Key, pool: &Document) -> Result<(), EditError> {
     match pool.finalizers().first() {
-        Some(finalizer) => Err(EditError::HasFinalizer { key: key.clone(), finalizer: (*finalizer).into() }),
-        None if pool.is_being_deleted() => Err(EditError::BeingDeletedByOthers(key.clone())),
+        Some(finalizer) => Err(EditError::of(key, format_args!("has the finalizer {finalizer}"))),
+        None if pool.is_being_deleted() => Err(EditError::of(key, "is being deleted by others")),
         None => Ok(()),
     }
 }

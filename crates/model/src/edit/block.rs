@@ -6,10 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::apply::{Current, is_absent, is_version};
 use super::{AllocationGuard, BlockEdit, Edit, EditError};
-use crate::block::{Block, BlockContent, BlockUpdate};
+use crate::block::{AssignError, Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
 use crate::writable::Object;
+
+/// The block is missing, cannot be decoded, or is corrupt.
+const UNUSABLE: &str = "is gone or cannot be decoded";
 
 /// Applies edits to a block; the result is `None` if they delete it.
 pub(super) fn changed<'e>(
@@ -21,7 +24,7 @@ pub(super) fn changed<'e>(
     let is_read = |version| is_version(key, stored.as_ref().map(|stored| stored.revision), version);
     let whole = |object: &Object| match object {
         Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
-        _ => Err(EditError::Unusable(key.clone())),
+        _ => Err(EditError::of(key, UNUSABLE)),
     };
     let (block, edits) = match edits {
         [Edit::Delete(_, version)] => return is_read(version).map(|()| None),
@@ -37,18 +40,18 @@ pub(super) fn changed<'e>(
     };
     let of_block = |edit: &&'e Edit| match edit {
         Edit::Block(_, edit) => Ok(edit),
-        _ => Err(EditError::NotFirst(key.clone())),
+        _ => Err(EditError::of(key, "cannot be created, replaced or deleted after other edits")),
     };
     let edits: Vec<&BlockEdit> = edits.iter().map(of_block).collect::<Result<_, _>>()?;
     edited(key, &edits, block, now)
 }
 
 fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
-    let undecodable = || EditError::Unusable(key.clone());
+    let undecodable = || EditError::of(key, UNUSABLE);
     let Current { object, .. } = stored.ok_or_else(undecodable)?;
     let Some(Object::Block(content)) = object.map(Cow::into_owned) else { return Err(undecodable()) };
     match content.into_usable() {
-        Ok(block) if block.is_deleted() => Err(EditError::BeingDeleted(key.clone())),
+        Ok(block) if block.is_deleted() => Err(EditError::of(key, "is being deleted")),
         Ok(block) => Ok(*block),
         Err(_) => Err(undecodable()),
     }
@@ -122,7 +125,7 @@ fn edit_block(
     block: &mut BlockUpdate<'_>,
     now: Timestamp,
 ) -> Result<(), EditError> {
-    let ordinal_error = |error| EditError::Ordinal { key: key.clone(), error };
+    let ordinal_error = |error: AssignError| EditError::within(key, error);
     match edit {
         // `release` applies these for all edits together.
         BlockEdit::Release { .. } => {}
@@ -140,16 +143,16 @@ fn edit_block(
         }
         BlockEdit::Owner { from, to } => {
             if block.block().owner() != from.as_ref() {
-                return Err(EditError::AnotherOwner(key.clone()));
+                return Err(EditError::another_owner(key));
             }
             if let Some(owner) = to { block.set_owner(owner.clone(), now) } else { block.clear_owner() }
         }
         BlockEdit::GiveUp(owner) => {
             if block.block().owner() != Some(owner) {
-                return Err(EditError::AnotherOwner(key.clone()));
+                return Err(EditError::another_owner(key));
             }
             if !block.block().is_empty() {
-                return Err(EditError::NotEmpty(key.clone()));
+                return Err(EditError::of(key, "holds addresses"));
             }
             block.clear_owner();
         }
@@ -162,14 +165,12 @@ fn edit_block(
 fn is_held(key: &Key, block: &Block, held: &AllocationGuard) -> Result<(), EditError> {
     let Some(found) = block.allocation(held.ordinal) else {
         let address = address_at(block.cidr(), held.ordinal);
-        return Err(EditError::Free { key: key.clone(), address });
+        return Err(EditError::within(key, format_args!("{address} is already free")));
     };
     if found.sequence != held.sequence || !found.attribute.is_same(held.record.as_ref()) {
-        let (key, address) = (key.clone(), found.address);
-        return Err(match found.attribute.is_cooling() {
-            true => EditError::Released { key, address },
-            false => EditError::Reassigned { key, address },
-        });
+        let event = if found.attribute.is_cooling() { "released" } else { "reassigned" };
+        let what = format!("{} has been {event} since it was read", found.address);
+        return Err(EditError::within(key, what));
     }
     Ok(())
 }

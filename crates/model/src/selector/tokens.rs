@@ -5,7 +5,7 @@ use std::fmt;
 use super::SelectorError;
 
 /// Maximum length of labels in bytes.
-pub(super) const MAX_LABEL: usize = 512;
+const MAX_LABEL: usize = 512;
 
 /// A comparison of a label's value with a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +96,13 @@ pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, SelectorError> {
         let (token, behind) = if let Some((sign, token)) = SIGNS.iter().find(|(s, _)| rest.starts_with(s)) {
             (token.clone(), &rest[sign.len()..])
         } else if first == '"' || first == '\'' {
-            let (value, behind) = rest[1..].split_once(first).ok_or(SelectorError::OpenText)?;
+            let (value, behind) = rest[1..]
+                .split_once(first)
+                .ok_or_else(|| SelectorError::Invalid("a string has no closing quote".into()))?;
             (Token::Text(value.to_owned()), behind)
         } else if let Some(Token::Label(label)) = tokens.last() {
-            word_operator(rest).ok_or_else(|| SelectorError::NoOperator(label.clone()))?
+            word_operator(rest)
+                .ok_or_else(|| SelectorError::Invalid(format!("no operator follows the label {label:?}")))?
         } else {
             function_or_label(rest)?
         };
@@ -139,18 +142,22 @@ fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
 }
 
 /// The text after the `)` that ends a function.
-fn close<'a>(text: &'a str, name: &'static str) -> Result<&'a str, SelectorError> {
-    skip_blanks(text).strip_prefix(')').ok_or(SelectorError::OpenFunction(name))
+fn close<'a>(text: &'a str, name: &str) -> Result<&'a str, SelectorError> {
+    skip_blanks(text)
+        .strip_prefix(')')
+        .ok_or_else(|| SelectorError::Invalid(format!("`{name}(` has no closing `)`")))
 }
 
 fn cut_label(text: &str) -> Result<(String, &str), SelectorError> {
     let end = text.find(|c| !is_label_char(c)).unwrap_or(text.len());
     match end {
         0 => Err(match text.chars().next() {
-            Some(c) => SelectorError::Unexpected { found: format!("{c:?}"), wanted: "a label" },
-            None => SelectorError::Ends("a label"),
+            Some(c) => SelectorError::unexpected(format_args!("{c:?}"), "a label"),
+            None => SelectorError::ends("a label"),
         }),
-        end if end > MAX_LABEL => Err(SelectorError::LongLabel),
+        end if end > MAX_LABEL => {
+            Err(SelectorError::Invalid(format!("a label is longer than {MAX_LABEL} bytes")))
+        }
         end => Ok((text[..end].to_owned(), &text[end..])),
     }
 }

@@ -26,11 +26,6 @@ impl EtcdClient {
     /// Connects like [`Self::connect`]; without `probe`, only the first request shows if the endpoint answers.
     pub(crate) fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
-            if let [only] = settings.endpoints.as_slice() {
-                let connected = Self::connect_to(only, settings, probe).await;
-                return connected
-                    .map_err(|failure| Error::Connect(vec![Tried { endpoint: redact_url(only), failure }]));
-            }
             let mut waiting = settings.endpoints.iter();
             let mut running = tokio::task::JoinSet::new();
             let mut tried = Vec::new();

@@ -73,6 +73,14 @@ pub(crate) struct Node {
     pub modified_index: i64,
 }
 
+impl Node {
+    /// Adds this key and all keys below it to `out`.
+    pub(super) fn flatten<'n>(&'n self, out: &mut Vec<&'n Self>) {
+        out.push(self);
+        self.nodes.iter().for_each(|node| node.flatten(out));
+    }
+}
+
 /// The result of a read.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -80,24 +88,6 @@ pub(crate) struct Found {
     pub node: Option<Node>,
     /// The index of the whole store at the time of the read.
     pub index: i64,
-}
-
-/// The state of the key that a write requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
-    /// The key does not exist.
-    Absent,
-    /// The last change of the key has this index.
-    Index(i64),
-}
-
-/// The outcome of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WriteOutcome {
-    /// The write succeeded, at this index.
-    At(i64),
-    /// The condition did not hold.
-    Conflict,
 }
 
 struct Answer {
@@ -200,18 +190,16 @@ impl EtcdV2Client {
         }
     }
 
-    /// Writes a value, or deletes the key if `value` is `None`, provided that the condition holds. Sends the request
-    /// only once. After an error, the write may have taken place.
+    /// Writes a value, or deletes the key if `value` is `None`, provided that the key's last change has the index
+    /// `replaced`, or that the key does not exist if `replaced` is `None`. Returns the index of the write; `None` if the
+    /// condition did not hold. Sends the request only once. After an error, the write may have taken place.
     pub(crate) async fn write(
         &self,
         path: &str,
         value: Option<&str>,
-        condition: Condition,
-    ) -> Result<WriteOutcome> {
-        let condition = match condition {
-            Condition::Absent => "prevExist=false".to_owned(),
-            Condition::Index(index) => format!("prevIndex={index}"),
-        };
+        replaced: Option<i64>,
+    ) -> Result<Option<i64>> {
+        let condition = replaced.map_or("prevExist=false".to_owned(), |index| format!("prevIndex={index}"));
         let url = format!("{}?{condition}", url(path));
         let request = match value {
             Some(value) => Request::put(url)
@@ -233,14 +221,10 @@ impl EtcdV2Client {
         })
     }
 
-    fn write_outcome(&self, status: StatusCode, body: &Bytes) -> Result<WriteOutcome, Failure> {
+    fn write_outcome(&self, status: StatusCode, body: &Bytes) -> Result<Option<i64>, Failure> {
         match reply(body) {
-            Some(Reply { node: Some(node), .. }) if status.is_success() => {
-                Ok(WriteOutcome::At(node.modified_index))
-            }
-            Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => {
-                Ok(WriteOutcome::Conflict)
-            }
+            Some(Reply { node: Some(node), .. }) if status.is_success() => Ok(Some(node.modified_index)),
+            Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => Ok(None),
             _ if status.is_success() => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
             reply => Err(self.refusal(status, reply, body)),
         }

@@ -109,10 +109,6 @@ impl Records for KubeStore {
         Some(self.client())
     }
 
-    fn machine_configuration(&self) -> Key {
-        Key::IpamConfig
-    }
-
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = self.ask(queries).await?;
         if self.state().is_assumed && self.is_other_group(&answers).await? {

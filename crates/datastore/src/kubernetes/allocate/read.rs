@@ -175,7 +175,7 @@ fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
         let usable = value.content.into_usable();
         let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
             Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
-            Ok(other) => undecodable(DecodeError::AnotherBlock(other.cidr())),
+            Ok(other) => undecodable(DecodeError::another_block(other.cidr())),
             Err(reason) => undecodable(reason),
         };
         Entry { record, revision }

@@ -25,6 +25,7 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use calipam_files::objects::{Accept, Encoding};
@@ -99,7 +100,7 @@ impl KubeClient {
 
     /// Connects to an API server without discovery, for a process with few requests. Assumes the API group in the
     /// settings, or the classic one.
-    pub(crate) async fn connect_without_discovery(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+    pub async fn connect_without_discovery(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let mut client = Self::without_discovery(settings, Process::Short).await?;
         client.api = Api::assumed(&settings.api_group);
         Ok(Arc::new(client))
@@ -180,7 +181,7 @@ impl KubeClient {
     /// Requests a path; returns the response as soon as it begins.
     pub(crate) async fn get(&self, path: &str, accept: Accept) -> Result<Answer, Failure> {
         let request = Request::get(path).header(header::ACCEPT, accept.header());
-        self.send(request.body(Body::empty())).await
+        self.send(request.body(Body::empty()), busy::MAX_DELAY).await
     }
 
     /// Requests a path and reads the whole response as JSON.
@@ -190,17 +191,12 @@ impl KubeClient {
 
     /// Sends JSON to a path; for `PATCH`, JSON to merge into the object.
     pub(crate) async fn write(&self, method: Method, path: &str, json: &Value) -> Result<Answer, Failure> {
-        self.send(transport::json_request(method, path, json)).await
+        self.send(transport::json_request(method, path, json), busy::MAX_DELAY).await
     }
 
     /// Posts JSON to a path once. If the server defers the request (429), the caller decides whether to retry.
     pub(crate) async fn post_once(&self, path: &str, json: &Value) -> Result<Answer, Failure> {
-        let request = transport::json_request(Method::POST, path, json);
-        let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;
-        match head.status {
-            StatusCode::OK | StatusCode::CREATED => Ok(answer),
-            status => Err(status_failure(status, &answer.whole(MAX_ERROR_BODY).await.unwrap_or_default())),
-        }
+        self.send(transport::json_request(Method::POST, path, json), Duration::ZERO).await
     }
 
     /// Requests a path and reads the whole response; `None` if there is no object (404).
@@ -240,11 +236,15 @@ impl KubeClient {
             .map_err(|error| self.error(what, Failure::NotKubernetes(error.to_string())))
     }
 
-    /// Sends a request, and retries it within limits if the server defers it.
-    fn send<'a>(&'a self, request: http::Result<Request<Body>>) -> Pending<'a, Result<Answer, Failure>> {
+    /// Sends a request, and retries it if the server defers it by at most `delay` in all.
+    fn send<'a>(
+        &'a self,
+        request: http::Result<Request<Body>>,
+        delay: Duration,
+    ) -> Pending<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
-            let mut remaining = busy::MAX_DELAY.min(self.timeouts.request);
+            let mut remaining = delay.min(self.timeouts.request);
             loop {
                 let (method, again) = (request.method().clone(), transport::copy(&request));
                 let (head, answer) = self.send_once(request).await?;

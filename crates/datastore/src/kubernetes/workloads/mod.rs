@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use calipam_files::objects::Accept;
 use jiff::SignedDuration;
+use kube::core::{Selector, SelectorExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use self::objects::{DisruptionBudget, LabelSelector, requests};
+use self::objects::{DisruptionBudget, requests};
 use crate::error::{Failure, Result};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::segment;
@@ -72,7 +73,7 @@ pub struct Budget {
     pub name: String,
     /// Number of pods that may be evicted now.
     pub allowed: i64,
-    selector: Option<LabelSelector>,
+    selector: Option<Selector>,
 }
 
 impl Budget {
@@ -124,13 +125,7 @@ impl Workloads {
     pub async fn budgets(&self) -> Result<Vec<Budget>> {
         let path = "/apis/policy/v1/poddisruptionbudgets";
         let budgets: Vec<DisruptionBudget> = self.list(path, "poddisruptionbudgets").await?;
-        let budget = |DisruptionBudget { metadata, spec, status }| Budget {
-            namespace: metadata.namespace,
-            name: metadata.name,
-            allowed: status.disruptions_allowed,
-            selector: spec.selector,
-        };
-        Ok(budgets.into_iter().map(budget).collect())
+        Ok(budgets.into_iter().map(Budget::from).collect())
     }
 
     /// Evicts this pod, but not a newer pod with the same name, if the disruption budgets allow it.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 
-use super::{AddressRequest, Controller, WorkloadPod};
+use super::{AddressRequest, Budget, Controller, WorkloadPod};
 use crate::kubernetes::client::object::{Condition, Metadata, Object, Pod};
 
 /// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
@@ -17,43 +18,23 @@ pub(super) type DisruptionBudget = Object<BudgetSpec, BudgetStatus>;
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct BudgetSpec {
-    pub(super) selector: Option<LabelSelector>,
+    selector: Option<LabelSelector>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct BudgetStatus {
-    pub(super) disruptions_allowed: i64,
+    disruptions_allowed: i64,
 }
 
-/// A Kubernetes label selector. An empty one matches everything.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct LabelSelector {
-    pub(super) match_labels: BTreeMap<String, String>,
-    pub(super) match_expressions: Vec<Expression>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Expression {
-    pub(super) key: String,
-    pub(super) operator: String,
-    pub(super) values: Vec<String>,
-}
-
-impl LabelSelector {
-    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let expression =
-            |Expression { key, operator, values }: &Expression| match (operator.as_str(), labels.get(key)) {
-                ("In", Some(value)) => values.contains(value),
-                ("NotIn", value) => value.is_none_or(|value| !values.contains(value)),
-                ("Exists", value) => value.is_some(),
-                ("DoesNotExist", value) => value.is_none(),
-                _ => false,
-            };
-        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.match_expressions.iter().all(expression)
+impl From<DisruptionBudget> for Budget {
+    fn from(DisruptionBudget { metadata, spec, status }: DisruptionBudget) -> Self {
+        Self {
+            namespace: metadata.namespace,
+            name: metadata.name,
+            allowed: status.disruptions_allowed,
+            selector: spec.selector.and_then(|selector| selector.try_into().ok()),
+        }
     }
 }
 
@@ -122,7 +103,6 @@ mod tests {
 
     use jiff::SignedDuration;
 
-    use super::super::Budget;
     use super::*;
 
     fn pod(json: Value) -> WorkloadPod {
@@ -169,12 +149,8 @@ mod tests {
     #[test]
     fn a_budget_selects_as_kubernetes_does() {
         let covers = |selector: Value, labels: Value| {
-            let budget = Budget {
-                namespace: "n".into(),
-                name: "b".into(),
-                allowed: 0,
-                selector: serde_json::from_value(selector).unwrap(),
-            };
+            let budget = json!({"metadata": {"namespace": "n"}, "spec": {"selector": selector}});
+            let budget: Budget = serde_json::from_value::<DisruptionBudget>(budget).unwrap().into();
             budget.covers(&pod(json!({"metadata": {"namespace": "n", "labels": labels}})))
         };
         assert!(covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "b", "c": "d"})));

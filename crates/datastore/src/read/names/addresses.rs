@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use calipam_assign::Family;
-use calipam_model::cidr::block_around;
+use calipam_assign::{Family, blocks_around};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
@@ -64,8 +63,7 @@ async fn in_blocks(
     let mut keys: BTreeSet<Key> =
         found.iter().filter_map(|block| block.parse().ok()).map(Key::Block).collect();
     if let Some(first) = first_address(begin, network) {
-        let sizes = Family::of_address(first).block_prefixes();
-        keys.extend(sizes.filter_map(|size| block_around(first, size)).map(Key::Block));
+        keys.extend(blocks_around(first).map(Key::Block));
     }
     let mut addresses = blocks.allocated(keys).await?;
     addresses.retain(|address| address.starts_with(begin));

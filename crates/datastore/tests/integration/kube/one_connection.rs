@@ -8,9 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use calipam_datastore::plugin::PluginQueries;
 use calipam_datastore::settings::KubernetesSettings;
-use calipam_datastore::{Cause, Error, Failure};
+use calipam_datastore::{Cause, Error, Failure, KubeClient};
 use calipam_testkit::servers::Pki;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -84,8 +83,8 @@ impl Server {
         settings
     }
 
-    async fn queries(&self) -> PluginQueries {
-        PluginQueries::connect(&self.settings(&self.pki.ca)).await.unwrap()
+    async fn queries(&self) -> Arc<KubeClient> {
+        KubeClient::connect_without_discovery(&self.settings(&self.pki.ca)).await.unwrap()
     }
 
     fn connections(&self) -> usize {
@@ -169,7 +168,7 @@ fn lines(stream: Tls) -> std::io::Result<()> {
 }
 
 /// Sends three requests in parallel.
-async fn ask(queries: &PluginQueries) {
+async fn ask(queries: &Arc<KubeClient>) {
     let one = || queries.namespace_labels("ns");
     for labels in <[_; 3]>::from(tokio::try_join!(one(), one(), one()).unwrap()) {
         assert_eq!(labels.unwrap()["team"], "red");
@@ -222,8 +221,8 @@ async fn a_server_without_http_2_is_asked_by_http_1() {
 async fn connection_errors_have_a_cause() {
     let server = Server::start("h2", |_| false);
     let cause = async |settings: &KubernetesSettings| {
-        let queries = PluginQueries::connect(settings).await.unwrap();
-        match queries.namespace_labels("ns").await {
+        let client = KubeClient::connect_without_discovery(settings).await.unwrap();
+        match client.namespace_labels("ns").await {
             Err(Error::Request { failure: Failure::Connection(cause), .. }) => cause,
             other => panic!("{other:?}"),
         }

@@ -1,8 +1,9 @@
 //! Splits a JSON list into its items, without reading their content.
 
+use calipam_model::DecodeError;
 use serde::Deserialize;
 
-use super::{ListError, ListMeta};
+use super::ListMeta;
 
 /// Maximum bytes outside the items: kind, version and metadata.
 const MAX_ENVELOPE: usize = 1 << 20;
@@ -43,7 +44,7 @@ enum InText {
 }
 
 impl JsonList {
-    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         while !piece.is_empty() {
             let used = match self.position {
                 Position::Envelope => self.envelope(piece)?,
@@ -55,19 +56,20 @@ impl JsonList {
         Ok(())
     }
 
-    pub fn finish(self) -> Result<ListMeta, ListError> {
+    pub fn finish(self) -> Result<ListMeta, DecodeError> {
         #[derive(Deserialize)]
         struct Envelope {
             items: Option<Vec<serde::de::IgnoredAny>>,
             metadata: Option<ListMeta>,
         }
         if self.position != Position::Envelope {
-            return Err(ListError::Cut);
+            return Err("it is cut off".into());
         }
-        let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
+        let envelope: Envelope = serde_json::from_slice(&self.envelope)
+            .map_err(|error| DecodeError(format!("it is not a complete list: {error}")))?;
         // Some servers omit the items of an empty list. A document with neither items nor metadata is not a list.
         match (envelope.items, envelope.metadata) {
-            (None, None) => Err(ListError::NotAList),
+            (None, None) => Err("it has neither items nor metadata".into()),
             (_, metadata) => Ok(metadata.unwrap_or_default()),
         }
     }
@@ -77,41 +79,32 @@ impl JsonList {
         &self.envelope
     }
 
-    fn envelope(&mut self, piece: &[u8]) -> Result<usize, ListError> {
-        let start = self.envelope.len();
-        for (at, byte) in piece.iter().enumerate() {
-            let outside = self.text == InText::No;
-            self.text = step(self.text, *byte);
-            if !outside {
-                continue;
-            }
-            match byte {
-                b'[' if self.depth == 1 && {
-                    self.envelope.truncate(start);
-                    self.envelope.extend_from_slice(&piece[..at]);
-                    ends_with_items(&self.envelope)
-                } =>
-                {
-                    self.envelope.push(b'[');
+    fn envelope(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
+        let mut used = 0;
+        while let Some(bracket) = self.next_bracket(&piece[used..]) {
+            let end = used + bracket;
+            self.envelope.extend_from_slice(&piece[used..end]);
+            used = end;
+            match piece[end - 1] {
+                b'[' if self.depth == 1 && ends_with_items(&self.envelope[..self.envelope.len() - 1]) => {
                     self.position = Position::Between;
-                    return Ok(at + 1);
+                    return Ok(used);
                 }
                 b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => {
-                    self.depth = self.depth.checked_sub(1).ok_or(ListError::Bracket)?;
+                _ => {
+                    self.depth =
+                        self.depth.checked_sub(1).ok_or("a closing bracket has no opening bracket")?;
                 }
-                _ => {}
             }
         }
-        self.envelope.truncate(start);
-        self.envelope.extend_from_slice(piece);
+        self.envelope.extend_from_slice(&piece[used..]);
         if self.envelope.len() > MAX_ENVELOPE {
-            return Err(ListError::NoItems);
+            return Err("it has no items".into());
         }
         Ok(piece.len())
     }
 
-    fn between(&mut self, piece: &[u8]) -> Result<usize, ListError> {
+    fn between(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
         for (at, byte) in piece.iter().enumerate() {
             match byte {
                 b'{' => {
@@ -126,14 +119,14 @@ impl JsonList {
                     return Ok(at + 1);
                 }
                 b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
-                _ => return Err(ListError::ItemNotAnObject),
+                _ => return Err("an item is not an object".into()),
             }
         }
         Ok(piece.len())
     }
 
-    fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, ListError> {
-        let end = self.end_of_item(piece)?;
+    fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
+        let end = self.end_of_item(piece);
         let used = end.unwrap_or(piece.len());
         match end {
             Some(end) if self.item.is_empty() => on_item(&piece[..end]),
@@ -146,47 +139,46 @@ impl JsonList {
             }
             self.position = Position::Between;
         } else if self.item.len() > MAX_ITEM {
-            return Err(ListError::ItemTooLong);
+            return Err("one of its items is longer than any object can be".into());
         }
         Ok(used)
     }
 
     /// The index after the item's last byte, if the piece contains it.
-    fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, ListError> {
+    fn end_of_item(&mut self, piece: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(bracket) = self.next_bracket(&piece[at..]) {
+            at += bracket;
+            match piece[at - 1] {
+                b'{' | b'[' => self.depth += 1,
+                _ => self.depth -= 1,
+            }
+            if self.depth == 0 {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The index after the next bracket or brace outside of strings.
+    fn next_bracket(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(byte) = piece.get(at) {
             match self.text {
                 InText::Yes => {
-                    let Some(more) = memchr::memchr2(b'"', b'\\', &piece[at..]) else { return Ok(None) };
-                    self.text = step(InText::Yes, piece[at + more]);
-                    at += more + 1;
-                    continue;
+                    at += memchr::memchr2(b'"', b'\\', &piece[at..])?;
+                    self.text = if piece[at] == b'"' { InText::No } else { InText::Escaped };
                 }
                 InText::Escaped => self.text = InText::Yes,
                 InText::No => match byte {
                     b'"' => self.text = InText::Yes,
-                    b'{' | b'[' => self.depth += 1,
-                    b'}' | b']' => {
-                        self.depth -= 1;
-                        if self.depth == 0 {
-                            return Ok(Some(at + 1));
-                        }
-                    }
+                    b'{' | b'[' | b'}' | b']' => return Some(at + 1),
                     _ => {}
                 },
             }
             at += 1;
         }
-        Ok(None)
-    }
-}
-
-fn step(text: InText, byte: u8) -> InText {
-    match (text, byte) {
-        (InText::No, b'"') | (InText::Escaped, _) => InText::Yes,
-        (InText::Yes, b'"') => InText::No,
-        (InText::Yes, b'\\') => InText::Escaped,
-        (text, _) => text,
+        None
     }
 }
 
@@ -205,7 +197,7 @@ mod tests {
     use super::*;
 
     /// Feeds `body` in pieces of `size` bytes.
-    fn read(body: &[u8], size: usize) -> Result<(Vec<Value>, ListMeta), ListError> {
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Value>, ListMeta), DecodeError> {
         let mut list = JsonList::default();
         let mut items = Vec::new();
         for piece in body.chunks(size) {

@@ -4,7 +4,7 @@
 pub(crate) mod json;
 pub mod protobuf;
 
-use calipam_model::or_empty;
+use calipam_model::{DecodeError, or_empty};
 use serde::Deserialize;
 
 use self::json::JsonList;
@@ -41,33 +41,6 @@ impl ListMeta {
     }
 }
 
-/// The reason why a body is not a list.
-#[derive(Debug, thiserror::Error)]
-pub enum ListError {
-    #[error("it is cut off")]
-    Cut,
-    #[error("it is not a complete list: {0}")]
-    Envelope(serde_json::Error),
-    #[error("it has neither items nor metadata")]
-    NotAList,
-    #[error("a closing bracket has no opening bracket")]
-    Bracket,
-    #[error("it has no items")]
-    NoItems,
-    #[error("an item is not an object")]
-    ItemNotAnObject,
-    #[error("one of its items is longer than any object can be")]
-    ItemTooLong,
-    #[error("it does not begin like Kubernetes protobuf")]
-    NoProtobuf,
-    #[error("an item is larger than its list")]
-    LargeItem,
-    #[error("its metadata cannot be decoded")]
-    Metadata,
-    #[error("its fields cannot be decoded")]
-    Fields,
-}
-
 /// Reads one page of a list from the pieces of its body.
 #[derive(Debug)]
 pub enum ItemReader {
@@ -85,7 +58,7 @@ impl ItemReader {
     }
 
     /// Reads the next piece of the body, and passes each complete item to `on_item`.
-    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
+    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         match self {
             Self::Json(list) => list.feed(piece, on_item),
             Self::Protobuf(list) => list.feed(piece, on_item),
@@ -101,7 +74,7 @@ impl ItemReader {
     }
 
     /// Ends the body, and returns the list's metadata.
-    pub fn finish(self) -> Result<ListMeta, ListError> {
+    pub fn finish(self) -> Result<ListMeta, DecodeError> {
         match self {
             Self::Json(list) => list.finish(),
             Self::Protobuf(list) => list.finish(),

@@ -1,6 +1,8 @@
 //! A list in Kubernetes protobuf: an envelope made of magic bytes and a message with the list as its second field.
 
-use super::{ListError, ListMeta};
+use calipam_model::DecodeError;
+
+use super::ListMeta;
 use crate::protobuf::{Fields, Value, varint};
 
 /// The first bytes of every response in this encoding.
@@ -33,7 +35,7 @@ enum Position {
 }
 
 impl ProtobufList {
-    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         // Only a field that began in an earlier piece is copied; the fields after it are read in place.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
@@ -55,15 +57,15 @@ impl ProtobufList {
         self.meta.as_ref()
     }
 
-    pub fn finish(self) -> Result<ListMeta, ListError> {
+    pub fn finish(self) -> Result<ListMeta, DecodeError> {
         if self.position != Position::After || !self.rest.is_empty() {
-            return Err(ListError::Cut);
+            return Err("it is cut off".into());
         }
         Ok(self.meta.unwrap_or_default())
     }
 
     /// Reads complete fields; returns their number of bytes.
-    fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, ListError> {
+    fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
@@ -73,7 +75,7 @@ impl ProtobufList {
                     used += MAGIC.len();
                     self.position = Position::Before;
                 }
-                Position::Start => return Err(ListError::NoProtobuf),
+                Position::Start => return Err("it does not begin like Kubernetes protobuf".into()),
                 Position::List(0) => self.position = Position::After,
                 position => {
                     if position == Position::Before
@@ -85,9 +87,11 @@ impl ProtobufList {
                     }
                     let Some((tag, content, size)) = next_field(rest)? else { return Ok(used) };
                     if let Position::List(left) = position {
-                        let left = left.checked_sub(size as u64).ok_or(ListError::LargeItem)?;
+                        let left = left.checked_sub(size as u64).ok_or("an item is larger than its list")?;
                         match tag >> 3 {
-                            1 => self.meta = Some(list_meta(content).ok_or(ListError::Metadata)?),
+                            1 => {
+                                self.meta = Some(list_meta(content).ok_or("its metadata cannot be decoded")?)
+                            }
                             2 => on_item(content),
                             _ => {}
                         }
@@ -117,12 +121,12 @@ type Field<'a> = (u64, &'a [u8], usize);
 
 /// Reads the next field; `None` if more bytes are needed. A field must have a length, as all fields of lists and
 /// envelopes do.
-fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, ListError> {
+fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, DecodeError> {
     let Some((tag, len, head)) = varints(bytes) else {
-        return if bytes.len() < 20 { Ok(None) } else { Err(ListError::Fields) };
+        return if bytes.len() < 20 { Ok(None) } else { Err("its fields cannot be decoded".into()) };
     };
     if tag & 7 != 2 || len > MAX_FIELD {
-        return Err(ListError::Fields);
+        return Err("its fields cannot be decoded".into());
     }
     let size = head + len as usize;
     Ok(bytes.get(head..size).map(|content| (tag, content, size)))
@@ -180,7 +184,7 @@ mod tests {
         body
     }
 
-    fn read(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), ListError> {
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), DecodeError> {
         let mut list = ProtobufList::default();
         let mut items = Vec::new();
         for piece in body.chunks(size) {
