@@ -12,7 +12,7 @@ use indicatif::MultiProgress;
 use terminal_size::Width;
 
 use crate::args::{Global, value_in_words};
-use crate::exit::{Failure, FailureForm};
+use crate::exit::{Failure, FailureForm, Result};
 use crate::format::Format;
 use crate::hints;
 use crate::render::document::{self, Document, Printed};
@@ -117,7 +117,7 @@ impl Console {
 
     /// Prints a document on stdout in the requested format. The document of a fleet's cluster is kept, and printed
     /// later.
-    pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
+    pub(crate) fn print(&self, document: &impl Document) -> Result<()> {
         if let Some(of) = &self.fleet {
             let printed =
                 Printed::of(document, self.format, self.page).map_err(Failure::io("write the output"))?;
@@ -136,7 +136,7 @@ impl Console {
     }
 
     /// Writes data to stdout like [`Self::write_data`], and returns errors as failures.
-    pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.write_data(write).map_err(|error| match error.kind() {
             // `--sort-by` names an unknown column.
             ErrorKind::InvalidInput => Failure::usage(error.to_string()),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::args::Global;
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Kind, Outcome};
+use crate::exit::{Failure, Kind, Outcome, Result};
 use crate::format::Format;
 use crate::render::document::{self, Document};
 
@@ -64,8 +64,8 @@ pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,
     console: &Console,
-    round: impl Fn(&Console) -> Result<Outcome, Failure>,
-) -> Result<Outcome, Failure> {
+    round: impl Fn(&Console) -> Result<Outcome>,
+) -> Result<Outcome> {
     let watch = std::sync::Arc::new(Watch::default());
     let mut console = Console { watch: Some(watch.clone()), ..console.clone() };
     let mut outcome = round(&console)?;

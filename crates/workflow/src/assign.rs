@@ -6,7 +6,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::Plan;
 use calipam_plan::assign;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
@@ -32,7 +32,7 @@ pub async fn assign(
     datastore: &Datastore,
     request: &AssignRequest,
     operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+) -> Result<Repaired> {
     let run = Run::new(datastore, &request.intent, operator);
     let seen = read_and_check(datastore, &request.criteria, operator).await?;
     let plan = plan(&seen, request)?;
@@ -51,7 +51,7 @@ pub async fn assign(
     run.write_if(plan, None, holds).await
 }
 
-fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Failure> {
+fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node> {
     let wanted = &request.wanted.node;
     let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
     nodes.find(|node| node.name == *wanted).ok_or_else(|| {
@@ -60,7 +60,7 @@ fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node,
     })
 }
 
-fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan, Failure> {
+fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(&[snapshot], name));

@@ -10,7 +10,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
 use calipam_plan::configure::{self, ConfigureRefusal};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 use crate::read::read;
 use crate::run::{Intent, Run};
@@ -33,7 +33,7 @@ pub async fn configure(
     datastore: &Datastore,
     request: &ConfigureRequest,
     operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+) -> Result<Repaired> {
     let what = ["change the settings of the allocator", "to configure it"];
     let run = Run::on_live(datastore, &request.intent, operator, what)?;
     let keys = [
@@ -88,7 +88,7 @@ pub async fn configure(
 }
 
 /// Checks that the settings were stored: older schemas in Kubernetes silently drop fields that they do not know.
-async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Failure> {
+async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<()> {
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recor
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::object::{KnownNames, Object, whole_id};
 use crate::operator::Operator;
 use crate::read::tell_requests;
@@ -70,7 +70,7 @@ pub async fn history(
     object: Object,
     journals: Option<&Path>,
     operator: &dyn Operator,
-) -> Result<History, Failure> {
+) -> Result<History> {
     datastore.require_revisions()?;
     let about = subject(datastore, object).await?;
     let of = match &about {
@@ -121,7 +121,7 @@ pub async fn last_events(
 }
 
 /// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.
-async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject, Failure> {
+async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject> {
     match object {
         Object::Handle(id) if !datastore.lookup(&Lookup::Handle(id.clone())).await?.handles.is_empty() => {
             Ok(HistorySubject::Handle(id))
@@ -139,7 +139,7 @@ async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject
 }
 
 /// Converts an object to the subject of a history. Fails if objects of this kind have no history.
-pub(crate) fn about(object: Object) -> Result<HistorySubject, Failure> {
+pub(crate) fn about(object: Object) -> Result<HistorySubject> {
     Ok(match object {
         Object::Address(address) => HistorySubject::Address(address),
         Object::Network(cidr) => HistorySubject::Block(cidr),

@@ -32,7 +32,7 @@ pub use self::archive::{
 pub use self::assign::{AssignRequest, assign};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
-pub use self::failure::{Failure, FailureForm, Kind};
+pub use self::failure::{Failure, FailureForm, Kind, Result};
 pub use self::history::{History, Reach, Span, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{

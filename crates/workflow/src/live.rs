@@ -14,7 +14,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::{Activity, Operator};
 use crate::read::{Criteria, name_unread, wait, watched};
 
@@ -85,7 +85,7 @@ impl Live {
         datastore: &Datastore,
         criteria: &Criteria,
         operator: &dyn Operator,
-    ) -> Result<OrWholeRead<Self>, Failure> {
+    ) -> Result<OrWholeRead<Self>> {
         let (snapshot, followed) = match follow(datastore, operator).await? {
             Ok(read) => read,
             Err(why) => return Ok(Err(why)),
@@ -135,7 +135,7 @@ impl Live {
 
     /// Waits until something changes or a finding has lasted long enough, but at most for `most`. Returns true if
     /// something changed, or if new virtual machines require a complete read.
-    pub async fn wait(&mut self, most: Duration) -> Result<bool, Failure> {
+    pub async fn wait(&mut self, most: Duration) -> Result<bool> {
         if self.has_new_machines {
             return Ok(true);
         }
@@ -151,7 +151,7 @@ impl Live {
     ///
     /// # Errors
     /// If the datastore cannot be read. The state stays as it was.
-    pub async fn step(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
+    pub async fn step(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step> {
         if self.is_due() {
             return self.read(datastore, operator).await;
         }
@@ -175,7 +175,7 @@ impl Live {
     /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched
     /// separately, this is faster than proving that all changes were reported. Returns `None` if there are too many
     /// objects, or such a proof is needed.
-    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
+    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
         let due = || waiting.clone().filter(|finding| self.ages.is_due(&finding.key(), now));
@@ -227,7 +227,7 @@ impl Live {
     ///
     /// # Errors
     /// The same as for [`Self::step`].
-    pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
+    pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step> {
         self.read_for(datastore, operator, None).await
     }
 
@@ -236,7 +236,7 @@ impl Live {
         datastore: &Datastore,
         operator: &dyn Operator,
         why: Option<WholeReadReason>,
-    ) -> Result<Step, Failure> {
+    ) -> Result<Step> {
         let (snapshot, followed) = match follow(datastore, operator).await? {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
@@ -267,10 +267,7 @@ impl Found {
     }
 }
 
-async fn follow(
-    datastore: &Datastore,
-    operator: &dyn Operator,
-) -> Result<OrWholeRead<(Snapshot, Followed)>, Failure> {
+async fn follow(datastore: &Datastore, operator: &dyn Operator) -> Result<OrWholeRead<(Snapshot, Followed)>> {
     let read =
         watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
     Ok(read.map(|(mut snapshot, followed)| {

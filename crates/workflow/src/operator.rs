@@ -10,7 +10,7 @@ use calipam_repair::journal::Header;
 use calipam_repair::{StaleLock, UndoPlan};
 use jiff::SignedDuration;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::migrate::Surveyed;
 
 /// A command's future. It is boxed so that its code is compiled in this crate, and not again in the crate that awaits
@@ -33,12 +33,12 @@ pub trait Operator {
     fn start(&self, activity: Activity) -> Arc<dyn Meter>;
 
     /// Shows the subject of the next question.
-    fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure>;
+    fn show(&self, proposal: Proposal<'_>) -> Result<()>;
 
     /// Fails unless the operator has agreed in advance or can be asked.
-    fn can_agree(&self) -> Result<(), Failure>;
+    fn can_agree(&self) -> Result<()>;
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>>;
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent>>;
 }
 
 /// Progress of an activity; called from several threads.

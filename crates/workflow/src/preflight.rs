@@ -8,7 +8,7 @@ use calipam_plan::PlanSummary;
 use calipam_repair::journal::check_place;
 use calipam_repair::{LockState, StaleLock, stale_locks};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::Event;
 use crate::run::{Run, Writing};
 
@@ -28,7 +28,7 @@ impl Run<'_> {
         cluster: &str,
         sources: &[Source],
         changes: usize,
-    ) -> Result<Passed, Failure> {
+    ) -> Result<Passed> {
         self.check(writing, cluster, sources, changes).await?;
 
         // A lock is reported even if the operator cannot agree, because no pod starts while the datastore is locked.
@@ -44,7 +44,7 @@ impl Run<'_> {
         cluster: &str,
         sources: &[Source],
         changes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         self.check_limit(changes)?;
         self.datastore.may_write(sources, writing.lock).await?;
         match &self.begun {
@@ -55,11 +55,7 @@ impl Run<'_> {
 
     /// Reports locks that killed runs left behind, and removes each lock if the operator agrees to it when asked.
     /// Returns true if such a lock is certain to remain.
-    pub(crate) async fn restore_stale_locks(
-        &self,
-        writing: &Writing,
-        cluster: &str,
-    ) -> Result<bool, Failure> {
+    pub(crate) async fn restore_stale_locks(&self, writing: &Writing, cluster: &str) -> Result<bool> {
         let (mut left, mut stays_locked) = (Vec::new(), false);
         for folder in writing.folders() {
             left.extend(stale_locks(&folder, cluster)?);
@@ -106,7 +102,7 @@ impl Run<'_> {
     }
 
     /// Removes the lock. Returns true if the datastore stays locked.
-    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
+    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
         let restored = lock.restore(self.datastore, consent).await?;
         self.operator.tell(if restored {
             Event::Said("The datastore is no longer locked.")

@@ -15,7 +15,7 @@ use calipam_plan::{Basis, FailedTrial, Plan, try_plan};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::{Activity, Event, Meter, Operator};
 use crate::scope::only_handle;
 use crate::second_read::settle;
@@ -63,13 +63,13 @@ pub(crate) async fn read_and_check(
     datastore: &Datastore,
     criteria: &Criteria,
     operator: &dyn Operator,
-) -> Result<CheckResult, Failure> {
+) -> Result<CheckResult> {
     let snapshot = read(datastore, operator).await?;
     settle::check_twice(datastore, snapshot, criteria, operator).await
 }
 
 /// Reads everything that a check needs.
-pub async fn read(datastore: &Datastore, operator: &dyn Operator) -> Result<Snapshot, Failure> {
+pub async fn read(datastore: &Datastore, operator: &dyn Operator) -> Result<Snapshot> {
     read_at(datastore, None, operator).await
 }
 
@@ -78,7 +78,7 @@ pub async fn read_sources(
     datastore: &Datastore,
     sources: &[Source],
     operator: &dyn Operator,
-) -> Result<Snapshot, Failure> {
+) -> Result<Snapshot> {
     let extent = Extent::Sources(sources.iter().copied().collect());
     let snapshot = watched(Activity::Reading, operator, async |progress| {
         datastore.observe_extent(&extent, progress).await
@@ -93,7 +93,7 @@ pub(crate) async fn read_at(
     datastore: &Datastore,
     revision: Option<i64>,
     operator: &dyn Operator,
-) -> Result<Snapshot, Failure> {
+) -> Result<Snapshot> {
     let snapshot = watched(Activity::Reading, operator, async |progress| match revision {
         Some(revision) => datastore.observe_at(revision, progress).await,
         None => datastore.observe(progress).await,
@@ -107,7 +107,7 @@ pub(crate) async fn watched<T>(
     activity: Activity,
     operator: &dyn Operator,
     work: impl AsyncFnOnce(&ProgressFn) -> calipam_datastore::Result<T>,
-) -> Result<T, Failure> {
+) -> Result<T> {
     let meter = operator.start(activity);
     let result = work(&progress(&meter)).await;
     meter.end();
@@ -142,7 +142,7 @@ pub(crate) async fn read_two(
     first: &Datastore,
     second: &Datastore,
     operator: &dyn Operator,
-) -> Result<(Snapshot, Snapshot), Failure> {
+) -> Result<(Snapshot, Snapshot)> {
     let meter = operator.start(Activity::Reading);
     let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let progress = |side: usize| -> ProgressFn {
@@ -165,7 +165,7 @@ pub async fn read_around(
     datastore: &Datastore,
     lookup: &Lookup,
     operator: &dyn Operator,
-) -> Result<Snapshot, Failure> {
+) -> Result<Snapshot> {
     let before = datastore.request_count();
     let mut snapshot = datastore.lookup(lookup).await?;
     let requests = datastore.request_count() - before;
@@ -180,7 +180,7 @@ pub async fn read_around_handle(
     datastore: &Datastore,
     begin: &str,
     operator: &dyn Operator,
-) -> Result<(Snapshot, String), Failure> {
+) -> Result<(Snapshot, String)> {
     let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
     let known = handle_ids(&snapshot, begin);
     if begin.is_empty() || known.contains(clean_id(begin)) {

@@ -19,7 +19,7 @@ use calipam_plan::release::Observations;
 use calipam_plan::{Basis, FailedTrial, Plan};
 use calipam_repair::RepairError;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Event, Operator};
 use crate::read::{CheckResult, Criteria, cooldown, read_and_check};
 use crate::run::{Intent, Run};
@@ -44,7 +44,7 @@ pub async fn rebuild(
     datastore: &Datastore,
     request: &RebuildRequest,
     operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+) -> Result<Repaired> {
     let criteria = &request.criteria;
     let mut run = Run::new(datastore, &request.intent, operator);
     if let Some(directory) = &request.output_dir {
@@ -134,7 +134,7 @@ fn tried(
     plan: Plan,
     directory: Option<PathBuf>,
     operator: &dyn Operator,
-) -> Result<Plan, Failure> {
+) -> Result<Plan> {
     scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
     let files = match directory {
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
@@ -151,7 +151,7 @@ fn tried(
 
 /// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
 /// returns an error.
-fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
+fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
     let is_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
     let is_known = is_known_block(&[snapshot], cidr)
         || plan.changes().any(|change| is_there(&change.subject))
@@ -160,7 +160,7 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Fail
 }
 
 /// Refuses a directory that is a symbolic link, so that files are not written elsewhere.
-fn refuse_link(directory: &Path) -> Result<(), Failure> {
+fn refuse_link(directory: &Path) -> Result<()> {
     if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
         let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
         return Err(Failure::io_at("create", directory)(refused));
@@ -170,7 +170,7 @@ fn refuse_link(directory: &Path) -> Result<(), Failure> {
 
 /// Writes a file with the old and the new content for each block that the plan changes. Returns the number of files.
 /// With `by_host`, also writes a file for each host with the new content of its blocks.
-fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
+fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
     let written: HashSet<Key> =

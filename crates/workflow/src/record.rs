@@ -14,7 +14,7 @@ use calipam_model::words::quoted;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::archive::{thin_out, warn_of_unknown};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Activity, Operator};
 use crate::read::watched;
 use crate::scope::guid;
@@ -36,7 +36,7 @@ pub async fn record(
     keep: Option<&Keep>,
     has_begun: &Cell<bool>,
     operator: &dyn Operator,
-) -> Result<Infallible, Failure> {
+) -> Result<Infallible> {
     if !datastore.is_live() {
         return Err(Failure::not_live("a recording"));
     }
@@ -78,7 +78,7 @@ struct Recording<'a> {
 
 impl Recording<'_> {
     /// Appends changes to the journal. If the journal is old or long, continues with a new full state.
-    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Failure> {
+    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal> {
         let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
         if last.duration_since(now) > CLOCK_SKEW {
@@ -101,7 +101,7 @@ impl Recording<'_> {
 
     /// Begins with a full state of the datastore. If changes were lost, `lost` contains the reason and the time of the
     /// last recorded change.
-    async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal, Failure> {
+    async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;
         let (entries, positions) = watched(Activity::Exporting, self.operator, async |progress| {
@@ -127,7 +127,7 @@ impl Recording<'_> {
         self.operator.info(format!("{}recording changes after {path}", gap.unwrap_or_default()));
     }
 
-    fn thin_out(&self, journal: &Journal) -> Result<(), Failure> {
+    fn thin_out(&self, journal: &Journal) -> Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
         let (archive, _) = Archive::open_undamaged(self.recorder.folder())?;
         thin_out(&archive, keep, journal.export().taken_at).map(drop)

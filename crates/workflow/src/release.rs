@@ -10,7 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::Basis;
 use calipam_plan::release::{self, Observations, Request};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::Operator;
 use crate::read::{Criteria, read_and_check};
 use crate::reports;
@@ -38,7 +38,7 @@ pub async fn release(
     datastore: &Datastore,
     request: &ReleaseRequest,
     operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+) -> Result<Repaired> {
     let criteria = &request.criteria;
     let run = Run::new(datastore, &request.intent, operator);
     let seen = read_and_check(datastore, criteria, operator).await?;
@@ -57,7 +57,7 @@ pub async fn release(
 }
 
 /// Returns the targets of a request in this cluster.
-fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Failure> {
+fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request> {
     let (targets, names) = (&request.targets, &request.names);
     let scope = match targets.is_of_nodes() {
         true => {
@@ -70,7 +70,7 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Fai
 }
 
 /// Returns the nodes whose records are released. If a pattern matches any deleted nodes, only those count.
-fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Failure> {
+fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>> {
     let context = LazyCell::new(|| Context::new(snapshot, &Options::default()));
     let mut meant = BTreeSet::new();
     for name in names {

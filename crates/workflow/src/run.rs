@@ -10,7 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::doubt;
 use calipam_repair::journal::{Disk, Journal, default_path};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 
 /// The intent to plan only or to write, and the maximum number of changes.
@@ -39,7 +39,7 @@ pub struct Writing {
 
 impl Writing {
     /// Returns the path of the journal.
-    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Failure> {
+    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf> {
         match (&self.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
             (None, Some(folder)) => Ok(default_path(folder, cluster, clock::now())),
@@ -77,7 +77,7 @@ impl<'a> Run<'a> {
         intent: &'a Intent,
         operator: &'a dyn Operator,
         what: [&'static str; 2],
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         datastore.require_calico_3(what[0])?;
         if !datastore.is_live() {
             return Err(Failure::not_live(what[1]));
@@ -91,7 +91,7 @@ impl<'a> Run<'a> {
     }
 
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.
-    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<()> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
                 let message =
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }
 
-    pub(crate) fn check_limit(&self, changes: usize) -> Result<(), Failure> {
+    pub(crate) fn check_limit(&self, changes: usize) -> Result<()> {
         match self.exceeds(changes) {
             Some(limit) => Err(Failure::refused(format!(
                 "the plan makes {changes} changes, more than the limit of {limit}; nothing was changed"

@@ -9,7 +9,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
 use calipam_plan::split::{self, Split, SplitRefusal};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
@@ -44,7 +44,7 @@ pub async fn split(
     datastore: &Datastore,
     request: &SplitRequest,
     operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+) -> Result<Repaired> {
     let run = Run::on_live(datastore, &request.intent, operator, ["split a pool", "a split"])?;
     let snapshot = read(datastore, operator).await?;
     let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
@@ -67,7 +67,7 @@ pub async fn split(
     Run { intent: &intent, ..run }.write(plan, None).await
 }
 
-fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Failure> {
+fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
     let is_meant = |pool: &&Pool| match name {
         PoolName::Name(name) => pool.name == *name,
         PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),

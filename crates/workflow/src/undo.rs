@@ -15,7 +15,7 @@ use calipam_plan::migrate;
 use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Event, Operator, Proposal};
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
@@ -56,7 +56,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 }
 
 /// Returns the lock that this journal's run left behind, if an undo can remove it. Warns if the datastore is locked.
-async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
+async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;
     match now {
@@ -76,11 +76,7 @@ const MOST_COMPARED: usize = 32;
 
 /// Excludes the pools from the undo if `migrate` would refuse the result: a family without an enabled pool, too few
 /// addresses for the users, or a block size that does not fit existing blocks.
-async fn check_pools(
-    datastore: &Datastore,
-    mut plan: UndoPlan,
-    operator: &dyn Operator,
-) -> Result<UndoPlan, Failure> {
+async fn check_pools(datastore: &Datastore, mut plan: UndoPlan, operator: &dyn Operator) -> Result<UndoPlan> {
     if !plan.steps().iter().any(UndoStep::writes_pools) {
         return Ok(plan);
     }
@@ -142,7 +138,7 @@ pub async fn undo(
     journals: Option<PathBuf>,
     intent: &Intent,
     operator: &dyn Operator,
-) -> Result<Undone, Failure> {
+) -> Result<Undone> {
     if !datastore.is_live() {
         return Err(Failure::not_live("an undo"));
     }

@@ -16,7 +16,7 @@ use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError,
 use serde::{Serialize, Serializer};
 use tokio::sync::Notify;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Activity, Proposal};
 use crate::preflight::Passed;
 use crate::run::{Run, Writing};
@@ -72,12 +72,12 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 impl Run<'_> {
     /// Shows a plan, asks the operator, and executes the plan. If the plan is empty or the run does not write, only
     /// returns the plan.
-    pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
+    pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired> {
         self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
     }
 
     /// Writes the first part of a run. On success, also returns the run that writes the second part.
-    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
+    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>)> {
         let first = Self { keep_journal_open: true, ..Run::new(self.datastore, self.intent, self.operator) };
         let mut repaired = first.write(plan, None).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
@@ -90,8 +90,8 @@ impl Run<'_> {
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>, Failure>,
-    ) -> Result<Repaired, Failure> {
+        holds: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>>,
+    ) -> Result<Repaired> {
         let (summary, mut steps) = plan.divide();
         let changes = summary.changes.len();
         let cluster = summary.cluster.guid.clone();
@@ -148,7 +148,7 @@ impl Run<'_> {
         writing: &Writing,
         cluster: &str,
         work: impl AsyncFnOnce(Options) -> Result<Execution, RepairError>,
-    ) -> Result<Executed, Failure> {
+    ) -> Result<Executed> {
         let journal = match &self.begun {
             Some(begun) => begun.path().to_owned(),
             None => writing.journal_of(cluster)?,

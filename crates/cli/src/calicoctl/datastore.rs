@@ -4,9 +4,9 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_repair::{LockAction, set_lock};
 
 use super::Call;
-use crate::exit::Failure;
+use crate::exit::Result;
 
-pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<()> {
     call.with(async |datastore, _| {
         let question = Question {
             cluster: calipam_workflow::guid(datastore).await?,

@@ -10,9 +10,9 @@ use calipam_workflow::{PoolName, Repaired, SplitRequest, UnknownPool};
 use super::args::SplitArgs;
 use super::{Call, plain_failure};
 use crate::args::WritingArgs;
-use crate::exit::Failure;
+use crate::exit::Result;
 
-pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
         // These are Go's error messages.

@@ -5,7 +5,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 
 use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::explanation::Rules;
 use crate::render::text::escape;
@@ -16,7 +16,7 @@ use crate::{connect, hints};
 ///
 /// # Errors
 /// If the datastore cannot be read, or has no such pod or node.
-pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if args.pod.is_none() && args.node.is_none() {
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
@@ -42,7 +42,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
 ///
 /// # Errors
 /// If there is no such pod, or pods were not read.
-fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation, Failure> {
+fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation> {
     views::explain_pod(snapshot, namespace, name).ok_or_else(|| {
         Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}")))).hint_if(
             match snapshot.has_read(Source::Pods) {

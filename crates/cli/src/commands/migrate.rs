@@ -6,12 +6,12 @@ use calipam_workflow::{MigrateRequest, Migrated};
 use super::repair;
 use crate::args::{Global, MigrateArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Outcome, Result};
 use crate::operator::Person;
 use crate::render::migrate::MigrationDocument;
 use crate::{connect, hints};
 
-pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let request = MigrateRequest {
         from: args.from.clone(),
         target: args.target(),

@@ -8,10 +8,10 @@ use calipam_workflow::ReleaseRequest;
 use super::repair;
 use crate::args::{Global, ReleaseArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 
-pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage(
             "stdin cannot be both the datastore (--datastore -) and the handles (--handle -)",
@@ -50,7 +50,7 @@ fn flags(args: &ReleaseArgs) -> String {
     flags.into_iter().filter(|(given, _)| *given).map(|(_, text)| text).collect()
 }
 
-fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
+fn targets(args: &ReleaseArgs) -> Result<Request> {
     let mut handles = Vec::new();
     for id in &args.handles {
         if id == "-" { handles.extend(handles_of_stdin()?) } else { handles.push(id.clone()) }
@@ -93,7 +93,7 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
 }
 
 /// Reads handles from stdin, one per line. Skips empty lines and comments after `#`.
-fn handles_of_stdin() -> Result<Vec<String>, Failure> {
+fn handles_of_stdin() -> Result<Vec<String>> {
     let read = Failure::io("read handles from stdin");
     let mut handles = Vec::new();
     for line in io::stdin().lock().lines() {

@@ -8,7 +8,7 @@ use calipam_workflow::{Executed, Repaired};
 use crate::args::{Global, WritingArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{self, Failure, Outcome, Result};
 use crate::format::Format;
 use crate::hints;
 use crate::operator::Person;
@@ -23,8 +23,8 @@ pub(super) fn run(
     dry_run: bool,
     on_file: Option<Failure>,
     call: (&Global, &Console),
-    work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired, Failure>,
-) -> Result<Outcome, Failure> {
+    work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired>,
+) -> Result<Outcome> {
     let (global, console) = call;
     connect::with(global, console, async |datastore| {
         if let Some(refused) = on_file.filter(|_| !datastore.is_live()) {
@@ -41,7 +41,7 @@ pub(super) fn not_live(what: &str) -> Failure {
 }
 
 /// Prints the result of a command that writes. `dry_run` is true if only the plan was requested.
-fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
+fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
     if !nothing || console.prints_empty_results() {
@@ -51,12 +51,7 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
 }
 
 /// Prints the messages that follow the document, and returns the outcome.
-pub(super) fn ended(
-    repaired: Repaired,
-    dry_run: bool,
-    is_live: bool,
-    console: &Console,
-) -> Result<Outcome, Failure> {
+pub(super) fn ended(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
     if repaired.run.is_none() {
         why_not_written(&repaired.plan, dry_run, is_live, console);
     }
@@ -74,7 +69,7 @@ pub(super) fn print(
     is_all: bool,
     document: &impl Document,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if is_all && console.format.is_for_people() {
         plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
     }
@@ -108,11 +103,7 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
 
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
 /// even after a complete run.
-pub(crate) fn outcome(
-    run: Option<Executed>,
-    is_partial: bool,
-    console: &Console,
-) -> Result<Outcome, Failure> {
+pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
     let as_planned = if is_partial { Outcome::Refused } else { Outcome::Clean };
     let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
     // This comes first because no pod starts or stops while the datastore is locked.

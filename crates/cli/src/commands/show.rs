@@ -12,7 +12,7 @@ use calipam_workflow::{Found, Object, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::operator::Person;
@@ -25,7 +25,7 @@ use crate::{connect, hints};
 ///
 /// # Errors
 /// If the datastore cannot be read, or does not have the subject.
-pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let subject = args.subject();
     if args.quick && !is_one(&subject) {
         return Err(Failure::usage(
@@ -57,7 +57,7 @@ fn is_one(subject: &Subject) -> bool {
 }
 
 /// Refuses table options if the subject is not printed as a table.
-fn check_table(subject: &Subject, args: &ShowArgs) -> Result<(), Failure> {
+fn check_table(subject: &Subject, args: &ShowArgs) -> Result<()> {
     let is_set = args.printing.no_headers || args.printing.sort_by.is_some();
     match is_set && (is_one(subject) || *subject == Subject::Map) {
         true => Err(Failure::usage(
@@ -72,7 +72,7 @@ pub(crate) async fn show(
     datastore: &Datastore,
     args: &ShowArgs,
     console: &Console,
-) -> Result<Found<(Snapshot, Outcome)>, Failure> {
+) -> Result<Found<(Snapshot, Outcome)>> {
     let (snapshot, subject) = read(datastore, args, console).await?;
     check_table(&subject, args)?;
     let events = match &subject {
@@ -94,7 +94,7 @@ fn print_subject(
     snapshot: &Snapshot,
     events: &[Event],
     console: &Console,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome> {
     match subject {
         Subject::Pools | Subject::Object(Object::Pool(_)) => {
             print(&views::pools(snapshot).within(scope), snapshot, console)?;
@@ -117,18 +117,14 @@ fn print_subject(
     Ok(Outcome::Clean)
 }
 
-fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<()> {
     console.print(&ViewDocument::new(view, snapshot))
 }
 
 /// Reads the data of the subject. With `--quick`, reads only the objects around an address or a handle. Otherwise,
 /// reads the sources that a view needs, or everything. In the returned subject, a handle has its complete ID, and the
 /// kind of a named object is known.
-async fn read(
-    datastore: &Datastore,
-    args: &ShowArgs,
-    console: &Console,
-) -> Result<(Snapshot, Subject), Failure> {
+async fn read(datastore: &Datastore, args: &ShowArgs, console: &Console) -> Result<(Snapshot, Subject)> {
     let person = Person::watching(console);
     let object = match args.subject() {
         Subject::Object(object) => object,
@@ -188,12 +184,7 @@ fn map(snapshot: &Snapshot) -> MapList {
 /// The maximum number of events in the details of an address.
 const LAST_EVENTS: usize = 3;
 
-fn details(
-    address: IpAddr,
-    snapshot: &Snapshot,
-    events: &[Event],
-    console: &Console,
-) -> Result<Outcome, Failure> {
+fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
     let view = views::address(snapshot, address);
     print(&render::AddressDetails { view: &view, events }, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
@@ -221,7 +212,7 @@ fn addresses(
     scope: &Scope,
     snapshot: &Snapshot,
     console: &Console,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome> {
     let within = |scope| views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
     let list = within(scope);
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
@@ -263,7 +254,7 @@ fn name_kubeconfig() -> String {
 }
 
 /// Compares pods and records; exit code 1 if they differ.
-fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(
             Failure::refused("there is nothing to compare with: pods were not read").hint(name_kubeconfig())
@@ -277,7 +268,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }
 
-fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
     let Some(view) = views::handle(snapshot, id) else {
         return Err(Failure::refused(format!("handle {id:?} not found")).hint(format!(
             "{} lists handles that allocations name but that have no object",

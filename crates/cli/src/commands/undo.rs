@@ -10,13 +10,13 @@ use calipam_repair::journal::{Header, Recorded, undo_command};
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::text::joined;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
 
-pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let folder = || {
         let named = Call::Undo("JOURNAL".into());
         let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
@@ -57,7 +57,7 @@ async fn undo(
     recorded: Recorded,
     datastore: &Datastore,
     console: &Console,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome> {
     let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
     let undone =

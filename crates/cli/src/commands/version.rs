@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::args::{Global, VersionArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Outcome, Result};
 use crate::operator::Person;
 use crate::render::document::Document;
 use crate::render::page::Text;
@@ -51,7 +51,7 @@ struct Cluster {
 ///
 /// # Errors
 /// If the cluster cannot be read.
-pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let cluster = args.check_compat.then(|| ask(global, console)).transpose()?;
     let outcome = match &cluster {
         Some(cluster) if !cluster.is_known => Outcome::Findings,
@@ -79,7 +79,7 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
 }
 
 /// Reads the version of the cluster.
-fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
+fn ask(global: &Global, console: &Console) -> Result<Cluster> {
     let snapshot = connect::with(global, console, async |datastore| {
         let person = Person::watching(console);
         calipam_workflow::read_sources(datastore, &[Source::ClusterInformation], &person).await

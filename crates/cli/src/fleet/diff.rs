@@ -11,7 +11,7 @@ use super::{Earlier, Fleet, Source, refuse, unattended};
 use crate::args::DiffArgs;
 use crate::commands::diff::compare;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
 use crate::operator::Person;
 use crate::render::text::count;
@@ -29,7 +29,7 @@ enum Old<'a> {
 /// # Errors
 /// If an option only makes sense for one cluster, or the earlier states cannot be found. Clusters that cannot be read
 /// are reported and skipped.
-pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let selection = &args.selection;
     let of_one = [
         ("--ip", !args.addresses.is_empty()),

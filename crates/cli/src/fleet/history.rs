@@ -14,7 +14,7 @@ use super::run::{documents, read};
 use crate::args::{HistoryArgs, journals_folder};
 use crate::commands::history::print;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::text::count;
 
@@ -22,7 +22,7 @@ use crate::render::text::count;
 ///
 /// # Errors
 /// If the object is not an address, since nodes, blocks and handles belong to one cluster.
-pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let Object::Address(address) = args.object().by_form() else {
         let what = "with several clusters, `history` needs an address";
         return Err(
@@ -67,7 +67,7 @@ async fn of_datastore(
     address: IpAddr,
     journals: Option<&Path>,
     console: &Console,
-) -> Result<History, Failure> {
+) -> Result<History> {
     let person = Person::watching(console);
     match history(datastore, Object::Address(address), journals, &person).await {
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {

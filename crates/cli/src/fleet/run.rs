@@ -13,7 +13,7 @@ use super::{Fleet, Named};
 use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
-use crate::exit::{self, Failure, Kind, Outcome};
+use crate::exit::{self, Kind, Outcome, Result};
 use crate::render::fleet::{FleetList, ListOfCluster};
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
@@ -21,10 +21,10 @@ pub(crate) fn each<T: Send>(
     clusters: &[Named],
     args: &FleetArgs,
     console: &Console,
-    work: impl Fn(&Named, &Console) -> Result<T, Failure> + Sync,
-) -> Result<Vec<T>, Failure> {
+    work: impl Fn(&Named, &Console) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Result<T, Failure>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
+    let done: Mutex<Vec<(usize, Result<T>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
     let lines = MultiProgress::new();
     let worker = || {
         loop {
@@ -56,8 +56,8 @@ pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
     console: &Console,
-    work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
-) -> Result<Result<T, String>, Failure> {
+    work: impl AsyncFnOnce(&Datastore) -> Result<T>,
+) -> Result<Result<T, String>> {
     if connect::is_interrupted() {
         return Err(exit::interrupted());
     }
@@ -87,8 +87,8 @@ pub(super) fn documents<T: Send>(
     args: &FleetArgs,
     console: &Console,
     failed: &str,
-    work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>, Failure> + Sync,
-) -> Result<(FleetList, Vec<T>), Failure> {
+    work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>> + Sync,
+) -> Result<(FleetList, Vec<T>)> {
     // Hints would be repeated for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
     let done = each(&fleet.clusters, args, &quiet, |cluster, console| {

@@ -11,7 +11,7 @@ use super::{Fleet, Named, refuse};
 use crate::args::{ShowArgs, Subject};
 use crate::commands::show::show;
 use crate::console::Console;
-use crate::exit::{Failure, Kind, Outcome};
+use crate::exit::{Failure, Kind, Outcome, Result};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 
@@ -46,7 +46,7 @@ struct Pools {
 ///
 /// # Errors
 /// If an option only makes sense for one cluster, or no cluster has the named objects.
-pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
     refuse(&of_one, "name one cluster")?;
     if args.find_range.is_some() && !lists_pools(args) {
@@ -100,7 +100,7 @@ fn of_cluster(
     cluster: &Named,
     args: &ShowArgs,
     console: &Console,
-) -> Result<Result<(Outcome, OfCluster), String>, Failure> {
+) -> Result<Result<(Outcome, OfCluster), String>> {
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
         || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));

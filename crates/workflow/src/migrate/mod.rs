@@ -22,7 +22,7 @@ pub use self::estimate::Estimate;
 pub use self::evict::Eviction;
 use self::evict::Moves;
 pub use self::moving::{Group, Moving, Pin};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Activity, Operator, Proposal};
 use crate::preflight::Passed;
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
@@ -71,7 +71,7 @@ pub async fn migrate(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<Migrated, Failure> {
+) -> Result<Migrated> {
     let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
     let criteria = &request.criteria;
     let (mut seen, mut surveyed, stored) = survey_all(datastore, request, operator).await?;
@@ -148,7 +148,7 @@ async fn wait_for_grace(
     request: &MigrateRequest,
     seen: &CheckResult,
     plan: &Plan,
-) -> Result<Option<Passed>, Failure> {
+) -> Result<Option<Passed>> {
     let Some(writing) = run.writing() else { return Ok(None) };
     let cluster = plan.cluster.guid.clone();
     let passed = run.preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len()).await?;
@@ -170,7 +170,7 @@ async fn look_again(
     run: &Run<'_>,
     request: &MigrateRequest,
     before: &Survey,
-) -> Result<Vec<(Key, Precondition)>, Failure> {
+) -> Result<Vec<(Key, Precondition)>> {
     let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
     let pool = before.migration.old.name.clone();
     match (before.phase, now.phase) {
@@ -195,7 +195,7 @@ async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<(CheckResult, Survey, StoredPools), Failure> {
+) -> Result<(CheckResult, Survey, StoredPools)> {
     let criteria = &request.criteria;
     let mut seen = read_and_check(datastore, criteria, operator).await?;
     let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
@@ -203,7 +203,7 @@ async fn survey(
     let (old, target) = found.ok_or_else(|| unknown(request.from.as_deref().unwrap_or_default()))?;
     let migration = Migration::of(&seen.snapshot, old, &target)?;
 
-    let pool = async |name: &str| -> Result<Document, Failure> {
+    let pool = async |name: &str| -> Result<Document> {
         let stored = datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
@@ -233,7 +233,7 @@ async fn survey_all(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<(CheckResult, Surveyed, StoredPools), Failure> {
+) -> Result<(CheckResult, Surveyed, StoredPools)> {
     let (seen, survey, stored) = survey(datastore, request, operator).await?;
     let moving = match datastore.workloads() {
         Some(workloads) => {
@@ -247,7 +247,7 @@ async fn survey_all(
 }
 
 /// Evicts the pods of the old pool, once the operator agrees.
-async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<(), Failure> {
+async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<()> {
     let workloads = run.datastore.workloads().ok_or_else(|| {
         Failure::refused("pods are evicted through Kubernetes, but no kubeconfig was given")
             .hint(Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]))

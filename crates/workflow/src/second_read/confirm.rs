@@ -3,7 +3,7 @@
 use calipam_datastore::Datastore;
 use jiff::SignedDuration;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::{Activity, Operator};
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 
@@ -14,7 +14,7 @@ pub async fn check_and_confirm(
     criteria: &Criteria,
     confirm: Option<SignedDuration>,
     operator: &dyn Operator,
-) -> Result<CheckResult, Failure> {
+) -> Result<CheckResult> {
     let first = read_and_check(datastore, criteria, operator).await?;
     let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
     if !datastore.is_live() {

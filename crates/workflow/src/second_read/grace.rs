@@ -6,7 +6,7 @@ use calipam_plan::release::Observations;
 use calipam_plan::{Basis, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::{Activity, Event, Operator, Proposal};
 use crate::preflight::Passed;
 use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
@@ -29,7 +29,7 @@ pub(crate) async fn plan_after_grace(
     seen: CheckResult,
     mut observations: Vec<Observations>,
     plan: impl Fn(&Basis<'_>, &[Observations], i64) -> Plan,
-) -> Result<Planned, Failure> {
+) -> Result<Planned> {
     let seconds = cooldown(run.datastore, &seen.snapshot).await;
     let first = plan(&seen.basis(criteria), &observations, seconds);
     let addresses = seen_once(&first);

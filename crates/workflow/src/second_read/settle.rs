@@ -7,7 +7,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
 use jiff::SignedDuration;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::{Activity, Event, Operator};
 use crate::read::{CheckResult, Criteria, wait};
 
@@ -17,7 +17,7 @@ pub(crate) async fn check_twice(
     mut snapshot: Snapshot,
     criteria: &Criteria,
     operator: &dyn Operator,
-) -> Result<CheckResult, Failure> {
+) -> Result<CheckResult> {
     snapshot.rechecked = false;
     let mut report = check(&snapshot, &criteria.options);
     let dropped = recheck(datastore, &snapshot, &mut report, criteria.recheck_after, operator).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn recheck(
     report: &mut Report,
     pause: SignedDuration,
     operator: &dyn Operator,
-) -> Result<Vec<Finding>, Failure> {
+) -> Result<Vec<Finding>> {
     if !datastore.is_live() || !pause.is_positive() {
         return Ok(Vec::new());
     }

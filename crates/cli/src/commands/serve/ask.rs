@@ -7,7 +7,7 @@ use std::io;
 use calipam_check::views;
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
-use calipam_workflow::{Failure, Object};
+use calipam_workflow::{Failure, Object, Result};
 use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
@@ -47,7 +47,7 @@ pub(super) fn of_query(query: &str) -> Option<Object> {
 ///
 /// # Errors
 /// If the cluster does not have the object.
-pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>, Failure> {
+pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>> {
     let title = if let Object::Text(text) = &object { text.clone() } else { String::new() };
     // The form has no options to resolve ambiguity: text in the form of an address is an address, even if a node has
     // that name.

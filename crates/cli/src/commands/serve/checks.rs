@@ -17,7 +17,7 @@ use super::served::Good;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
@@ -74,7 +74,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    pub(super) async fn check(&mut self, begin: Instant) -> Result<Good, Failure> {
+    pub(super) async fn check(&mut self, begin: Instant) -> Result<Good> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
         self.revision = None;
@@ -107,7 +107,7 @@ impl<'a> Checks<'a> {
 
     /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does
     /// nothing with `--confirm`, which needs complete reads.
-    async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
+    async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<()> {
         if self.args.options.confirm.is_some() {
             return Ok(());
         }
