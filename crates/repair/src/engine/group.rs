@@ -11,7 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
 use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task, change};
-use crate::error::RepairError;
+use crate::error::Result;
 use crate::journal::{
     ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, compared_by_value,
     intent_outcome, same_value,
@@ -137,7 +137,7 @@ async fn run_task(
     group: &Group,
     task: &Arc<dyn Task>,
     omitted: &mut Omitted,
-) -> Result<TaskResult, RepairError> {
+) -> Result<TaskResult> {
     for attempt in 0..RETRIES {
         let keys = if attempt == 0 { task.reads_first() } else { task.reads() };
         let objects = read(context, &keys).await?;
@@ -174,18 +174,13 @@ fn pause(attempt: usize) -> Duration {
     Duration::from_millis(attempt as u64 / 2).min(LONGEST_PAUSE)
 }
 
-async fn read(context: &Context, keys: &[Key]) -> Result<Objects, RepairError> {
+async fn read(context: &Context, keys: &[Key]) -> Result<Objects> {
     let _turn = context.requests.acquire().await;
     let stored = context.writer.read(keys).await?;
     Ok(keys.iter().cloned().zip(stored).collect())
 }
 
-async fn write(
-    context: &Context,
-    group: &Group,
-    objects: &Objects,
-    batch: &Batch,
-) -> Result<WriteResult, RepairError> {
+async fn write(context: &Context, group: &Group, objects: &Objects, batch: &Batch) -> Result<WriteResult> {
     let mut intent = intent(group, objects, batch);
     context.journal.intend(&mut intent).await?;
     (context.events)(&Event::Intended { step: group.step });
@@ -294,7 +289,7 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
 }
 
 /// Reads the objects to find the outcome of a write whose answer was lost.
-async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
+async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome> {
     Ok(intent_outcome(intent, &context.writer.read(&intent.keys()?).await?))
 }
 
