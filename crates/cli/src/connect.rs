@@ -17,6 +17,8 @@ use tokio::sync::watch;
 use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{self, Failure, Kind, Result};
+use crate::operator::Person;
+use calipam_workflow::Access;
 
 /// The time that the program has to end by itself after a signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -126,13 +128,22 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Runs `work` with the datastore that the options name; see [`block_on`].
+/// Runs `work`, which asks no questions, with the datastore that the options name; see [`block_on`].
 pub(crate) fn with<T>(
     global: &Global,
     console: &Console,
-    work: impl AsyncFnOnce(&Datastore) -> Result<T>,
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
 ) -> Result<T> {
-    block_on(async { work(&open(global, console).await?).await })
+    with_person(global, &Person::watching(console), work)
+}
+
+/// Like [`with`], for a person who can be asked.
+pub(crate) fn with_person<T>(
+    global: &Global,
+    person: &Person<'_>,
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
+) -> Result<T> {
+    block_on(async { work(Access::new(&open(global, person.console).await?, person)).await })
 }
 
 /// Opens the datastore that the options name.

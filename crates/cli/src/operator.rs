@@ -17,7 +17,7 @@ use crate::{hints, preview, progress};
 
 /// The person at the terminal. With `--yes`, the person has agreed in advance.
 pub(crate) struct Person<'a> {
-    console: &'a Console,
+    pub console: &'a Console,
     /// True with `--yes`.
     agrees: bool,
     /// True if the program was called as calicoctl, usually by a script. Since the script reads stdout, messages are

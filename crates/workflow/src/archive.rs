@@ -10,7 +10,6 @@ use calipam_check::views::handle_ids;
 use calipam_check::{
     Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_mentions, names_of_owners,
 };
-use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::recording::{Known, Reached, StateUpdate, States, Version, each_version};
@@ -26,13 +25,16 @@ pub use self::states::{ArchivedState, state_at, states_around};
 use crate::failure::{Failure, Kind, Result};
 use crate::history::{History, Reach, Span, about, written};
 use crate::object::{KnownNames, Object, whole_id};
-use crate::operator::{Activity, Operator};
+use crate::operator::{Access, Activity, Operator};
 use crate::read::{progress, watched};
 use crate::scope::known_nodes;
 
 /// Writes to a file all objects that a check reads, and returns their number.
-pub async fn export(datastore: &Datastore, path: &Path, operator: &dyn Operator) -> Result<u64> {
-    watched(Activity::Exporting, operator, async move |progress| datastore.export(path, progress).await).await
+pub async fn export(access: Access<'_>, path: &Path) -> Result<u64> {
+    watched(access, Activity::Exporting, async move |datastore, progress| {
+        datastore.export(path, progress).await
+    })
+    .await
 }
 
 /// The result of adding an export to an archive.
@@ -49,23 +51,20 @@ pub struct Archiving {
 ///
 /// # Errors
 /// If the datastore cannot be read, the folder cannot be written, or the archive is of another cluster.
-pub async fn archive(
-    datastore: &Datastore,
-    folder: &Path,
-    keep: Option<&Keep>,
-    operator: &dyn Operator,
-) -> Result<Archiving> {
-    let added = watched(Activity::Exporting, operator, async |progress| {
+pub async fn archive(access: Access<'_>, folder: &Path, keep: Option<&Keep>) -> Result<Archiving> {
+    let added = watched(access, Activity::Exporting, async |datastore, progress| {
         datastore.add_to_archive(folder, progress).await
     })
     .await?;
     if added.export.guid.is_empty() {
-        warn_of_unknown(operator);
+        warn_of_unknown(access.operator);
     }
 
     let (archive, damaged) = Archive::open_undamaged(folder)?;
     for error in damaged {
-        operator.warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
+        access
+            .operator
+            .warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
     }
     let removed = match keep {
         Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
@@ -73,7 +72,7 @@ pub async fn archive(
     };
     let exports = archive.exports().len() - removed.len();
     if let Some(later) = added.later {
-        operator.warn(format!(
+        access.operator.warn(format!(
             "the archive has an export from {later}, later than this one from {}: a clock was set back",
             added.export.taken_at
         ));

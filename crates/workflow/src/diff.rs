@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::failure::{Failure, Result};
-use crate::operator::Operator;
+use crate::operator::{Access, Operator};
 use crate::read::{read_at, read_two};
 use crate::scope::{
     Names, is_known_block, is_known_network, nothing_in_common, texts, unknown_block, unknown_network,
@@ -92,8 +92,8 @@ async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(S
     if !is_live(old) && !is_live(new) {
         return read_two(&old.datastore, &new.datastore, operator).await;
     }
-    let before = read_at(&old.datastore, old.revision, operator).await?;
-    Ok((before, read_at(&new.datastore, new.revision, operator).await?))
+    let read = async |side: &Side| read_at(Access::new(&side.datastore, operator), side.revision).await;
+    Ok((read(old).await?, read(new).await?))
 }
 
 /// Refuses to compare two clusters without `force`, and warns if one of them has no GUID.
@@ -151,7 +151,7 @@ async fn recheck_side(
     let is_known = |finding: &Finding| known.contains(&finding.key_ref());
     let mut new = report.findings.iter().filter(|finding| !is_known(finding));
     if side.is_live() && new.any(|finding| !finding.depends_on.is_empty()) {
-        let dropped = recheck(&side.datastore, snapshot, report, pause, operator).await?;
+        let dropped = recheck(Access::new(&side.datastore, operator), snapshot, report, pause).await?;
         report.findings.extend(dropped.into_iter().filter(is_known));
     }
     Ok(())

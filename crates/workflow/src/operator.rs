@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::hint::Hint;
 use calipam_plan::{PlanKind, PlanSummary};
@@ -39,6 +40,19 @@ pub trait Operator {
     fn can_agree(&self) -> Result<()>;
 
     fn ask(&self, question: Question) -> Pending<'_, Result<Consent>>;
+}
+
+/// A datastore, and the operator of the command that works on it.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    pub datastore: &'a Datastore,
+    pub operator: &'a dyn Operator,
+}
+
+impl<'a> Access<'a> {
+    pub fn new(datastore: &'a Datastore, operator: &'a dyn Operator) -> Self {
+        Self { datastore, operator }
+    }
 }
 
 /// Progress of an activity; called from several threads.

@@ -34,7 +34,7 @@ const COUNTED: [Code; 7] = [
 
 pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
     let CheckResult { report, snapshot, .. } =
-        call.with(async |datastore, person| check_and_confirm(datastore, &criteria(), None, person).await)?;
+        call.with(async |access| check_and_confirm(access, &criteria(), None).await)?;
     let view = calicoctl(&snapshot, &report);
     let lines = Lines {
         view: &view,

@@ -18,8 +18,7 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
         .collect();
     let intent = WritingArgs::agreed("calicoctl ipam configure");
     let request = ConfigureRequest { settings, predicts_effects: false, intent };
-    let configured =
-        call.with(async |datastore, person| calipam_workflow::configure(datastore, &request, person).await);
+    let configured = call.with(async |access| calipam_workflow::configure(access, &request).await);
     let repaired = configured.map_err(|failure| match failure.cause() {
         Some(refusal @ ConfigureRefusal::Nothing) => plain_failure(refusal.to_string()),
         Some(refusal) => plain_failure(format!("error: {refusal}")),

@@ -5,9 +5,10 @@ use calipam_repair::{LockAction, set_lock};
 
 use super::Call;
 use crate::exit::Result;
+use calipam_workflow::Access;
 
 pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<()> {
-    call.with(async |datastore, _| {
+    call.with(async |Access { datastore, .. }| {
         let question = Question {
             cluster: calipam_workflow::guid(datastore).await?,
             location: datastore.location(),

@@ -16,9 +16,8 @@ mod version;
 
 use std::ffi::OsString;
 
-use calipam_datastore::Datastore;
 use calipam_repair::LockAction;
-use calipam_workflow::{Criteria, Executed, FailureForm};
+use calipam_workflow::{Access, Criteria, Executed, FailureForm};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
@@ -91,9 +90,8 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// Runs `work` with the datastore, and with a [`Person`] that represents the calling script.
-    fn with<T>(self, work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<T>) -> Result<T> {
-        let work = async |datastore: &Datastore| work(datastore, &Person::script(self.console)).await;
-        connect::with(self.global, self.console, work)
+    fn with<T>(self, work: impl AsyncFnOnce(Access<'_>) -> Result<T>) -> Result<T> {
+        connect::with_person(self.global, &Person::script(self.console), work)
     }
 
     fn print(self, text: &str) -> Result<()> {

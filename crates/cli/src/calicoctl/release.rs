@@ -34,7 +34,7 @@ fn carry_out(targets: Request, reports: Vec<PathBuf>, what: &str, call: Call<'_>
         intent: WritingArgs::agreed(&format!("calicoctl ipam release {what}")),
         lock: false,
     };
-    call.with(async |datastore, person| calipam_workflow::release(datastore, &request, person).await)
+    call.with(async |access| calipam_workflow::release(access, &request).await)
 }
 
 fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {

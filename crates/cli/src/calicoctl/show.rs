@@ -33,9 +33,9 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
         ShowArgs { show_configuration: true, .. } => (&views::sources::CONFIGURATION, configuration),
         _ => (&views::sources::BLOCKS, |all| Ok(utilisation(all, false))),
     };
-    let snapshot = call.with(async |datastore, person| match address {
-        Some(address) => read_around(datastore, &Lookup::Address(address), person).await,
-        None => read_sources(datastore, sources, person).await,
+    let snapshot = call.with(async |access| match address {
+        Some(address) => read_around(access, &Lookup::Address(address)).await,
+        None => read_sources(access, sources).await,
     })?;
     call.print(&match address {
         Some(address) => one(&snapshot, address)?,

@@ -53,8 +53,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
         disables_first: true,
         intent: WritingArgs::agreed(&format!("calicoctl ipam split {parts}")),
     };
-    let split =
-        call.with(async |datastore, person| calipam_workflow::split(datastore, &request, person).await);
+    let split = call.with(async |access| calipam_workflow::split(access, &request).await);
     let repaired = split.map_err(|failure| match failure.cause() {
         _ if failure.cause::<UnknownPool>().is_some() => not_found(),
         Some(SplitRefusal::NotLocked) => plain_failure(

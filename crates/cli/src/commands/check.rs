@@ -10,12 +10,11 @@ use calipam_check::{
     Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Scope, Severity,
     Subject, read_document,
 };
-use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
+use calipam_workflow::{Access, CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
 use serde_json::Value;
 
 use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
@@ -24,7 +23,6 @@ use crate::exit::{self, Failure, Kind, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::ignore::Ignored;
-use crate::operator::Person;
 use crate::output_file::{self, OutputFile};
 use crate::past::Past;
 use crate::render::document::{self, Document};
@@ -105,8 +103,8 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
     let earlier = earlier(&args.reports, console, EarlierReport::decode)?;
-    connect::with(global, console, async |datastore| {
-        let mut checked = checker.check(datastore, console).await?;
+    connect::with(global, console, async |access| {
+        let mut checked = checker.check(access).await?;
         let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
         let calicoctl = args.reports.report.is_some().then(in_calicoctl);
         checked.report.changes =
@@ -116,7 +114,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let is_whole = not_found.is_empty();
         not_found.into_iter().for_each(|error| console.failure(&error));
         if let Some(folder) = &args.reports.archive {
-            note_last_use(folder, &mut checked.report, &Person::watching(console))?;
+            note_last_use(folder, &mut checked.report, access.operator)?;
         }
         Ok(Findings { checked, filter, calicoctl, is_whole })
     })
@@ -137,9 +135,8 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    pub(crate) async fn check(&self, datastore: &Datastore, console: &Console) -> Result<CheckResult> {
-        let (criteria, person) = (self.criteria(), Person::watching(console));
-        check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
+    pub(crate) async fn check(&self, access: Access<'_>) -> Result<CheckResult> {
+        check_and_confirm(access, &self.criteria(), self.options.confirm).await
     }
 
     /// Removes findings that are accepted or not requested. Returns the filter, and an error for each name that was not

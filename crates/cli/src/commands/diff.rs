@@ -9,7 +9,7 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::operator::Person;
-use crate::render::diff::{DifferenceDocument, State};
+use crate::render::diff::DifferenceDocument;
 use crate::render::text::count;
 use crate::{connect, hints};
 
@@ -39,8 +39,7 @@ pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &C
     let found = diff(&pair, [old, new], &scope, args.recheck.settle, &person).await?;
     let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
     if !found.same || console.prints_empty_results() {
-        let states = [State::of(&pair.old, old), State::of(&pair.new, new)];
-        console.print(&DifferenceDocument { states, difference: &found })?;
+        console.print(&DifferenceDocument::new(&pair, [old, new], &found))?;
     }
     hint(&found, old, new, console);
     console.done_with(found);

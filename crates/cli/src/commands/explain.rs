@@ -6,7 +6,6 @@ use calipam_model::snapshot::{Snapshot, Source};
 use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::operator::Person;
 use crate::render::explanation::Rules;
 use crate::render::text::escape;
 use crate::render::why::Why;
@@ -21,9 +20,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
-    let snapshot = connect::with(global, console, async |datastore| {
-        calipam_workflow::read(datastore, &Person::watching(console)).await
-    })?;
+    let snapshot = connect::with(global, console, async |access| calipam_workflow::read(access).await)?;
     let explanation = match (&args.pod, &args.node) {
         (Some(pod), _) => of_pod(&snapshot, pod)?,
         (None, node) => {
@@ -34,7 +31,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
             })?
         }
     };
-    console.print(&Why { snapshot: &snapshot, explanation: &explanation })?;
+    console.print(&Why::new(&snapshot, &explanation))?;
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
 }
 

@@ -11,7 +11,6 @@ use crate::args::{ExportArgs, Global};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
-use crate::operator::Person;
 use crate::render::text::count;
 use crate::{connect, hints};
 
@@ -52,9 +51,8 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
 
 /// Adds an export to an archive, prunes the archive by the rules in `keep`, and prints how many exports it contains.
 fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Result<Outcome> {
-    let Archiving { added, removed, exports } = connect::with(global, console, async |datastore| {
-        archive(datastore, folder, keep, &Person::watching(console)).await
-    })?;
+    let Archiving { added, removed, exports } =
+        connect::with(global, console, async |access| archive(access, folder, keep).await)?;
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.already_existed {
@@ -81,8 +79,7 @@ fn to_stdout(global: &Global, console: &Console) -> Result<Outcome> {
 }
 
 fn export(global: &Global, path: &Path, console: &Console) -> Result<usize> {
-    let objects = connect::with(global, console, async |datastore| {
-        calipam_workflow::export(datastore, path, &Person::watching(console)).await
-    })?;
+    let objects =
+        connect::with(global, console, async |access| calipam_workflow::export(access, path).await)?;
     Ok(usize::try_from(objects).unwrap_or(usize::MAX))
 }

@@ -14,11 +14,13 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::history::run(args, &fleet, console);
     }
-    let (person, journals) = (Person::watching(console), journals_folder());
+    let journals = journals_folder();
     let found = match &args.archive {
-        Some(folder) => archive_history(folder, args.object(), journals.as_deref(), &person)?,
-        None => connect::with(global, console, async |datastore| {
-            history(datastore, args.object(), journals.as_deref(), &person).await
+        Some(folder) => {
+            archive_history(folder, args.object(), journals.as_deref(), &Person::watching(console))?
+        }
+        None => connect::with(global, console, async |access| {
+            history(access, args.object(), journals.as_deref()).await
         })?,
     };
     print(&found, console)

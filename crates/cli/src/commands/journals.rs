@@ -108,10 +108,6 @@ impl Document for JournalList<'_> {
         ];
         text.table(&self.journals, columns);
     }
-
-    fn schema(&self) -> impl Serialize {
-        self
-    }
 }
 
 fn state(journal: &JournalRow<'_>) -> &'static str {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use calipam_history::keep::Keep;
-use calipam_workflow::record;
+use calipam_workflow::{Access, record};
 
 use crate::args::{Global, RecordArgs};
 use crate::connect;
@@ -50,7 +50,7 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
         let once = async {
             let datastore = connect::open(global, console).await?;
             let person = Person::watching(console);
-            record(&datastore, folder, keep, &has_begun, &person).await
+            record(Access::new(&datastore, &person), folder, keep, &has_begun).await
         };
         let Err(failure) = once.await;
         if !has_begun.get() {

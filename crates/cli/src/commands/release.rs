@@ -28,8 +28,8 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
     // support.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
-    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |datastore, person| {
-        calipam_workflow::release(datastore, &request, person).await
+    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |access| {
+        calipam_workflow::release(access, &request).await
     })
 }
 

@@ -1,9 +1,8 @@
 //! The code that all commands that write have in common.
 
-use calipam_datastore::Datastore;
 use calipam_model::hint::{Call, Hint};
 use calipam_plan::{PlanKind, PlanSummary};
-use calipam_workflow::{Executed, Repaired};
+use calipam_workflow::{Access, Executed, Repaired};
 
 use crate::args::{Global, WritingArgs};
 use crate::connect;
@@ -23,15 +22,15 @@ pub(super) fn run(
     dry_run: bool,
     on_file: Option<Failure>,
     call: (&Global, &Console),
-    work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired>,
+    work: impl AsyncFnOnce(Access<'_>) -> Result<Repaired>,
 ) -> Result<Outcome> {
     let (global, console) = call;
-    connect::with(global, console, async |datastore| {
-        if let Some(refused) = on_file.filter(|_| !datastore.is_live()) {
-            return Err(refused);
+    connect::with_person(global, &Person::new(console, writing.yes), async |access| {
+        let is_live = access.datastore.is_live();
+        match on_file {
+            Some(refused) if !is_live => Err(refused),
+            _ => finish(work(access).await?, dry_run, is_live, console),
         }
-        let repaired = work(datastore, &Person::new(console, writing.yes)).await?;
-        finish(repaired, dry_run, datastore.is_live(), console)
     })
 }
 
@@ -45,7 +44,7 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
     if !nothing || console.prints_empty_results() {
-        print(plan, run.is_none(), &PlanDocument { plan, run: run.as_ref() }, console)?;
+        print(plan, run.is_none(), &PlanDocument::new(plan, run.as_ref()), console)?;
     }
     ended(repaired, dry_run, is_live, console)
 }

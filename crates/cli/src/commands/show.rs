@@ -4,18 +4,16 @@ use std::net::IpAddr;
 
 use calipam_check::views::{self, MapLimits, MapList, PodName};
 use calipam_check::{Options, Scope, check};
-use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{Found, Object, nearest_pod};
+use calipam_workflow::{Access, Found, Object, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
-use crate::operator::Person;
 use crate::past::Past;
 use crate::render::show::{self as render, View, ViewDocument};
 use crate::render::text::escape;
@@ -43,7 +41,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
     let Found { found: (snapshot, outcome), not_found } =
-        connect::with(global, console, async |datastore| show(datastore, args, console).await)?;
+        connect::with(global, console, async |access| show(access, args, console).await)?;
     console.done_with(snapshot);
     let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
     not_found.iter().for_each(|error| console.failure(error));
@@ -69,15 +67,15 @@ fn check_table(subject: &Subject, args: &ShowArgs) -> Result<()> {
 
 /// Reads the data of the subject, and prints it. The result includes an error for each missing node or pool.
 pub(crate) async fn show(
-    datastore: &Datastore,
+    access: Access<'_>,
     args: &ShowArgs,
     console: &Console,
 ) -> Result<Found<(Snapshot, Outcome)>> {
-    let (snapshot, subject) = read(datastore, args, console).await?;
+    let (snapshot, subject) = read(access, args).await?;
     check_table(&subject, args)?;
     let events = match &subject {
         Subject::Object(Object::Address(address)) => {
-            calipam_workflow::last_events(datastore, &snapshot, *address, LAST_EVENTS).await
+            calipam_workflow::last_events(access.datastore, &snapshot, *address, LAST_EVENTS).await
         }
         _ => Vec::new(),
     };
@@ -124,30 +122,29 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<()>
 /// Reads the data of the subject. With `--quick`, reads only the objects around an address or a handle. Otherwise,
 /// reads the sources that a view needs, or everything. In the returned subject, a handle has its complete ID, and the
 /// kind of a named object is known.
-async fn read(datastore: &Datastore, args: &ShowArgs, console: &Console) -> Result<(Snapshot, Subject)> {
-    let person = Person::watching(console);
+async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)> {
     let object = match args.subject() {
         Subject::Object(object) => object,
         subject => {
             let snapshot = match sources(args, &subject) {
-                Some(sources) => calipam_workflow::read_sources(datastore, sources, &person).await?,
-                None => calipam_workflow::read(datastore, &person).await?,
+                Some(sources) => calipam_workflow::read_sources(access, sources).await?,
+                None => calipam_workflow::read(access).await?,
             };
             return Ok((snapshot, subject));
         }
     };
     if !args.quick {
-        let snapshot = calipam_workflow::read(datastore, &person).await?;
+        let snapshot = calipam_workflow::read(access).await?;
         let object = object.find(&snapshot)?;
         return Ok((snapshot, Subject::Object(object)));
     }
     let (snapshot, object) = match object.by_form() {
         Object::Address(address) => {
             let lookup = Lookup::Address(address);
-            (calipam_workflow::read_around(datastore, &lookup, &person).await?, Object::Address(address))
+            (calipam_workflow::read_around(access, &lookup).await?, Object::Address(address))
         }
         Object::Handle(begin) => {
-            let (snapshot, id) = calipam_workflow::read_around_handle(datastore, &begin, &person).await?;
+            let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;
             (snapshot, Object::Handle(id))
         }
         _ => unreachable!("a usage error"),
@@ -186,7 +183,7 @@ const LAST_EVENTS: usize = 3;
 
 fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
     let view = views::address(snapshot, address);
-    print(&render::AddressDetails { view: &view, events }, snapshot, console)?;
+    print(&render::AddressDetails::new(&view, events), snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
         console.hint(&format!(
             "{address} is in no pool or block; {} lists the pools",
@@ -275,7 +272,7 @@ fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
             hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
         )));
     };
-    print(&view, snapshot, console)?;
+    print(&render::of_handle(&view), snapshot, console)?;
     hint_at_the_rest(&view.partly_read, console);
     Ok(Outcome::Clean)
 }

@@ -33,8 +33,8 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
     let rates = match folder.as_os_str() == "etcd" {
-        true => connect::with(global, console, async |datastore| {
-            calipam_workflow::rates_of_etcd(datastore).await
+        true => connect::with(global, console, async |access| {
+            calipam_workflow::rates_of_etcd(access.datastore).await
         })?,
         false => calipam_workflow::rates(folder, &Person::watching(console))?,
     };
@@ -69,8 +69,8 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
     let mut scenario = Scenario::default();
     if names_cluster(global) {
-        let (start, kind) = connect::with(global, console, async |datastore| {
-            let snapshot = calipam_workflow::read(datastore, &Person::watching(console)).await?;
+        let (start, kind) = connect::with(global, console, async |access| {
+            let snapshot = calipam_workflow::read(access).await?;
             Ok((Start::of(&snapshot), snapshot.datastore))
         })?;
         if start.left_out > 0 {

@@ -15,6 +15,7 @@ use crate::operator::Person;
 use crate::render::text::joined;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
+use calipam_workflow::Access;
 
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let folder = || {
@@ -61,11 +62,11 @@ async fn undo(
     let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
     let undone =
-        calipam_workflow::undo(datastore, path, recorded, journals_folder(), &intent, &person).await?;
+        calipam_workflow::undo(Access::new(datastore, &person), path, recorded, journals_folder(), &intent)
+            .await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_empty_results() {
-        let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
-        console.print(&document)?;
+        console.print(&UndoDocument::new(&undone.header, &undone.plan, undone.run.as_ref()))?;
     }
     if args.dry_run {
         console.info("dry run: nothing was changed");

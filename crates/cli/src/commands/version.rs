@@ -8,7 +8,6 @@ use crate::args::{Global, VersionArgs};
 use crate::connect;
 use crate::console::Console;
 use crate::exit::{Outcome, Result};
-use crate::operator::Person;
 use crate::render::document::Document;
 use crate::render::page::Text;
 use crate::render::text::escape;
@@ -80,9 +79,8 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
 
 /// Reads the version of the cluster.
 fn ask(global: &Global, console: &Console) -> Result<Cluster> {
-    let snapshot = connect::with(global, console, async |datastore| {
-        let person = Person::watching(console);
-        calipam_workflow::read_sources(datastore, &[Source::ClusterInformation], &person).await
+    let snapshot = connect::with(global, console, async |access| {
+        calipam_workflow::read_sources(access, &[Source::ClusterInformation]).await
     })?;
     let information = snapshot.cluster.unwrap_or_default();
     // A cluster without a readable version counts as unknown.
@@ -119,9 +117,5 @@ impl Document for Version {
         ];
         lines.extend(cluster.iter().map(|cluster| format!("Cluster     {}", cluster.text())));
         lines.iter().for_each(|line| text.hanging(12, line));
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }

@@ -89,9 +89,9 @@ fn check_one(
     console: &Console,
 ) -> Result<(Cluster, Vec<Finding>)> {
     let begin = Instant::now();
-    let result = read(named, &args.fleet, console, async |datastore| {
-        let CheckResult { report, snapshot, dropped } = checker.check(datastore, console).await?;
-        let cluster = Cluster { is_live: datastore.is_live(), ..Cluster::of(report, &snapshot) };
+    let result = read(named, &args.fleet, console, async |access| {
+        let CheckResult { report, snapshot, dropped } = checker.check(access).await?;
+        let cluster = Cluster { is_live: access.datastore.is_live(), ..Cluster::of(report, &snapshot) };
         Ok((cluster, dropped))
     });
     let (mut cluster, dropped) = match result? {

@@ -66,10 +66,10 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             }
         };
         match earlier.and_then(|earlier| earlier.settings()) {
-            Ok(settings) => read(cluster, &args.fleet, console, async |datastore| {
+            Ok(settings) => read(cluster, &args.fleet, console, async |access| {
                 let side = |datastore| Side { datastore, revision: None };
                 let old = side(connect::open_by(&settings, console).await?);
-                Ok((compare([&old, &side(datastore.clone())], args, console).await?, None))
+                Ok((compare([&old, &side(access.datastore.clone())], args, console).await?, None))
             }),
             Err(failure) => Ok(Err(failure.message)),
         }

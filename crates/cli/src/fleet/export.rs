@@ -10,7 +10,6 @@ use crate::args::ExportArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
-use crate::operator::Person;
 use crate::render::text::count;
 
 /// Writes an export of each cluster.
@@ -27,12 +26,11 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
     prepare(&paths, args)?;
     let written = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         let path = place(folder, cluster, ending);
-        let result = read(cluster, &args.fleet, console, async |datastore| {
-            let person = Person::watching(console);
+        let result = read(cluster, &args.fleet, console, async |access| {
             if args.archive.is_some() {
-                calipam_workflow::archive(datastore, &path, args.keep.as_ref(), &person).await?;
+                calipam_workflow::archive(access, &path, args.keep.as_ref()).await?;
             } else {
-                calipam_workflow::export(datastore, &path, &person).await?;
+                calipam_workflow::export(access, &path).await?;
             }
             Ok(())
         });

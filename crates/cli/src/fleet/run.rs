@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use calipam_datastore::Datastore;
 use calipam_model::parallel::lock;
 use indicatif::MultiProgress;
 
@@ -14,7 +13,9 @@ use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
 use crate::exit::{self, Kind, Outcome, Result};
-use crate::render::fleet::{FleetList, ListOfCluster};
+use crate::operator::Person;
+use crate::render::fleet::{FleetList, ListOfCluster, Unreadable};
+use calipam_workflow::Access;
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
@@ -56,7 +57,7 @@ pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
     console: &Console,
-    work: impl AsyncFnOnce(&Datastore) -> Result<T>,
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
 ) -> Result<Result<T, String>> {
     if connect::is_interrupted() {
         return Err(exit::interrupted());
@@ -65,7 +66,7 @@ pub(super) fn read<T>(
         let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
         let work = async {
             let datastore = connect::open_by(&settings, console).await?;
-            work(&datastore).await
+            work(Access::new(&datastore, &Person::watching(console))).await
         };
         connect::block_on(async { Ok(tokio::time::timeout(limit, work).await) })
     });
@@ -106,9 +107,10 @@ pub(super) fn documents<T: Send>(
             }
             Err(reason) => {
                 console.warn(&format!("{name} {failed}: {reason}"));
-                list.unreadable.insert(name.clone(), reason);
+                list.unreadable.push(Unreadable { cluster: name.clone(), reason });
             }
         }
     }
+    list.unreadable.sort();
     Ok((list, results))
 }

@@ -104,7 +104,7 @@ fn of_cluster(
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
         || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));
-    read(cluster, &args.fleet, console, async |datastore| match show(datastore, args, console).await {
+    read(cluster, &args.fleet, console, async |access| match show(access, args, console).await {
         Ok(Found { found: (snapshot, outcome), not_found }) => {
             let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
             if args.find_range.is_some() {

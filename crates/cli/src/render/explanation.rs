@@ -79,10 +79,6 @@ impl Document for Rules {
             markdown::write(rule.text, text);
         }
     }
-
-    fn schema(&self) -> impl Serialize {
-        self
-    }
 }
 
 /// Returns the text below the heading of a code.

@@ -21,8 +21,4 @@ impl Document for FailureDocument {
     fn text(&self, text: &mut Text) {
         text.line(&self.message);
     }
-
-    fn schema(&self) -> impl Serialize {
-        self
-    }
 }

@@ -3,7 +3,6 @@
 use calipam_history::timeline::{Event, Holder, Origin, Uncertainty, When};
 use calipam_workflow::{History, Reach, Span};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::column::{Column, left, right};
 use super::document::Document;
@@ -79,10 +78,6 @@ impl Document for History {
             [] => text.line(format!("Nothing is known about {}", self.about)),
             events => text.table(events, event_columns(text.page.wide)),
         }
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }
 

@@ -17,22 +17,16 @@ use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::release::gone_node::not_owned_by_holder;
 use crate::release::may_release::too_early_affinity;
 use crate::release::unselected::give_up;
-use crate::release::{self, Observations, Request};
+use crate::release::{self, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Plans the clean-up of the old pool. Skips blocks and affinities that have to stay, with the reason.
-pub fn clean_up(
-    basis: &Basis<'_>,
-    migration: &Migration,
-    observations: &[Observations],
-    cooldown: i64,
-) -> Plan {
+pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     let old = migration.old.cidr;
     let leaked = Request { scope: Scope::of_networks([old]), leaked: true, ..Request::default() };
-    let released = release::plan(basis, &leaked, observations, cooldown);
+    let released = release::plan(basis, &leaked);
     let mut planner = Planner {
         basis,
-        observations,
         pool: &migration.old.name,
         actions: released.actions,
         skipped: released.skipped,
@@ -40,7 +34,7 @@ pub fn clean_up(
     };
 
     for block in basis.context.index.blocks.iter().filter(|block| overlap(block.key, old)) {
-        planner.block(block, cooldown);
+        planner.block(block);
     }
     for hidden in basis.snapshot.hidden_blocks() {
         if overlap(hidden, old) && basis.context.index.block(hidden).is_none() {
@@ -61,7 +55,6 @@ pub fn clean_up(
 
 struct Planner<'b, 's> {
     basis: &'b Basis<'s>,
-    observations: &'b [Observations],
     /// The name of the old pool.
     pool: &'b str,
     actions: Vec<Action>,
@@ -72,7 +65,7 @@ struct Planner<'b, 's> {
 
 impl<'s> Planner<'_, 's> {
     /// Deletes a block with its affinity if it is empty, or will be empty once its leaked addresses are released.
-    fn block(&mut self, block: &IndexedBlock<'s>, cooldown: i64) {
+    fn block(&mut self, block: &IndexedBlock<'s>) {
         let cidr = block.key;
         let Some(sound) = block.sound.filter(|_| !self.basis.context.index.is_unchecked(cidr)) else {
             self.unchecked(cidr);
@@ -86,7 +79,7 @@ impl<'s> Planner<'_, 's> {
         let held = current.allocations().filter(|held| !held.attribute.is_windows_reserved());
         let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
         // Released addresses cool down first. Calico keeps a block while addresses are cooling down.
-        if !cooling.is_empty() || (released > 0 && cooldown > 0) {
+        if !cooling.is_empty() || (released > 0 && self.basis.cooldown > 0) {
             let detail = format!("addresses in block {cidr} have to cool down before it can be deleted");
             self.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
             return;
@@ -154,7 +147,7 @@ impl<'s> Planner<'_, 's> {
                 continue;
             }
             // The affinity's holder may be about to create the block, which it would not find without the affinity.
-            if let Some((reason, why)) = too_early_affinity(self.basis, affinity, self.observations) {
+            if let Some((reason, why)) = too_early_affinity(self.basis, affinity) {
                 self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
             }

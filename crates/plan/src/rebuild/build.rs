@@ -19,7 +19,8 @@ use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affini
 
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
     let index = planner.index();
-    let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
+    let cooldown = planner.basis.cooldown;
+    let Planner { blocks, before_blocks, after_blocks, corrupt, .. } = planner;
     let mut actions = before_blocks;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
 

@@ -23,8 +23,8 @@ use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Returns the steps in this order: handle counts, blocks, other affinities of deleted nodes, handles without
 /// allocations.
-pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cooldown: i64) -> Vec<Action> {
-    let mut builder = Builder { basis, cooldown, actions: Vec::new() };
+pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>) -> Vec<Action> {
+    let mut builder = Builder { basis, actions: Vec::new() };
     builder.miscounts(selection);
     builder.blocks(selection);
     builder.orphans(selection);
@@ -34,7 +34,6 @@ pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cool
 
 struct Builder<'b, 's> {
     basis: &'b Basis<'s>,
-    cooldown: i64,
     actions: Vec<Action>,
 }
 
@@ -80,7 +79,7 @@ impl<'s> Builder<'_, 's> {
             let mut action = self.release(block, &chosen, &preconditions, &selection.handles);
             if let Some(node) = held.blocks.remove(&block) {
                 clear_owner(&mut action, block, &node);
-            } else if let Some(affinity) = unselected(self.basis, block, chosen.len(), self.cooldown) {
+            } else if let Some(affinity) = unselected(self.basis, block, chosen.len()) {
                 let node = &affinity.value.key.node;
                 let why = format!("it will be empty, and its pool does not select {node}");
                 give_up(&mut action, affinity, why);
@@ -130,7 +129,7 @@ impl<'s> Builder<'_, 's> {
         handles: &HandleAllocations<'_>,
     ) -> Part {
         let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
-        let release = BlockEdit::Release { held, cooldown: self.cooldown };
+        let release = BlockEdit::Release { held, cooldown: self.basis.cooldown };
         let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Vec::new() };
 
         if let Unit::Handle(id) = &part.unit {

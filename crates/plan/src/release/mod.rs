@@ -57,13 +57,9 @@ pub enum Force {
 }
 
 /// Plans a release. Requested addresses and objects that cannot be released are skipped, with the reason.
-///
-/// `observations` are earlier reads of the cluster: of the same run, or from files that `--from-report` names.
-/// `cooldown` is the number of seconds for which a released address cools down: the cluster's setting, or 0 if its
-/// schema has no field for it.
-pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
-    let mut selection = select::select(basis, request, observations);
-    let actions = build::actions(basis, &mut selection, cooldown);
+pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
+    let mut selection = select::select(basis, request);
+    let actions = build::actions(basis, &mut selection);
     Plan {
         skipped: selection.skipped.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
         warnings: selection.warnings,

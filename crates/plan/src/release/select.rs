@@ -34,16 +34,11 @@ pub(super) struct Selection<'s> {
     pub forced: Vec<IpAddr>,
 }
 
-pub(super) fn select<'s>(
-    basis: &Basis<'s>,
-    request: &Request,
-    observations: &[Observations],
-) -> Selection<'s> {
+pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request) -> Selection<'s> {
     let named: HashSet<String> = request.handles.iter().map(|id| clean(id).to_owned()).collect();
     let mut selector = Selector {
         basis,
         force: request.force,
-        observations,
         selection: Selection {
             chosen: Choice::new(),
             orphans: BTreeMap::new(),
@@ -73,7 +68,6 @@ pub(super) fn select<'s>(
 struct Selector<'b, 's> {
     basis: &'b Basis<'s>,
     force: Force,
-    observations: &'b [Observations],
     selection: Selection<'s>,
 }
 
@@ -110,7 +104,7 @@ impl<'s> Selector<'_, 's> {
 
     /// Chooses every leaked address whose record names its owner. If there are reports, they narrow the choice.
     fn leaked(&mut self) {
-        let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
+        let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         if let Some((first, others)) = reports.split_first() {
             let listed =
                 first.addresses.keys().filter(|a| others.iter().all(|r| r.addresses.contains_key(a)));
@@ -176,7 +170,7 @@ impl<'s> Selector<'_, 's> {
     /// Chooses the addresses of a finding about a leak, unless they have to wait.
     fn if_seen_enough(&mut self, finding: &'s Finding) {
         let held = allocations(self.basis, finding);
-        match too_early(self.basis, finding, &held, self.observations) {
+        match too_early(self.basis, finding, &held) {
             Some((reason, detail)) => self.skip(finding, reason, detail),
             None => self.choose(finding),
         }
@@ -232,7 +226,7 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn orphans(&mut self) {
-        let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
+        let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
@@ -252,7 +246,7 @@ impl<'s> Selector<'_, 's> {
                 self.selection
                     .skipped
                     .push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild(BTreeSet::new()))));
-            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.observations) {
+            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding) {
                 self.skip(finding, reason, detail);
             } else {
                 self.selection.orphans.insert(id.clone(), finding);

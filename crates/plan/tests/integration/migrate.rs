@@ -55,7 +55,7 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
     let options = Options::default();
     let report = check(&snapshot, &options);
     let basis = Basis::new(&snapshot, &report, &options);
-    let plan = clean_up(&basis, &migration(&snapshot), &[], 0);
+    let plan = clean_up(&basis, &migration(&snapshot));
     let edits: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
     let keys: BTreeSet<String> = edits.iter().map(|edit| edit.key().to_string()).collect();
     let empty = [
@@ -140,11 +140,11 @@ fn a_clean_up_waits_for_an_affinity_between_two_steps() {
         snapshot.add_entry(path.as_bytes(), json!({"state": state}).to_string().as_bytes(), 7);
         let options = Options::default();
         let report = check(&snapshot, &options);
-        let basis = Basis::new(&snapshot, &report, &options);
         let at = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).unwrap();
         let seen = Observations { at, ..Observations::of_report(&report) };
         let about_it = |observations: &[Observations]| {
-            let plan = clean_up(&basis, &migration(&snapshot), observations, 0);
+            let basis = Basis::new(&snapshot, &report, &options).with(observations, 0);
+            let plan = clean_up(&basis, &migration(&snapshot));
             let edits = plan.actions.iter().flat_map(|action| action.step.edits());
             let deletes = edits.filter(|edit| edit.key().to_string() == path).count();
             let waits = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count();

@@ -184,11 +184,11 @@ async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan
     match repair {
         Repair::Release => {
             let all = release::Request { leaked: true, orphan_handles: true, ..release::Request::default() };
-            release::plan(&basis, &all, &[], 0)
+            release::plan(&basis, &all)
         }
         Repair::Rebuild => {
             let all = rebuild::Request { endpoints_only: true, ..rebuild::Request::default() };
-            rebuild::plan(&basis, &all, &[], 0)
+            rebuild::plan(&basis, &all)
         }
     }
 }

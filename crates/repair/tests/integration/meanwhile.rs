@@ -253,7 +253,7 @@ async fn every_object_in_turn(world: World) {
     let snapshot = observe(&store).await;
     let report = check(&snapshot, &judgement);
     let all = release::Request { leaked: true, ..release::Request::default() };
-    let steps = release::plan(&Basis::new(&snapshot, &report, &judgement), &all, &[], 0).divide().1;
+    let steps = release::plan(&Basis::new(&snapshot, &report, &judgement), &all).divide().1;
     assert_eq!(steps.len(), CASES.len(), "{steps:?}");
     for (case, step) in steps.iter().enumerate() {
         assert_eq!(step.parts[0].edits[0].key(), block_key(case));

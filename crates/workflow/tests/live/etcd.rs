@@ -10,8 +10,8 @@ use calipam_plan::migrate::{Phase, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{
-    Activity, Event, Failure, Intent, Live, LiveCounts, Meter, MigrateRequest, Operator, Pending, Proposal,
-    Side, Step, Writing, diff, migrate, read_pair,
+    Access, Activity, Event, Failure, Intent, Live, LiveCounts, Meter, MigrateRequest, Operator, Pending,
+    Proposal, Side, Step, Writing, diff, migrate, read_pair,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -104,7 +104,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
             intent: Intent { writing: Some(writing), max_changes: None },
         };
         let operator = Overtaken { etcd: &etcd, block: Key::Block(block.parse().unwrap()) };
-        let migrated = migrate(&datastore, &request, &operator).await.unwrap();
+        let migrated = migrate(Access::new(&datastore, &operator), &request).await.unwrap();
         assert_eq!(migrated.surveyed.survey.phase, Phase::Delete);
         let execution = migrated.repaired.run.unwrap().execution;
         assert_eq!(execution.is_complete(), is_deleted, "{execution:?}");
@@ -121,7 +121,7 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
     let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
     let datastore = open(&overrides).await;
     let criteria = criteria(0);
-    let mut live = Live::begin(&datastore, &criteria, &Unattended).await.unwrap().unwrap();
+    let mut live = Live::begin(Access::new(&datastore, &Unattended), &criteria).await.unwrap().unwrap();
     assert_eq!(live.report().findings, []);
 
     // Removes an endpoint from the snapshot in memory, as a bug in following could. A later change reveals the loss.
@@ -135,10 +135,14 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
     let key = Key::Block(block).to_string();
     let value = etcd.entries().unwrap()[&key].0.clone();
     etcd.put(&key, value).unwrap();
-    let Step::Changes(1) = live.step(&datastore, &Unattended).await.unwrap() else { panic!("no change") };
+    let Step::Changes(1) = live.step(Access::new(&datastore, &Unattended)).await.unwrap() else {
+        panic!("no change")
+    };
     assert!(live.report().findings.iter().any(|finding| finding.code == Code::LeakedAddress));
 
-    let Step::Whole(None) = live.read(&datastore, &Unattended).await.unwrap() else { panic!("not read") };
+    let Step::Whole(None) = live.read(Access::new(&datastore, &Unattended)).await.unwrap() else {
+        panic!("not read")
+    };
     assert_eq!(live.report().findings, []);
     assert_eq!(live.counts, LiveCounts { changes: 1, checks: 3, reads: 2 });
 }

@@ -14,7 +14,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed, seed_nodes};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, KubeApiserver};
-use calipam_workflow::{Live, Step};
+use calipam_workflow::{Access, Live, Step};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -53,7 +53,7 @@ fn sorted(mut snapshot: Snapshot) -> Snapshot {
 }
 
 async fn begin(datastore: &Datastore) -> Live {
-    Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
+    Live::begin(Access::new(datastore, &Unattended), &criteria(0)).await.unwrap().unwrap()
 }
 
 /// The snapshot in memory, with the fields of `at` that need not be equal, such as the time. The namespaces are one of
@@ -78,7 +78,7 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     while held(live, &whole) != whole {
         assert!(begin.elapsed() < PATIENCE, "{name}: {}", differences(&held(live, &whole), &whole));
         live.wait(Duration::from_millis(500)).await.unwrap();
-        live.step(datastore, &Unattended).await.unwrap();
+        live.step(Access::new(datastore, &Unattended)).await.unwrap();
     }
     let key = |finding: &Finding| finding.key();
     let expected = check(&whole, &criteria(0).options).findings;
@@ -176,11 +176,14 @@ async fn churn(
     let mut steps = 0;
     while !work.is_finished() {
         live.wait(Duration::from_millis(200)).await.unwrap();
-        assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
+        assert!(matches!(live.step(Access::new(datastore, &Unattended)).await.unwrap(), Step::Changes(_)));
         steps += 1;
         // Performs the hourly complete read while other clients write.
         if steps == 3 {
-            assert!(matches!(live.read(datastore, &Unattended).await.unwrap(), Step::Whole(None)));
+            assert!(matches!(
+                live.read(Access::new(datastore, &Unattended)).await.unwrap(),
+                Step::Whole(None)
+            ));
         }
         if steps > 8 && activity.done() > 30 {
             activity.stop();
@@ -214,7 +217,7 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     };
     server.restart(delete).unwrap();
     let begin = Instant::now();
-    while let Err(error) = live.step(&datastore, &Unattended).await {
+    while let Err(error) = live.step(Access::new(&datastore, &Unattended)).await {
         assert!(begin.elapsed() < PATIENCE, "{error}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -257,7 +260,7 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     let begin = Instant::now();
     while live.counts.reads == reads {
         assert!(begin.elapsed() < PATIENCE, "it goes on as if nothing had happened");
-        let _ = live.step(&datastore, &Unattended).await;
+        let _ = live.step(Access::new(&datastore, &Unattended)).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_equal(&mut live, &datastore, "afterwards").await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use calipam_datastore::settings::{KubectlOptions, Overrides};
 use calipam_testkit::kube::fake::{Fake, Reply};
-use calipam_workflow::Live;
+use calipam_workflow::{Access, Live};
 use serde_json::{Value, json};
 
 use super::{Unattended, criteria, open};
@@ -113,11 +113,11 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
         ..Overrides::default()
     };
     let datastore = open(&settings).await;
-    let mut live = Live::begin(&datastore, &criteria(1), &Unattended).await.unwrap().unwrap();
+    let mut live = Live::begin(Access::new(&datastore, &Unattended), &criteria(1)).await.unwrap().unwrap();
     let mut reports = Vec::new();
     for _ in 0..6 {
         live.wait(Duration::from_millis(500)).await.unwrap();
-        live.step(&datastore, &Unattended).await.unwrap();
+        live.step(Access::new(&datastore, &Unattended)).await.unwrap();
         let report = live.report();
         reports.push(report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect());
     }

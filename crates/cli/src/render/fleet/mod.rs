@@ -12,9 +12,9 @@ use std::time::Duration;
 use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Report, Severity};
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-pub(crate) use self::list::{FleetList, ListOfCluster};
+pub(crate) use self::list::{FleetList, ListOfCluster, Unreadable};
 use super::document::{Document, unsupported};
 use super::findings::{ChangesOf, Found, write_ignore_file, write_names};
 use super::page::Text;
@@ -84,15 +84,17 @@ impl FleetReport {
     }
 }
 
+impl Serialize for FleetReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        schema::FleetReportJson::new(self).serialize(serializer)
+    }
+}
+
 impl Document for FleetReport {
     const KIND: &'static str = "FleetReport";
 
     fn text(&self, text: &mut Text) {
         text::write(self, text);
-    }
-
-    fn schema(&self) -> impl Serialize {
-        schema::FleetReportJson::new(self)
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

@@ -131,10 +131,6 @@ impl Document for Answers {
         }
     }
 
-    fn schema(&self) -> impl Serialize {
-        self
-    }
-
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Html => page::write(self, out),

@@ -289,7 +289,7 @@ fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
         release::Request { leaked: true, ..release::Request::default() },
         release::Request { addresses: vec![address], force: Force::Named, ..release::Request::default() },
     ] {
-        let plan = release::plan(&basis, &request, &[], 0);
+        let plan = release::plan(&basis, &request);
         assert!(plan.is_empty(), "{}", words(&plan));
         let [skipped] = plan.skipped.as_slice() else { panic!("{:?}", plan.skipped) };
         assert_eq!(skipped.reason, SkipReason::Unchecked);
@@ -297,7 +297,7 @@ fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
         assert_eq!(skipped.suggested_action, Some(repair));
     }
 
-    let plan = calipam_plan::rebuild::plan(&basis, &Request::default(), &[], 0);
+    let plan = calipam_plan::rebuild::plan(&basis, &Request::default());
     let repairs: Vec<Code> =
         plan.changes().flat_map(|change| &change.repairs).map(|(code, _)| *code).collect();
     assert_eq!(repairs, [Code::CorruptBlock, Code::LeakedAddress], "{}", words(&plan));

@@ -183,7 +183,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
 fn at_first_sight(cluster: &Cluster) -> Plan {
     let (snapshot, options) = (cluster.snapshot(), Options::default());
     let report = check(&snapshot, &options);
-    plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0)
+    plan(&Basis::new(&snapshot, &report, &options), &Request::default())
 }
 
 #[test]

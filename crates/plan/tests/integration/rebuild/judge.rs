@@ -31,7 +31,7 @@ fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier
     let options = Options::default();
     let hour_ago = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).expect("a time in this era");
     let seen = Observations { at: hour_ago, ..Observations::of_report(earlier) };
-    plan(&Basis::new(snapshot, report, &options), request, &[seen], 0)
+    plan(&Basis::new(snapshot, report, &options).with(&[seen], 0), request)
 }
 
 /// Plans a rebuild, simulates and verifies it, and checks the properties that every rebuild must have.

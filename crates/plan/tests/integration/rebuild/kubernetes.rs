@@ -283,7 +283,7 @@ fn addresses_of_long_finished_pods_are_released_at_once() {
             snapshot.pods.push(second);
         }
         let report = check(&snapshot, &options);
-        let plan = plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
+        let plan = plan(&Basis::new(&snapshot, &report, &options), &Request::default());
         assert!(plan.skipped.iter().all(|s| s.reason == SkipReason::SeenOnce), "{:?}", plan.skipped);
         (plan.totals().addresses, plan.skipped.len())
     };

@@ -26,12 +26,9 @@ fn plain() -> Cluster {
 fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
     let options = Options::default();
     let report = check(snapshot, &options);
-    let basis = Basis::new(snapshot, &report, &options);
+    let basis = Basis::new(snapshot, &report, &options).with(observations, 0);
     let orphans = release::Request { orphan_handles: true, ..release::Request::default() };
-    [
-        release::plan(&basis, &orphans, observations, 0),
-        rebuild::plan(&basis, &Request::default(), observations, 0),
-    ]
+    [release::plan(&basis, &orphans), rebuild::plan(&basis, &Request::default())]
 }
 
 /// A slow CNI ADD may have written the handle, but not the block yet.
@@ -149,7 +146,7 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
         snapshot.datastore = datastore;
         let options = Options::default();
         let report = check(&snapshot, &options);
-        let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
+        let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &Request::default());
         let written: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
         assert!(!written.iter().any(|edit| edit.key() == Key::Handle(id.into())), "{written:?}");
         let why = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Handle(id.into()));
@@ -199,9 +196,8 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     assert!(own > 0 && own < snapshot.affinities.len());
     let options = Options::default();
     let report = check(&snapshot, &options);
-    let skipped = |request: Request| {
-        rebuild::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0).skipped.len()
-    };
+    let skipped =
+        |request: Request| rebuild::plan(&Basis::new(&snapshot, &report, &options), &request).skipped.len();
     assert_eq!(skipped(Request { scope: Scope::of_nodes([node]), ..Request::default() }), own);
     let pool = snapshot.pools[0].value.cidr;
     let inside = snapshot.affinities.iter().filter(|a| pool.contains(&a.value.key.cidr)).count();

@@ -18,7 +18,7 @@ fn freed(cluster: &Cluster) -> (usize, Vec<SkipReason>) {
     let report = calipam_check::check(&snapshot, &no_grace());
     assert!(subjects(&report, Code::LeakedAddress, true).len() >= 50);
     let basis = calipam_plan::Basis::new(&snapshot, &report, &no_grace());
-    let rebuilt = rebuild::plan(&basis, &rebuild::Request::default(), &[], 0);
+    let rebuilt = rebuild::plan(&basis, &rebuild::Request::default());
     let released = plan_on(&snapshot, &everything(), &[], &no_grace());
     let freed = [&rebuilt, &released].map(|plan| {
         plan.changes().filter(|c| c.repairs.iter().any(|(code, _)| *code == Code::LeakedAddress)).count()

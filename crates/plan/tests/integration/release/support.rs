@@ -20,7 +20,7 @@ pub(super) fn plan_on(
     options: &Options,
 ) -> Plan {
     let report = check(snapshot, options);
-    release::plan(&Basis::new(snapshot, &report, options), request, observations, 0)
+    release::plan(&Basis::new(snapshot, &report, options).with(observations, 0), request)
 }
 
 /// Simulates the plan and verifies it. Returns the snapshot and the report after it.

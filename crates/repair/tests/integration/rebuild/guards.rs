@@ -39,7 +39,7 @@ impl World {
         let snapshot = observe(&store).await;
         let report = calipam_check::check(&snapshot, &options());
         let basis = Basis::new(&snapshot, &report, &options());
-        let plan = rebuild::plan(&basis, &Request::default(), &[], 0);
+        let plan = rebuild::plan(&basis, &Request::default());
         let cluster = snapshot.cluster.as_ref().unwrap().guid.clone();
         Self { etcd, store, plan, cluster }
     }

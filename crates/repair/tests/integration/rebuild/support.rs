@@ -33,7 +33,7 @@ pub(super) async fn rebuild_all(store: &Datastore) -> Rebuilt {
     let snapshot = observe(store).await;
     let before = check(&snapshot, &options());
     let basis = Basis::new(&snapshot, &before, &options());
-    let plan = rebuild::plan(&basis, &Request::default(), &[], 0);
+    let plan = rebuild::plan(&basis, &Request::default());
     drop(basis);
     let now = snapshot.taken_at;
     let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();

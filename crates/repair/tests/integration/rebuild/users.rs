@@ -42,7 +42,7 @@ impl World {
     async fn run(&mut self, meanwhile: impl FnOnce(&mut Connection, &Snapshot)) -> Execution {
         let snapshot = observe(&self.store).await;
         let report = calipam_check::check(&snapshot, &options());
-        let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options()), &Request::default(), &[], 0);
+        let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options()), &Request::default());
         assert!(plan.changes().any(|change| change.action == Verb::AssignAddress), "{:?}", plan.skipped);
         let tried = apply_plan(snapshot.clone(), &plan, snapshot.taken_at);
         assert!(tried.is_ok(), "{:?}", tried.err());
