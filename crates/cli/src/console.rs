@@ -19,7 +19,7 @@ use crate::render::document::{self, Document, Printed};
 use crate::render::failure::FailureDocument;
 use crate::render::page::Page;
 use crate::render::text::escape;
-use crate::watch::Watch;
+use crate::watched::Watched;
 
 // The colors in which clap prints errors and tips.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -65,7 +65,7 @@ pub(crate) struct Console {
     /// The layout of tables on stdout.
     pub page: Page,
     /// With `--watch`, the last printed document.
-    pub watch: Option<Arc<Watch>>,
+    pub watch: Option<Arc<Watched>>,
     /// The cluster of a fleet that this output is about; `None` without a fleet.
     pub fleet: Option<OfFleet>,
 }
@@ -156,7 +156,6 @@ impl Console {
         result.or_else(|error| match error.kind() {
             ErrorKind::BrokenPipe => {
                 READER_IS_GONE.store(true, Ordering::SeqCst);
-                self.watch.iter().for_each(|watch| watch.reader_is_gone());
                 Ok(())
             }
             _ => Err(error),

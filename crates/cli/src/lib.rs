@@ -22,6 +22,7 @@ mod preview;
 mod progress;
 mod render;
 mod watch;
+mod watched;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

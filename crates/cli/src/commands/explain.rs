@@ -43,8 +43,8 @@ fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanatio
     views::explain_pod(snapshot, namespace, name).ok_or_else(|| {
         Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}")))).hint_if(
             match snapshot.has_read(Source::Pods) {
-                false => Some(super::show::read_pods()),
-                true => super::show::near_pod(snapshot, namespace, name),
+                false => Some(super::show::subject::read_pods()),
+                true => super::show::subject::near_pod(snapshot, namespace, name),
             },
         )
     })

@@ -10,7 +10,7 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 use crate::render::column::{left, right};
 use crate::render::document::Document;
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{quoted, thousands};
 
 /// The number of GUID characters that tables show.

@@ -9,7 +9,7 @@ use crate::connect;
 use crate::console::Console;
 use crate::exit::{Outcome, Result};
 use crate::render::document::Document;
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::escape;
 
 /// The program and the formats that it reads.

@@ -9,7 +9,7 @@ use calipam_workflow::{Found, Object};
 use super::run::{documents, read};
 use super::{Fleet, Named, refuse};
 use crate::args::{ShowArgs, Subject};
-use crate::commands::show::show;
+use crate::commands::show::of_cluster::show;
 use crate::console::Console;
 use crate::exit::{Failure, Kind, Outcome, Result};
 use crate::render::show::percent;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::column::{left, right};
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::table::Grid;
 use super::text::{count, joined, or_dash, thousands};
 

@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::lines::Lines;
-use super::page::{Page, Text};
+use super::output::Text;
+use super::page::Page;
 use super::yaml;
 use crate::format::Format;
 

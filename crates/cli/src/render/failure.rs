@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::document::Document;
-use super::page::Text;
+use super::output::Text;
 
 /// The error of a command, for YAML and JSON output. It is also printed on stderr.
 #[derive(Debug, Serialize)]

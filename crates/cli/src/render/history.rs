@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::column::{Column, left, right};
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::text::{count, dash};
 
 /// Formats the period that a history covers.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::column::left;
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::show::cool_down;
 use super::table::{FEW, Grid};
 use super::text::{count, dash, joined, thousands};

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::column::left;
 use super::document::Document;
-use super::page::Text;
+use super::output::Text;
 use super::plan::result;
 use super::table::{FEW, Grid};
 use super::text::count;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::column::{Column, left};
 use super::decisions::{self, Decision};
 use super::document::Document;
-use super::page::Text;
+use super::output::Text;
 use super::text::joined;
 use crate::hints;
 

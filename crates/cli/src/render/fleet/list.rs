@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::Outcome;
 use crate::format::Format;
 use crate::render::document::{Document, Printed, unsupported};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{escape, joined};
 
 /// The documents of the clusters.

@@ -17,8 +17,8 @@ use serde::{Serialize, Serializer};
 pub(crate) use self::list::{FleetList, ListOfCluster, Unreadable};
 use super::document::{Document, unsupported};
 use super::findings::{ChangesOf, Found, write_ignore_file, write_names};
-use super::page::Text;
-use super::report::{junit, prometheus};
+use super::output::Text;
+use super::report::{RunMetrics, junit, prometheus};
 use crate::format::Format;
 
 /// A finished check of several clusters.
@@ -100,7 +100,10 @@ impl Document for FleetReport {
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Name => write_names(&self.findings(), out),
-            Format::Prometheus => prometheus::write_fleet(self, out),
+            Format::Prometheus => {
+                let run = RunMetrics { up: true, took: self.took, exit_code: self.exit_code, live: None };
+                prometheus::write_fleet(&run, &self.clusters, out)
+            }
             Format::Junit => {
                 let codes = Code::ALL.iter().copied();
                 let each = self.clusters.iter().map(|of| (of.name.as_str(), &of.report));

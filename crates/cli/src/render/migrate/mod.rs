@@ -13,7 +13,7 @@ pub(crate) use self::shown::SurveyDocument;
 use super::column::{left, right};
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::plan::PlanDocument;
 use super::table::{FEW, Grid};
 use super::text::{count, joined, shell_word, thousands};

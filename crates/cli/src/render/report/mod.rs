@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use super::check;
 use super::document::{Document, unsupported};
 use super::findings::{Found, WithFindings, write_ignore_file, write_names};
-use super::page::Text;
+use super::output::Text;
 use crate::format::Format;
 
 pub(crate) use self::calicoctl::write as write_calicoctl;
@@ -45,7 +45,7 @@ impl Document for Checked<'_> {
     const KIND: &'static str = "CheckReport";
 
     fn text(&self, text: &mut Text) {
-        check::text(self, text);
+        check::text(self.report, self.snapshot, text);
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::View;
 use crate::render::findings::WithFindings;
 use crate::render::history;
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{count, joined};
 
 /// An address with its last known events.

@@ -13,10 +13,10 @@ use calipam_check::{ClusterIdentity, note_of_other_ipam};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 
-use super::check::unread;
 use super::document::{Document, unsupported};
 use super::header;
-use super::page::Text;
+use super::output::Text;
+use super::sources::unread;
 use super::text::escape;
 use crate::format::Format;
 

@@ -16,7 +16,7 @@ use calipam_simulate::{Costs, Scenario, ScenarioError};
 use serde::Serialize;
 
 use super::document::{Document, unsupported};
-use super::page::Text;
+use super::output::Text;
 use super::text::{count, joined, thousands};
 use crate::format::Format;
 
