@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::pool::PoolUse;
+use calipam_model::words::joined;
 
 use crate::family::Family;
 
@@ -166,8 +167,7 @@ impl fmt::Display for Message {
                 "Need to allocate an IPAM block but could not - limit of {limit} blocks reached for this node"
             ),
             Self::Exhausted(pools) => {
-                let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
-                write!(f, "No IPs available in pools: [{}]", pools.join(" "))
+                write!(f, "No IPs available in pools: [{}]", joined(pools, " "))
             }
             Self::BlockFailed => f.write_str("Failed to assign IPs in newly allocated block"),
         }

@@ -4,6 +4,7 @@
 use clap::ValueEnum;
 
 use crate::exit::{Failure, Result};
+use crate::render::text::joined;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -51,9 +52,9 @@ impl Format {
             return Ok(());
         }
         let name = |format: &Self| format.to_possible_value().map(|value| value.get_name().to_owned());
-        let names: Vec<String> = formats.iter().filter_map(name).collect();
+        let names = joined(formats.iter().filter_map(name), ", ");
         let format = name(&self).unwrap_or_default();
-        Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
+        Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {names}")))
     }
 
     /// True for the formats that people read on a terminal: tables.

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 
 use crate::block::BlockProblem;
+use crate::words::joined;
 
 /// The reason why a datastore value cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum DecodeError {
     #[error("the block says that it is {0}")]
     AnotherBlock(IpNet),
     /// The block can be read but is corrupt, and a sound one is required.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{}", joined(.0, "; "))]
     Corrupt(Vec<BlockProblem>),
 }
 

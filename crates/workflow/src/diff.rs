@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::operator::{Access, Operator};
 use crate::read::{read_at, read_two};
 use crate::scope::{
-    Names, is_known_block, is_known_network, nothing_in_common, texts, unknown_block, unknown_network,
+    Names, is_known_block, is_known_network, nothing_in_common, unknown_block, unknown_network,
 };
 use crate::second_read::settle::recheck;
 
@@ -190,7 +190,7 @@ fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>> {
         |a: &IpNet, b: &IpNet| overlap(*a, *b).then(|| if a.prefix_len() < b.prefix_len() { *b } else { *a });
     let both: Vec<IpNet> = some.iter().flat_map(|a| others.iter().filter_map(move |b| inner(a, b))).collect();
     if both.is_empty() {
-        return Err(nothing_in_common(&texts(&some), &others));
+        return Err(nothing_in_common(&some, &others));
     }
     Ok(both)
 }

@@ -15,6 +15,7 @@ use calipam_model::key::Key;
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{Defect, Snapshot, Source};
 use calipam_model::text::TextRef;
+use calipam_model::words::joined;
 use wildmatch::WildMatch;
 
 use crate::failure::{Failure, Kind, Result};
@@ -158,8 +159,9 @@ pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
 }
 
 /// The error for names that have no address in common.
-pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
-    Failure::refused(format!("{some} and {} have nothing in common", texts(others)))
+pub(crate) fn nothing_in_common(some: impl IntoIterator<Item: ToString>, others: &[IpNet]) -> Failure {
+    let [some, others] = [joined(some, ", "), joined(others, ", ")];
+    Failure::refused(format!("{some} and {others} have nothing in common"))
         .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
 }
 
@@ -330,12 +332,7 @@ fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<()> {
     if nodes.is_empty() || networks.is_empty() || states.iter().any(has_any) {
         return Ok(());
     }
-    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    Err(nothing_in_common(&nodes.join(", "), networks))
-}
-
-pub(crate) fn texts(pools: &[IpNet]) -> String {
-    pools.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    Err(nothing_in_common(nodes, networks))
 }
 
 fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {

@@ -9,7 +9,6 @@ mod checks;
 mod events;
 mod host;
 mod http;
-mod impatient;
 mod served;
 
 use std::sync::Arc;
