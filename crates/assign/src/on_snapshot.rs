@@ -16,6 +16,7 @@ use calipam_model::node::Node;
 use calipam_model::parallel::lock;
 use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::words::joined;
 use jiff::Timestamp;
 
 use crate::record::Record;
@@ -288,7 +289,7 @@ fn block(stored: &Versioned<StoredBlock>) -> Entry {
     let record = match content.usable() {
         Some(block) => Record::Block(Arc::new(block.clone())),
         None => {
-            let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            let reason = joined(problems, "; ");
             Record::Undecodable { key: Key::Block(stored.value.key), reason }
         }
     };

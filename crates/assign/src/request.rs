@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::pool::PoolUse;
+use calipam_model::words::joined;
 
 use crate::family::Family;
 
@@ -153,14 +154,9 @@ pub enum Message {
     #[error("Need to allocate an IPAM block but could not - limit of {0} blocks reached for this node")]
     BlockLimit(u32),
     /// These pools have no free address left, not even in other holders' blocks.
-    #[error("No IPs available in pools: [{}]", joined(.0))]
+    #[error("No IPs available in pools: [{}]", joined(.0, " "))]
     Exhausted(Vec<IpNet>),
     /// Nothing could be assigned in a block of the node.
     #[error("Failed to assign IPs in newly allocated block")]
     BlockFailed,
-}
-
-fn joined(pools: &[IpNet]) -> String {
-    let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
-    pools.join(" ")
 }

@@ -16,7 +16,9 @@ use tokio::sync::watch;
 
 use crate::args::Global;
 use crate::console::Console;
-use crate::exit::{self, Failure, Kind};
+use crate::exit::{self, Failure, Kind, Result};
+use crate::operator::Person;
+use calipam_workflow::Access;
 
 /// The time that the program has to end by itself after a signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -29,12 +31,12 @@ const NAMED_AFTER: Duration = Duration::from_secs(30);
 
 /// Runs a future that uses a datastore. A signal drops the future unless a run is writing. Dropping the future removes
 /// incomplete files.
-pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     run(Box::pin(work))
 }
 
 /// Runs a boxed future, so that this function is compiled once for each `T` and not for each future.
-fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
+fn run<T>(work: Pin<Box<dyn Future<Output = Result<T>> + '_>>) -> Result<T> {
     runtime()?.block_on(async {
         tokio::select! {
             result = work => match result {
@@ -64,7 +66,7 @@ pub(crate) fn is_interrupted() -> bool {
 }
 
 /// Creates a runtime with several threads.
-pub(crate) fn threads() -> Result<Runtime, Failure> {
+pub(crate) fn threads() -> Result<Runtime> {
     Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))
 }
 
@@ -72,14 +74,14 @@ pub(crate) fn threads() -> Result<Runtime, Failure> {
 pub(crate) fn on_thread<T: Send + 'static, F: Future<Output = T>>(
     name: &str,
     work: impl FnOnce() -> F + Send + 'static,
-) -> Result<JoinHandle<T>, Failure> {
+) -> Result<JoinHandle<T>> {
     let runtime = threads()?;
     let thread = thread::Builder::new().name(name.into());
     thread.spawn(move || runtime.block_on(work())).map_err(Failure::io("start threads"))
 }
 
 /// Returns the runtime of the process. One of its tasks waits for signals until the process ends.
-fn runtime() -> Result<&'static Runtime, Failure> {
+fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
@@ -126,27 +128,36 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Runs `work` with the datastore that the options name; see [`block_on`].
+/// Runs `work`, which asks no questions, with the datastore that the options name; see [`block_on`].
 pub(crate) fn with<T>(
     global: &Global,
     console: &Console,
-    work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    block_on(async { work(&open(global, console).await?).await })
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
+) -> Result<T> {
+    with_person(global, &Person::watching(console), work)
+}
+
+/// Like [`with`], for a person who can be asked.
+pub(crate) fn with_person<T>(
+    global: &Global,
+    person: &Person<'_>,
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
+) -> Result<T> {
+    block_on(async { work(Access::new(&open(global, person.console).await?, person)).await })
 }
 
 /// Opens the datastore that the options name.
-pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
+pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore> {
     open_by(&settings(global)?, console).await
 }
 
-pub(crate) fn settings(global: &Global) -> Result<Settings, Failure> {
+pub(crate) fn settings(global: &Global) -> Result<Settings> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles);
     Ok(settings.map_err(calipam_datastore::Error::from)?)
 }
 
 /// Opens the datastore that settings name.
-pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Datastore, Failure> {
+pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Datastore> {
     let mut opening = pin!(Datastore::open(settings));
     let datastore = match tokio::time::timeout(NAMED_AFTER, &mut opening).await {
         Ok(opened) => opened?,

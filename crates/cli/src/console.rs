@@ -12,14 +12,14 @@ use indicatif::MultiProgress;
 use terminal_size::Width;
 
 use crate::args::{Global, value_in_words};
-use crate::exit::{Failure, FailureForm};
+use crate::exit::{Failure, FailureForm, Result};
 use crate::format::Format;
 use crate::hints;
 use crate::render::document::{self, Document, Printed};
 use crate::render::failure::FailureDocument;
 use crate::render::page::Page;
 use crate::render::text::escape;
-use crate::watch::Watch;
+use crate::watched::Watched;
 
 // The colors in which clap prints errors and tips.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -65,7 +65,7 @@ pub(crate) struct Console {
     /// The layout of tables on stdout.
     pub page: Page,
     /// With `--watch`, the last printed document.
-    pub watch: Option<Arc<Watch>>,
+    pub watch: Option<Arc<Watched>>,
     /// The cluster of a fleet that this output is about; `None` without a fleet.
     pub fleet: Option<OfFleet>,
 }
@@ -117,7 +117,7 @@ impl Console {
 
     /// Prints a document on stdout in the requested format. The document of a fleet's cluster is kept, and printed
     /// later.
-    pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
+    pub(crate) fn print(&self, document: &impl Document) -> Result<()> {
         if let Some(of) = &self.fleet {
             let printed =
                 Printed::of(document, self.format, self.page).map_err(Failure::io("write the output"))?;
@@ -136,7 +136,7 @@ impl Console {
     }
 
     /// Writes data to stdout like [`Self::write_data`], and returns errors as failures.
-    pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.write_data(write).map_err(|error| match error.kind() {
             // `--sort-by` names an unknown column.
             ErrorKind::InvalidInput => Failure::usage(error.to_string()),
@@ -156,7 +156,6 @@ impl Console {
         result.or_else(|error| match error.kind() {
             ErrorKind::BrokenPipe => {
                 READER_IS_GONE.store(true, Ordering::SeqCst);
-                self.watch.iter().for_each(|watch| watch.reader_is_gone());
                 Ok(())
             }
             _ => Err(error),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use calipam_workflow::{Failure, FailureForm, Kind};
+pub(crate) use calipam_workflow::{Failure, FailureForm, Kind, Result};
 
 /// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Outcome {
     PartlyRead,
 }
 
-pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
+pub(crate) fn code(result: &Result<Outcome>) -> u8 {
     match result {
         _ if has_panicked() => Kind::Internal as u8,
         Ok(Outcome::Clean) => 0,
@@ -41,7 +41,7 @@ pub(crate) fn panicked() -> Failure {
 }
 
 /// Prints clap's text: help and version on stdout, errors on stderr.
-pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
+pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome> {
     match error.print() {
         Err(broken) if broken.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::io("print the help")(broken))

@@ -3,7 +3,8 @@
 
 use clap::ValueEnum;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
+use crate::render::text::joined;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -45,15 +46,15 @@ impl Format {
     }
 
     /// Refuses a format that is not in `formats`, the formats of the command `what`.
-    pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<(), Failure> {
+    pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<()> {
         // A command without documents ignores the option, since a shell alias can add it to every command.
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());
         }
         let name = |format: &Self| format.to_possible_value().map(|value| value.get_name().to_owned());
-        let names: Vec<String> = formats.iter().filter_map(name).collect();
+        let names = joined(formats.iter().filter_map(name), ", ");
         let format = name(&self).unwrap_or_default();
-        Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
+        Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {names}")))
     }
 
     /// True for the formats that people read on a terminal: tables.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::render::text::{escape, is_unsafe};
 
 /// An accepted finding.
@@ -39,7 +39,7 @@ impl Ignored {
     ///
     /// # Errors
     /// If it cannot be read, or one of its lines is invalid.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = path.display().to_string();
         let text = regular::read_to_string(path).map_err(Failure::io_at("read", path))?;
         let entries = parse(&text).map_err(|(line, reason)| {

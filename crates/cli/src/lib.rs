@@ -22,6 +22,7 @@ mod preview;
 mod progress;
 mod render;
 mod watch;
+mod watched;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +34,7 @@ pub use self::commands::MAN_PAGES;
 use crate::applet::Applet;
 use crate::args::{Cli, When};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Outcome, Result};
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
@@ -74,7 +75,7 @@ pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
     scripts.chain(complete::plugin_scripts().map(|(name, text)| (name.to_owned(), text.into_bytes())))
 }
 
-fn run() -> Result<Outcome, Failure> {
+fn run() -> Result<Outcome> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     When::of_command_line(&arguments).apply();
     let applet = Applet::of(arguments.first().cloned().unwrap_or_default());

@@ -8,7 +8,7 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_model::hint::{Call, Hint};
 use calipam_plan::PlanKind;
 use calipam_repair::StaleLock;
-use calipam_workflow::{Activity, Event, Failure, Meter, Operator, Pending, Proposal};
+use calipam_workflow::{Activity, Event, Failure, Meter, Operator, Pending, Proposal, Result};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::console::Console;
@@ -17,7 +17,7 @@ use crate::{hints, preview, progress};
 
 /// The person at the terminal. With `--yes`, the person has agreed in advance.
 pub(crate) struct Person<'a> {
-    console: &'a Console,
+    pub console: &'a Console,
     /// True with `--yes`.
     agrees: bool,
     /// True if the program was called as calicoctl, usually by a script. Since the script reads stdout, messages are
@@ -124,7 +124,7 @@ impl Operator for Person<'_> {
     }
 
     /// Shows a plan with [`preview::preview`]. For a script, shows only the warnings of the plan.
-    fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure> {
+    fn show(&self, proposal: Proposal<'_>) -> Result<()> {
         if self.is_script {
             // stdout contains only calicoctl's lines.
             if let Proposal::Plan(plan) = proposal {
@@ -138,7 +138,7 @@ impl Operator for Person<'_> {
         Ok(())
     }
 
-    fn can_agree(&self) -> Result<(), Failure> {
+    fn can_agree(&self) -> Result<()> {
         if self.agrees || io::stdin().is_terminal() {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Operator for Person<'_> {
         Err(Failure::usage("confirmation needed, but stdin is not a terminal").hint(hint))
     }
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent>> {
         Box::pin(async move {
             if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {
                 self.console.verbose(&format!("{question} --yes"));

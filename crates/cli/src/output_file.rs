@@ -8,7 +8,7 @@ use calipam_files::regular;
 use clap::ValueEnum;
 use tempfile::Builder;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::format::Format;
 use crate::render::text::joined;
 
@@ -36,17 +36,14 @@ impl OutputFile {
     }
 
     /// Writes the file; see [`write`].
-    pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self::write(&self.path, write)
     }
 }
 
 /// Writes a file. A regular file is replaced atomically: readers see either the old or the new content, and after a
 /// failure the old content remains.
-pub(crate) fn write(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     replace(path, write).map_err(Failure::io_at("write", path))
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::args::Global;
 use crate::console::Console;
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::operator::Person;
 
 /// A state from an archive. Dropping this deletes its temporary file, if it has one.
@@ -24,7 +24,7 @@ impl Past {
         at: Option<Timestamp>,
         global: &Global,
         console: &Console,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>> {
         let (Some(folder), Some(at)) = (archive, at) else { return Ok(None) };
         if global.datastore.is_some() {
             return Err(Failure::usage("with --archive, --datastore has no effect"));

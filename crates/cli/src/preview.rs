@@ -11,7 +11,7 @@ use crate::render::document::{self, Document};
 use crate::render::migrate::SurveyDocument;
 use crate::render::page::Page;
 use crate::render::plan::{self, PlanDocument};
-use crate::render::undo::{self, UndoDocument};
+use crate::render::undo::UndoDocument;
 
 /// Shows a plan. YAML and JSON are printed only at the end, so if the operator is `asked` to confirm, a table is
 /// printed on stderr first. Returns the complete plan if the operator is asked, but only a part of it was shown.
@@ -21,12 +21,13 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
             if asked || console.format.is_for_people() {
                 plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
             }
-            show(&PlanDocument { plan, run: None }, plan::fits(plan), asked, console)
+            show(&PlanDocument::new(plan, None), plan::fits(plan), asked, console)
         }
         // A migration's plan is a separate proposal.
-        Proposal::Migration(surveyed) => show(&SurveyDocument(surveyed), true, asked, console),
+        Proposal::Migration(surveyed) => show(&SurveyDocument::new(surveyed), true, asked, console),
         Proposal::Undo(header, plan) => {
-            show(&UndoDocument { header, plan, run: None }, undo::fits(plan), asked, console)
+            let document = UndoDocument::new(header, plan, None);
+            show(&document, document.fits(), asked, console)
         }
     }
 }

@@ -1,61 +1,19 @@
 //! `--watch`: repeats a command, and prints its result if something has changed.
 
-use std::sync::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use calipam_model::parallel::lock;
 use jiff::SignedDuration;
-use serde_json::Value;
 
 use crate::args::Global;
 use crate::connect;
-use crate::console::Console;
-use crate::exit::{Failure, Kind, Outcome};
-use crate::format::Format;
-use crate::render::document::{self, Document};
+use crate::console::{Console, READER_IS_GONE};
+use crate::exit::{Failure, Kind, Outcome, Result};
+use crate::watched::Watched;
 
 /// The time to wait after a change, so that the next read includes the changes that follow it.
 pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
-
-/// The last printed document.
-#[derive(Debug, Default)]
-pub(crate) struct Watch(Mutex<Printed>);
-
-#[derive(Debug, Default)]
-struct Printed {
-    /// The document without the fields that differ with every read.
-    content: Option<Value>,
-    /// The revision that was read last.
-    revision: Option<i64>,
-    reader_is_gone: bool,
-}
-
-impl Watch {
-    /// Returns the text to print between the last document and this one; `None` if both have the same content.
-    pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
-        let mut content = document::value(document).unwrap_or_default();
-        let mut last = lock(&self.0);
-        if let Some(cluster) = content.get_mut("cluster").and_then(Value::as_object_mut) {
-            cluster.remove("takenAt");
-            let revision = cluster.remove("revision");
-            last.revision = revision.and_then(|revision| revision.as_str()?.parse().ok());
-        }
-        let separator = match &last.content {
-            None => "",
-            Some(same) if *same == content => return None,
-            Some(_) if format == Format::Yaml => "---\n",
-            Some(_) if format == Format::Json => "",
-            Some(_) => "\n",
-        };
-        last.content = Some(content);
-        Some(separator)
-    }
-
-    /// Records that the reader of stdout has closed the pipe.
-    pub(crate) fn reader_is_gone(&self) {
-        lock(&self.0).reader_is_gone = true;
-    }
-}
 
 /// Repeats a command until ctrl-c or until its output is closed. A round starts after each change, and at the latest
 /// after `every`, since an address can become leaked although nothing has changed. A failure of the first round is
@@ -64,18 +22,17 @@ pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,
     console: &Console,
-    round: impl Fn(&Console) -> Result<Outcome, Failure>,
-) -> Result<Outcome, Failure> {
-    let watch = std::sync::Arc::new(Watch::default());
+    round: impl Fn(&Console) -> Result<Outcome>,
+) -> Result<Outcome> {
+    let watch = Arc::new(Watched::default());
     let mut console = Console { watch: Some(watch.clone()), ..console.clone() };
     let mut outcome = round(&console)?;
     // The first round has already printed the notes and hints.
     console = Console { quiet: true, progress: false, ..console };
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
-    while !lock(&watch.0).reader_is_gone {
-        let revision = lock(&watch.0).revision;
+    while !READER_IS_GONE.load(Ordering::SeqCst) {
         let waited = connect::block_on(async {
-            wait(every, revision, global, &console).await;
+            wait(every, watch.revision(), global, &console).await;
             Ok(())
         });
         match waited.and_then(|()| round(&console)) {

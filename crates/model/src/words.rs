@@ -34,6 +34,11 @@ pub fn join<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
+/// Joins values as text, with the separator `between`.
+pub fn joined(texts: impl IntoIterator<Item: ToString>, between: &str) -> String {
+    texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(between)
+}
+
 /// Quotes a path for a shell.
 pub fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())

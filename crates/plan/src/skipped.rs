@@ -55,6 +55,9 @@ impl Skipped {
 /// The reason why a subject is left as it is, and a message with names and evidence.
 pub(crate) type Refusal = (SkipReason, String);
 
+/// The result of a plan for one object.
+pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
+
 /// The reason why a subject is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -5,6 +5,9 @@ use calipam_model::hint::{Call, Hint};
 use crate::journal::JournalError;
 use crate::lock::{LockAction, LockFailure};
 
+/// The result of a part of a repair.
+pub type Result<T, E = RepairError> = std::result::Result<T, E>;
+
 /// The reason why a repair did not begin, or ended early. A single step that is abandoned is a
 /// [`Conflict`](crate::Conflict) instead.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ mod step;
 mod undo;
 
 pub use self::engine::{Conflict, Event, EventFn, Execution};
-pub use self::error::RepairError;
+pub use self::error::{RepairError, Result};
 pub use self::interrupt::Interrupt;
 pub use self::lock::{LockAction, LockFailure, set_lock};
 pub use self::session::{Options, execute};

@@ -14,7 +14,7 @@ use calipam_model::snapshot::{DatastoreKind, Revision};
 use serde_json::Value;
 
 use crate::engine::RETRIES;
-use crate::error::RepairError;
+use crate::error::{RepairError, Result};
 use crate::journal::{Header, Journal, LockMark};
 
 /// The time limit for retries when the lock cannot be restored because the datastore is unreachable.
@@ -102,7 +102,7 @@ struct Information {
 
 impl Information {
     /// Reads ClusterInformation for an operation on the lock; `None` if it does not exist.
-    async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>, RepairError> {
+    async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>> {
         let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else { return Ok(None) };
         let ready = ready(&stored).map_err(|reason| action.failed(reason))?;
         Ok(Some(Self { stored, ready }))
@@ -120,7 +120,7 @@ impl Information {
 }
 
 /// Takes the lock. Before that, the intent and the earlier value of the field are recorded in the journal.
-pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock, RepairError> {
+pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock> {
     let failed = |reason| LockAction::Take.failed(reason);
     let mut failures = 0;
     // True while no answer was lost. If every answer arrived, a write that the server denies was certainly not made.
@@ -178,7 +178,7 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
 }
 
 /// Restores the field, even if the datastore cannot be reached for a while.
-pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
+pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<()> {
     let begun = Instant::now();
     loop {
         match put_back(writer, held).await {
@@ -193,7 +193,7 @@ pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), Repa
 
 /// Sets the field back. If ClusterInformation has not changed since the lock was taken, restores the earlier object.
 /// Otherwise changes only the field, and only if it is still false: the datastore may have been unlocked on purpose.
-async fn put_back(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
+async fn put_back(writer: &Writer, held: &HeldLock) -> Result<()> {
     let value = |now: Option<&Information>| match now.filter(|now| now.ready == Some(false)) {
         None => Ok(None),
         Some(now) if held.revision == now.stored.revision => Ok(Some(held.original.raw.clone())),
@@ -203,11 +203,7 @@ async fn put_back(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
 }
 
 /// Locks or unlocks the datastore permanently, as `calicoctl datastore migrate` does.
-pub async fn set_lock(
-    datastore: &Datastore,
-    consent: Consent,
-    action: LockAction,
-) -> Result<(), RepairError> {
+pub async fn set_lock(datastore: &Datastore, consent: Consent, action: LockAction) -> Result<()> {
     let wanted = Some(action == LockAction::Restore);
     let value = |now: Option<&Information>| match now {
         None => Err(LockFailure::NoInformation),
@@ -223,7 +219,7 @@ pub(crate) async fn put_back_if(
     writer: &Writer,
     before: Option<bool>,
     is_still: impl Fn(&Stored) -> bool,
-) -> Result<bool, RepairError> {
+) -> Result<bool> {
     let value = |now: Option<&Information>| match now.filter(|now| is_still(&now.stored)) {
         None => Ok(None),
         Some(now) => with_ready(&now.stored.raw, before, None).map(Some),
@@ -237,7 +233,7 @@ async fn replace(
     writer: &Writer,
     action: LockAction,
     value: impl Fn(Option<&Information>) -> Result<Option<Bytes>, LockFailure>,
-) -> Result<bool, RepairError> {
+) -> Result<bool> {
     for _ in 0..RETRIES {
         let now = Information::read(writer, action).await?;
         let value = value(now.as_ref()).map_err(|reason| action.failed(reason))?;

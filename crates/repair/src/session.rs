@@ -14,7 +14,7 @@ use calipam_model::key::Key;
 use tokio::sync::Semaphore;
 
 use crate::engine::{Context, Event, EventFn, Execution, Group, REQUESTS, run};
-use crate::error::RepairError;
+use crate::error::{RepairError, Result};
 use crate::interrupt::Interrupt;
 use crate::journal::{Disk, FORMAT, Header, Journal, LockMark, resolve_killed};
 use crate::lock;
@@ -87,7 +87,7 @@ pub async fn execute(
     steps: Vec<Step>,
     consent: Consent,
     options: &Options,
-) -> Result<Execution, RepairError> {
+) -> Result<Execution> {
     let objects = steps.iter().flat_map(Step::edits).map(Edit::key).collect::<BTreeSet<Key>>().len();
     let purpose = Purpose { what: "plan", cluster: cluster.to_owned(), objects };
     let writer = writer(datastore, consent, &purpose).await?;
@@ -96,11 +96,7 @@ pub async fn execute(
 }
 
 /// Checks the consent and the cluster, and returns a writer.
-pub(crate) async fn writer(
-    datastore: &Datastore,
-    consent: Consent,
-    purpose: &Purpose,
-) -> Result<Writer, RepairError> {
+pub(crate) async fn writer(datastore: &Datastore, consent: Consent, purpose: &Purpose) -> Result<Writer> {
     check_consent(&consent, purpose)?;
     let writer = datastore.writer(consent)?;
     let stored = writer.read(&[lock::key()]).await?.pop().flatten();
@@ -115,7 +111,7 @@ pub(crate) async fn carry_out(
     cluster: &str,
     options: &Options,
     groups: Vec<Group>,
-) -> Result<Execution, RepairError> {
+) -> Result<Execution> {
     // The outcomes of a killed run can be determined only until this run writes to the same objects.
     let passed_over =
         resolve_killed(datastore, regular::folder_of(&options.journal), cluster).await?.passed_over;
@@ -172,7 +168,7 @@ async fn run_locked(
     name: &str,
     context: Context,
     groups: Vec<Group>,
-) -> Result<Execution, RepairError> {
+) -> Result<Execution> {
     let held = lock::take(writer, journal, name).await?;
     let marked = journal.mark_lock(LockMark::Taken(held.revision.to_string())).await;
     let steps = groups.len();
@@ -199,7 +195,7 @@ async fn run_locked(
 }
 
 /// Refuses consent for another cluster, or for fewer objects than the run changes.
-fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
+fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<()> {
     let question = consent.question();
     if question.cluster != purpose.cluster {
         return Err(RepairError::OtherCluster {
@@ -217,11 +213,7 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError
 }
 
 /// Refuses the ClusterInformation of a cluster other than the one that the plan or journal was made for.
-pub(crate) fn check_guid(
-    information: Option<&Stored>,
-    what: &'static str,
-    cluster: &str,
-) -> Result<(), RepairError> {
+pub(crate) fn check_guid(information: Option<&Stored>, what: &'static str, cluster: &str) -> Result<()> {
     let information = information.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
     let found = information.map(|i| i.guid).unwrap_or_default();
     if found == cluster {

@@ -7,7 +7,7 @@ use calipam_datastore::{Datastore, clock};
 use calipam_model::hint::{Call, Hint};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::error::RepairError;
+use crate::error::Result;
 use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, marks_if_over};
 use crate::lock;
 
@@ -73,7 +73,7 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 impl StaleLock {
     /// Reads the present state of the lock. If the datastore is no longer locked, records this in the journal, unless
     /// the write that takes the lock may still arrive.
-    pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
+    pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
             if !self.may_arrive() {
@@ -95,7 +95,7 @@ impl StaleLock {
 
     /// Restores `datastoreReady`, and records this in the killed run's journal. Changes nothing and returns false if
     /// ClusterInformation has changed since the killed run.
-    pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
+    pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool> {
         let writer = datastore.writer(consent)?;
         let restored = lock::put_back_if(&writer, self.before, |stored| self.is_left(stored)).await?;
         if restored {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 use std::str::FromStr;
 
+use calipam_model::words::joined;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -131,9 +132,8 @@ fn with_tenth(tenths: u64, unit: &str) -> String {
 
 fn minutes(seconds: u64) -> String {
     let parts = [(seconds / 3_600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let parts: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
-    parts.join(" ")
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    joined(parts.map(|(count, unit)| format!("{count}{unit}")), " ")
 }
 
 impl Serialize for Micros {

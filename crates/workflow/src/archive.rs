@@ -10,7 +10,6 @@ use calipam_check::views::handle_ids;
 use calipam_check::{
     Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_mentions, names_of_owners,
 };
-use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::recording::{Known, Reached, StateUpdate, States, Version, each_version};
@@ -23,16 +22,19 @@ use calipam_model::words::quoted;
 use jiff::Timestamp;
 
 pub use self::states::{ArchivedState, state_at, states_around};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, Result};
 use crate::history::{History, Reach, Span, about, written};
 use crate::object::{KnownNames, Object, whole_id};
-use crate::operator::{Activity, Operator};
+use crate::operator::{Access, Activity, Operator};
 use crate::read::{progress, watched};
 use crate::scope::known_nodes;
 
 /// Writes to a file all objects that a check reads, and returns their number.
-pub async fn export(datastore: &Datastore, path: &Path, operator: &dyn Operator) -> Result<u64, Failure> {
-    watched(Activity::Exporting, operator, async move |progress| datastore.export(path, progress).await).await
+pub async fn export(access: Access<'_>, path: &Path) -> Result<u64> {
+    watched(access, Activity::Exporting, async move |datastore, progress| {
+        datastore.export(path, progress).await
+    })
+    .await
 }
 
 /// The result of adding an export to an archive.
@@ -49,23 +51,20 @@ pub struct Archiving {
 ///
 /// # Errors
 /// If the datastore cannot be read, the folder cannot be written, or the archive is of another cluster.
-pub async fn archive(
-    datastore: &Datastore,
-    folder: &Path,
-    keep: Option<&Keep>,
-    operator: &dyn Operator,
-) -> Result<Archiving, Failure> {
-    let added = watched(Activity::Exporting, operator, async |progress| {
+pub async fn archive(access: Access<'_>, folder: &Path, keep: Option<&Keep>) -> Result<Archiving> {
+    let added = watched(access, Activity::Exporting, async |datastore, progress| {
         datastore.add_to_archive(folder, progress).await
     })
     .await?;
     if added.export.guid.is_empty() {
-        warn_of_unknown(operator);
+        warn_of_unknown(access.operator);
     }
 
     let (archive, damaged) = Archive::open_undamaged(folder)?;
     for error in damaged {
-        operator.warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
+        access
+            .operator
+            .warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
     }
     let removed = match keep {
         Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
@@ -73,7 +72,7 @@ pub async fn archive(
     };
     let exports = archive.exports().len() - removed.len();
     if let Some(later) = added.later {
-        operator.warn(format!(
+        access.operator.warn(format!(
             "the archive has an export from {later}, later than this one from {}: a clock was set back",
             added.export.taken_at
         ));
@@ -90,7 +89,7 @@ pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
 }
 
 /// Removes the exports that `keep` does not retain, together with the changes that were recorded after them.
-pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Failure> {
+pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
     for (export, _) in archive.exports().iter().zip(keep.to_remove(&times, now)).filter(|(_, remove)| *remove)
@@ -108,7 +107,7 @@ pub fn archive_history(
     object: Object,
     journals: Option<&Path>,
     operator: &dyn Operator,
-) -> Result<History, Failure> {
+) -> Result<History> {
     let archive = open(folder, operator)?;
     let about = subject(&archive, object, operator)?;
     let guid = archive.guid().unwrap_or_default().to_owned();
@@ -154,7 +153,7 @@ pub fn archive_history(
 }
 
 /// Returns the keys of objects in a part of the archive that concern the subject of a history in at least one version.
-fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>, Failure> {
+fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
         each_version(export, &mut known, &|key| part.holds(key), |version| {
@@ -197,7 +196,7 @@ fn each_state(
     is_wanted: &dyn Fn(&[u8]) -> bool,
     operator: Option<&dyn Operator>,
     mut take: impl FnMut(StateUpdate),
-) -> Result<(Vec<Timestamp>, Vec<Span>), Failure> {
+) -> Result<(Vec<Timestamp>, Vec<Span>)> {
     let (mut times, mut recorded): (_, Vec<Span>) = (Vec::new(), Vec::new());
     let mut states = States::default();
     for export in archive.exports() {
@@ -223,9 +222,9 @@ fn each(
     part: Part<'_>,
     operator: &dyn Operator,
     mut take: impl FnMut(Snapshot),
-) -> Result<(), Failure> {
+) -> Result<()> {
     let meter = operator.start(Activity::Reading);
-    let mut read = || -> Result<(), Failure> {
+    let mut read = || -> Result<()> {
         for export in archive.exports() {
             if let Some(snapshot) = export.read(part, &progress(&meter))? {
                 take(snapshot);
@@ -241,7 +240,7 @@ fn each(
 
 /// Returns the subject of a history. An object that is given by a name or by the beginning of a handle's ID is looked
 /// up in all exports.
-fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<HistorySubject, Failure> {
+fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<HistorySubject> {
     let (Object::Handle(begin) | Object::Text(begin)) = &object else { return about(object) };
     if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
         return about(formed);
@@ -259,14 +258,14 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
 }
 
 /// Opens an archive, which must not be empty.
-pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Failure> {
+pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
     open_unless_empty(folder, operator)?.ok_or_else(|| {
         Failure::new(Kind::Failed, format!("{} holds no export", folder.display()))
             .hint(Hint::new("{} adds one", [Call::Archive(folder.to_owned())]))
     })
 }
 
-pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Result<Option<Archive>, Failure> {
+pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Result<Option<Archive>> {
     let archive = Archive::open(folder)?;
     if archive.exports().is_empty() {
         return Ok(None);
@@ -287,7 +286,7 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
 ///
 /// # Errors
 /// If the archive is empty, cannot be read, or is of another cluster.
-pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Failure> {
+pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<()> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
     if guids[0] != guids[1] {

@@ -1,13 +1,12 @@
 //! `assign`: assigns addresses.
 
-use calipam_datastore::Datastore;
 use calipam_model::node::Node;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::Plan;
 use calipam_plan::assign;
 
-use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::failure::{Failure, Result};
+use crate::operator::Access;
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope;
@@ -28,13 +27,9 @@ pub struct AssignRequest {
 ///
 /// # Errors
 /// If an object cannot be read or written, the node or a pool is not found, or the operator does not agree.
-pub async fn assign(
-    datastore: &Datastore,
-    request: &AssignRequest,
-    operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
-    let run = Run::new(datastore, &request.intent, operator);
-    let seen = read_and_check(datastore, &request.criteria, operator).await?;
+pub async fn assign(access: Access<'_>, request: &AssignRequest) -> Result<Repaired> {
+    let run = Run::new(access, &request.intent);
+    let seen = read_and_check(access, &request.criteria).await?;
     let plan = plan(&seen, request)?;
     let plan = seen.try_plan(plan, &request.criteria)?;
     let planned = plan.clone();
@@ -42,7 +37,7 @@ pub async fn assign(
         if !was_asked {
             return Ok(Vec::new());
         }
-        let now = read_and_check(datastore, &request.criteria, operator).await?;
+        let now = read_and_check(access, &request.criteria).await?;
         match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
             Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
             None => Ok(Vec::new()),
@@ -51,7 +46,7 @@ pub async fn assign(
     run.write_if(plan, None, holds).await
 }
 
-fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Failure> {
+fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node> {
     let wanted = &request.wanted.node;
     let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
     nodes.find(|node| node.name == *wanted).ok_or_else(|| {
@@ -60,7 +55,7 @@ fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node,
     })
 }
 
-fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan, Failure> {
+fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(&[snapshot], name));

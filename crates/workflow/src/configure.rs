@@ -9,8 +9,8 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
 use calipam_plan::configure::{self, ConfigureRefusal};
 
-use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::failure::{Failure, Result};
+use crate::operator::Access;
 use crate::read::read;
 use crate::run::{Intent, Run};
 use crate::write::Repaired;
@@ -28,30 +28,26 @@ pub struct ConfigureRequest {
 ///
 /// # Errors
 /// If an object cannot be read or written, Calico does not accept the settings, or the operator does not agree.
-pub async fn configure(
-    datastore: &Datastore,
-    request: &ConfigureRequest,
-    operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result<Repaired> {
     let what = ["change the settings of the allocator", "to configure it"];
-    let run = Run::on_live(datastore, &request.intent, operator, what)?;
+    let run = Run::on_live(access, &request.intent, what)?;
     let keys = [
         Key::ClusterInformation("default".into()),
         Key::IpamConfiguration("default".into()),
         Key::IpamConfig,
     ];
-    let mut stored = datastore.stored(&keys).await?;
+    let mut stored = access.datastore.stored(&keys).await?;
     let config = stored.pop().flatten();
     let resource = stored.pop().flatten();
     let cluster = stored.pop().flatten();
 
     let whole = match request.predicts_effects {
-        true => Some(read(datastore, operator).await),
+        true => Some(read(access).await),
         false => None,
     };
     let few = || Snapshot {
-        datastore: datastore.kind(),
-        location: datastore.location(),
+        datastore: access.datastore.kind(),
+        location: access.datastore.location(),
         taken_at: clock::now(),
         cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
         ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
@@ -81,13 +77,13 @@ pub async fn configure(
     }
     let repaired = run.write(plan, None).await?;
     if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
-        check_kept(datastore, &request.settings).await?;
+        check_kept(access.datastore, &request.settings).await?;
     }
     Ok(repaired)
 }
 
 /// Checks that the settings were stored: older schemas in Kubernetes silently drop fields that they do not know.
-async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Failure> {
+async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<()> {
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());
     }

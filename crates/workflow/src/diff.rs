@@ -13,11 +13,11 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::failure::{Failure, Result};
+use crate::operator::{Access, Operator};
 use crate::read::{read_at, read_two};
 use crate::scope::{
-    Names, is_known_block, is_known_network, nothing_in_common, texts, unknown_block, unknown_network,
+    Names, is_known_block, is_known_network, nothing_in_common, unknown_block, unknown_network,
 };
 use crate::second_read::settle::recheck;
 
@@ -47,12 +47,7 @@ pub struct Pair {
 }
 
 /// Reads two states. Refuses states of different clusters, unless `force` is set.
-pub async fn read_pair(
-    old: &Side,
-    new: &Side,
-    force: bool,
-    operator: &dyn Operator,
-) -> Result<Pair, Failure> {
+pub async fn read_pair(old: &Side, new: &Side, force: bool, operator: &dyn Operator) -> Result<Pair> {
     let (mut before, mut after) = read_both(old, new, operator).await?;
     compare_clusters(&before, &after, force, operator)?;
     align(&mut before, &mut after);
@@ -68,7 +63,7 @@ pub async fn diff<'p>(
     wanted: &Scope,
     pause: SignedDuration,
     operator: &dyn Operator,
-) -> Result<Difference<'p>, Failure> {
+) -> Result<Difference<'p>> {
     let Pair { old: before, new: after } = pair;
     let options = Options::default();
     let (unchecked, mut of_old, mut of_new) = thread::scope(|scope| {
@@ -92,22 +87,17 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 
 /// Reads both states. Two files are read in parallel, because decoding a file keeps only one core busy and there is no
 /// server that could be overloaded.
-async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Failure> {
+async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot)> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
         return read_two(&old.datastore, &new.datastore, operator).await;
     }
-    let before = read_at(&old.datastore, old.revision, operator).await?;
-    Ok((before, read_at(&new.datastore, new.revision, operator).await?))
+    let read = async |side: &Side| read_at(Access::new(&side.datastore, operator), side.revision).await;
+    Ok((read(old).await?, read(new).await?))
 }
 
 /// Refuses to compare two clusters without `force`, and warns if one of them has no GUID.
-fn compare_clusters(
-    old: &Snapshot,
-    new: &Snapshot,
-    force: bool,
-    operator: &dyn Operator,
-) -> Result<(), Failure> {
+fn compare_clusters(old: &Snapshot, new: &Snapshot, force: bool, operator: &dyn Operator) -> Result<()> {
     let guids = [old, new].map(|snapshot| snapshot.guid().to_owned());
     if let Some(unknown) = [old, new].into_iter().zip(&guids).find(|(_, guid)| guid.is_empty()) {
         operator.warn(format!(
@@ -156,12 +146,12 @@ async fn recheck_side(
     other: &Report,
     pause: SignedDuration,
     operator: &dyn Operator,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let known = subjects(other);
     let is_known = |finding: &Finding| known.contains(&finding.key_ref());
     let mut new = report.findings.iter().filter(|finding| !is_known(finding));
     if side.is_live() && new.any(|finding| !finding.depends_on.is_empty()) {
-        let dropped = recheck(&side.datastore, snapshot, report, pause, operator).await?;
+        let dropped = recheck(Access::new(&side.datastore, operator), snapshot, report, pause).await?;
         report.findings.extend(dropped.into_iter().filter(is_known));
     }
     Ok(())
@@ -172,7 +162,7 @@ async fn recheck_side(
 ///
 /// # Errors
 /// If a name is not found, or the selected networks have no address in common.
-pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope, Failure> {
+pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope> {
     let states = [&pair.old, &pair.new];
     let mut scope = names.scope(&states)?;
     let [addresses, blocks] = &networks;
@@ -192,7 +182,7 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
 }
 
 /// The intersection of networks of two kinds; if one kind is empty, the networks of the other kind.
-fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Failure> {
+fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>> {
     if some.is_empty() || others.is_empty() {
         return Ok(if some.is_empty() { others } else { some });
     }
@@ -200,7 +190,7 @@ fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Failure> 
         |a: &IpNet, b: &IpNet| overlap(*a, *b).then(|| if a.prefix_len() < b.prefix_len() { *b } else { *a });
     let both: Vec<IpNet> = some.iter().flat_map(|a| others.iter().filter_map(move |b| inner(a, b))).collect();
     if both.is_empty() {
-        return Err(nothing_in_common(&texts(&some), &others));
+        return Err(nothing_in_common(&some, &others));
     }
     Ok(both)
 }

@@ -24,6 +24,9 @@ pub struct Failure {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
+/// The result of a command or of a part of one.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// The form in which the error is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureForm {

@@ -14,9 +14,9 @@ use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recor
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::object::{KnownNames, Object, whole_id};
-use crate::operator::Operator;
+use crate::operator::{Access, Operator};
 use crate::read::tell_requests;
 
 /// The history of an object, and the times that it covers.
@@ -65,14 +65,9 @@ pub struct Span {
 
 /// Reads the history of an object from etcd. The history includes calipam's writes to this cluster, from the journals
 /// in a folder.
-pub async fn history(
-    datastore: &Datastore,
-    object: Object,
-    journals: Option<&Path>,
-    operator: &dyn Operator,
-) -> Result<History, Failure> {
-    datastore.require_revisions()?;
-    let about = subject(datastore, object).await?;
+pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>) -> Result<History> {
+    access.datastore.require_revisions()?;
+    let about = subject(access.datastore, object).await?;
     let of = match &about {
         HistorySubject::Address(address) => PastSubject::Lookup(Lookup::Address(*address)),
         HistorySubject::Handle(id) => PastSubject::Lookup(Lookup::Handle(id.clone())),
@@ -83,12 +78,12 @@ pub async fn history(
             PastSubject::Pod((namespace.to_owned(), name.to_owned()))
         }
     };
-    let before = datastore.request_count();
-    let past = datastore.past(&of).await?;
-    let requests = datastore.request_count() - before;
-    tell_requests(past.newest, requests, operator);
+    let before = access.datastore.request_count();
+    let past = access.datastore.past(&of).await?;
+    let requests = access.datastore.request_count() - before;
+    tell_requests(past.newest, requests, access.operator);
 
-    let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
+    let read = |folder| written(folder, &past.guid, Some("etcd"), access.operator);
     let written = journals.map(read).unwrap_or_default();
     let (guid, location) = (past.guid.clone(), past.location.clone());
     let kept = kept(past);
@@ -121,7 +116,7 @@ pub async fn last_events(
 }
 
 /// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.
-async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject, Failure> {
+async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject> {
     match object {
         Object::Handle(id) if !datastore.lookup(&Lookup::Handle(id.clone())).await?.handles.is_empty() => {
             Ok(HistorySubject::Handle(id))
@@ -139,7 +134,7 @@ async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject
 }
 
 /// Converts an object to the subject of a history. Fails if objects of this kind have no history.
-pub(crate) fn about(object: Object) -> Result<HistorySubject, Failure> {
+pub(crate) fn about(object: Object) -> Result<HistorySubject> {
     Ok(match object {
         Object::Address(address) => HistorySubject::Address(address),
         Object::Network(cidr) => HistorySubject::Block(cidr),

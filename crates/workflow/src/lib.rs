@@ -32,14 +32,14 @@ pub use self::archive::{
 pub use self::assign::{AssignRequest, assign};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
-pub use self::failure::{Failure, FailureForm, Kind};
+pub use self::failure::{Failure, FailureForm, Kind, Result};
 pub use self::history::{History, Reach, Span, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{
     Estimate, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
 };
 pub use self::object::Object;
-pub use self::operator::{Activity, Event, Meter, Operator, Pending, Proposal};
+pub use self::operator::{Access, Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};
 pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};

@@ -14,8 +14,8 @@ use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
-use crate::operator::{Activity, Operator};
+use crate::failure::Result;
+use crate::operator::{Access, Activity};
 use crate::read::{Criteria, name_unread, wait, watched};
 
 /// The time after which everything is read again.
@@ -81,12 +81,8 @@ pub enum Step {
 impl Live {
     /// Reads and checks everything. Findings that a half-done Calico operation could explain are reported only after
     /// they have lasted for a while. If the datastore cannot be followed, returns the reason.
-    pub async fn begin(
-        datastore: &Datastore,
-        criteria: &Criteria,
-        operator: &dyn Operator,
-    ) -> Result<OrWholeRead<Self>, Failure> {
-        let (snapshot, followed) = match follow(datastore, operator).await? {
+    pub async fn begin(access: Access<'_>, criteria: &Criteria) -> Result<OrWholeRead<Self>> {
+        let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
             Err(why) => return Ok(Err(why)),
         };
@@ -110,8 +106,8 @@ impl Live {
             trends,
         };
         if live.ages.next().is_some() {
-            wait(criteria.recheck_after, Activity::Rechecking, operator).await;
-            live.step(datastore, operator).await?;
+            wait(criteria.recheck_after, Activity::Rechecking, access.operator).await;
+            live.step(access).await?;
         }
         Ok(Ok(live))
     }
@@ -135,7 +131,7 @@ impl Live {
 
     /// Waits until something changes or a finding has lasted long enough, but at most for `most`. Returns true if
     /// something changed, or if new virtual machines require a complete read.
-    pub async fn wait(&mut self, most: Duration) -> Result<bool, Failure> {
+    pub async fn wait(&mut self, most: Duration) -> Result<bool> {
         if self.has_new_machines {
             return Ok(true);
         }
@@ -151,13 +147,13 @@ impl Live {
     ///
     /// # Errors
     /// If the datastore cannot be read. The state stays as it was.
-    pub async fn step(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
+    pub async fn step(&mut self, access: Access<'_>) -> Result<Step> {
         if self.is_due() {
-            return self.read(datastore, operator).await;
+            return self.read(access).await;
         }
-        datastore.resume(&mut self.followed);
+        access.datastore.resume(&mut self.followed);
         let is_due = self.until_due().is_zero();
-        let again = if is_due { self.read_again(datastore).await? } else { None };
+        let again = if is_due { self.read_again(access.datastore).await? } else { None };
         if is_due && again.is_none() {
             self.followed.confirm_current().await?;
             self.needs_proof = false;
@@ -168,14 +164,14 @@ impl Live {
                 self.check(again);
                 Ok(Step::Changes(changes))
             }
-            Err(why) => self.read_for(datastore, operator, Some(why)).await,
+            Err(why) => self.read_for(access, Some(why)).await,
         }
     }
 
     /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched
     /// separately, this is faster than proving that all changes were reported. Returns `None` if there are too many
     /// objects, or such a proof is needed.
-    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
+    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
         let due = || waiting.clone().filter(|finding| self.ages.is_due(&finding.key(), now));
@@ -227,17 +223,12 @@ impl Live {
     ///
     /// # Errors
     /// The same as for [`Self::step`].
-    pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
-        self.read_for(datastore, operator, None).await
+    pub async fn read(&mut self, access: Access<'_>) -> Result<Step> {
+        self.read_for(access, None).await
     }
 
-    async fn read_for(
-        &mut self,
-        datastore: &Datastore,
-        operator: &dyn Operator,
-        why: Option<WholeReadReason>,
-    ) -> Result<Step, Failure> {
-        let (snapshot, followed) = match follow(datastore, operator).await? {
+    async fn read_for(&mut self, access: Access<'_>, why: Option<WholeReadReason>) -> Result<Step> {
+        let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
         };
@@ -267,12 +258,10 @@ impl Found {
     }
 }
 
-async fn follow(
-    datastore: &Datastore,
-    operator: &dyn Operator,
-) -> Result<OrWholeRead<(Snapshot, Followed)>, Failure> {
+async fn follow(access: Access<'_>) -> Result<OrWholeRead<(Snapshot, Followed)>> {
     let read =
-        watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
+        watched(access, Activity::Reading, async |datastore, progress| datastore.follow(progress).await)
+            .await?;
     Ok(read.map(|(mut snapshot, followed)| {
         name_unread(&mut snapshot);
         (snapshot, followed)

@@ -10,7 +10,7 @@ use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::scope::{Names, did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
 
 /// An object of a cluster, which a command line names by an option or by a bare argument.
@@ -63,7 +63,7 @@ impl Object {
     ///
     /// # Errors
     /// If no object or several objects have the name, or several handle IDs begin with the string.
-    pub fn find(self, snapshot: &Snapshot) -> Result<Self, Failure> {
+    pub fn find(self, snapshot: &Snapshot) -> Result<Self> {
         let ids = |begin: &str| handle_ids(snapshot, begin);
         match self {
             Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?)),
@@ -83,7 +83,7 @@ impl Object {
 }
 
 /// Returns the only ID with the prefix `begin`. Returns `begin` itself if it is an ID, or if no ID has this prefix.
-pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String, Failure> {
+pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String> {
     let longer = if ids.contains(clean_id(begin)) { None } else { only_handle(begin, ids)? };
     Ok(longer.unwrap_or_else(|| begin.to_owned()))
 }
@@ -102,7 +102,7 @@ impl KnownNames {
     ///
     /// # Errors
     /// If several objects have the name, or several handle IDs begin with it.
-    pub(crate) fn find(&self, text: &str) -> Result<Option<Object>, Failure> {
+    pub(crate) fn find(&self, text: &str) -> Result<Option<Object>> {
         let name = || text.to_owned();
         let formed = Object::Text(name()).by_form();
         let is_handle = self.handles.contains(clean_id(text));
@@ -137,7 +137,7 @@ impl KnownNames {
 
     /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests how to
     /// name an object that no longer exists.
-    pub(crate) fn find_past(&self, text: &str) -> Result<Object, Failure> {
+    pub(crate) fn find_past(&self, text: &str) -> Result<Object> {
         let [node, handle] = ["--node", "--handle"].map(|option| Call::As(option, text.to_owned()));
         self.find(text)?.ok_or_else(|| {
             Failure::refused(format!("no node or handle has the name {text:?} now")).hint(Hint::new(

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::hint::Hint;
 use calipam_plan::{PlanKind, PlanSummary};
@@ -10,7 +11,7 @@ use calipam_repair::journal::Header;
 use calipam_repair::{StaleLock, UndoPlan};
 use jiff::SignedDuration;
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::migrate::Surveyed;
 
 /// A command's future. It is boxed so that its code is compiled in this crate, and not again in the crate that awaits
@@ -33,12 +34,25 @@ pub trait Operator {
     fn start(&self, activity: Activity) -> Arc<dyn Meter>;
 
     /// Shows the subject of the next question.
-    fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure>;
+    fn show(&self, proposal: Proposal<'_>) -> Result<()>;
 
     /// Fails unless the operator has agreed in advance or can be asked.
-    fn can_agree(&self) -> Result<(), Failure>;
+    fn can_agree(&self) -> Result<()>;
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>>;
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent>>;
+}
+
+/// A datastore, and the operator of the command that works on it.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    pub datastore: &'a Datastore,
+    pub operator: &'a dyn Operator,
+}
+
+impl<'a> Access<'a> {
+    pub fn new(datastore: &'a Datastore, operator: &'a dyn Operator) -> Self {
+        Self { datastore, operator }
+    }
 }
 
 /// Progress of an activity; called from several threads.

@@ -8,7 +8,7 @@ use calipam_plan::PlanSummary;
 use calipam_repair::journal::check_place;
 use calipam_repair::{LockState, StaleLock, stale_locks};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::Event;
 use crate::run::{Run, Writing};
 
@@ -28,12 +28,12 @@ impl Run<'_> {
         cluster: &str,
         sources: &[Source],
         changes: usize,
-    ) -> Result<Passed, Failure> {
+    ) -> Result<Passed> {
         self.check(writing, cluster, sources, changes).await?;
 
         // A lock is reported even if the operator cannot agree, because no pod starts while the datastore is locked.
         let stays_locked = self.restore_stale_locks(writing, cluster).await?;
-        self.operator.can_agree()?;
+        self.access.operator.can_agree()?;
         Ok(Passed { stays_locked, shown: None })
     }
 
@@ -44,9 +44,9 @@ impl Run<'_> {
         cluster: &str,
         sources: &[Source],
         changes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         self.check_limit(changes)?;
-        self.datastore.may_write(sources, writing.lock).await?;
+        self.access.datastore.may_write(sources, writing.lock).await?;
         match &self.begun {
             Some(_) => Ok(()),
             None => Ok(check_place(&writing.journal_of(cluster)?)?),
@@ -55,18 +55,14 @@ impl Run<'_> {
 
     /// Reports locks that killed runs left behind, and removes each lock if the operator agrees to it when asked.
     /// Returns true if such a lock is certain to remain.
-    pub(crate) async fn restore_stale_locks(
-        &self,
-        writing: &Writing,
-        cluster: &str,
-    ) -> Result<bool, Failure> {
+    pub(crate) async fn restore_stale_locks(&self, writing: &Writing, cluster: &str) -> Result<bool> {
         let (mut left, mut stays_locked) = (Vec::new(), false);
         for folder in writing.folders() {
             left.extend(stale_locks(&folder, cluster)?);
         }
 
         for lock in left {
-            let now = lock.recheck(self.datastore).await?;
+            let now = lock.recheck(self.access.datastore).await?;
             if now == LockState::Unlocked {
                 continue;
             }
@@ -75,13 +71,13 @@ impl Run<'_> {
                 continue;
             }
 
-            self.operator.tell(Event::StaleLock(&lock));
-            let consent = self.operator.ask(self.question_of_lock(cluster)).await?;
+            self.access.operator.tell(Event::StaleLock(&lock));
+            let consent = self.access.operator.ask(self.question_of_lock(cluster)).await?;
             // Consent that was given in advance covers the command, but not removing a lock.
             if consent.was_typed() {
                 stays_locked |= self.restore(&lock, consent).await?;
             } else {
-                self.operator.tell(Event::LockStays);
+                self.access.operator.tell(Event::LockStays);
                 stays_locked = true;
             }
         }
@@ -91,24 +87,25 @@ impl Run<'_> {
     /// Warns of a lock that another program may hold by now.
     pub(crate) fn warn_of_unclear(&self, lock: &StaleLock) {
         let StaleLock { command, started_at, journal, .. } = lock;
-        self.operator.warn(format!(
+        self.access.operator.warn(format!(
             "the datastore is locked: no pod starts or stops. The run `{command}` of {started_at} locked it and did not \
              finish; ClusterInformation has changed since, so another program might hold the lock now (journal {})",
             quoted(journal)
         ));
-        self.operator
+        self.access
+            .operator
             .tell(Event::Hint("once you know whose lock it is: `calicoctl datastore migrate unlock`".into()));
     }
 
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
-        let location = self.datastore.location();
+        let location = self.access.datastore.location();
         Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
     /// Removes the lock. Returns true if the datastore stays locked.
-    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
-        let restored = lock.restore(self.datastore, consent).await?;
-        self.operator.tell(if restored {
+    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
+        let restored = lock.restore(self.access.datastore, consent).await?;
+        self.access.operator.tell(if restored {
             Event::Said("The datastore is no longer locked.")
         } else {
             Event::Warning(

@@ -17,14 +17,14 @@ use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use crate::archive::{note_damage, open, open_unless_empty};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 
 /// The rate at which pods got addresses, and how long they kept them, from the exports and changes of an archive.
 ///
 /// # Errors
 /// If the archive cannot be read, or contains only one state.
-pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
+pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates> {
     let archive = open(folder, operator)?;
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
@@ -34,7 +34,7 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
 ///
 /// # Errors
 /// If the datastore is not etcd v3, or has no history.
-pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates, Failure> {
+pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
     let past = datastore.past(&PastSubject::Blocks).await?;
     let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
     for entry in &past.base {
@@ -61,7 +61,7 @@ pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates, Failure> {
 }
 
 /// Returns the rates; fails if they cover no time.
-fn observed(rates: Rates, location: &Path) -> Result<Rates, Failure> {
+fn observed(rates: Rates, location: &Path) -> Result<Rates> {
     match rates.observed.is_zero() {
         true => Err(Failure::usage(format!(
             "{} gives no rates: it has one state, but no changes after it",
@@ -87,7 +87,7 @@ pub fn trends(
     pools: impl Iterator<Item = IpNet>,
     now: Timestamp,
     operator: &dyn Operator,
-) -> Result<Option<Trends>, Failure> {
+) -> Result<Option<Trends>> {
     let Some(archive) = open_unless_empty(folder, operator)? else { return Ok(None) };
     let exports = archive.exports();
     let is_old = |export: &Archived| now.duration_since(export.taken_at) >= KEPT;
@@ -96,7 +96,7 @@ pub fn trends(
 }
 
 /// Reads exports and the changes between them.
-fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P, Failure> {
+fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P> {
     let part = Part::Records { handle: None };
     let mut reader = PastReader::new(past);
     let (mut last, mut known): (Option<Reached>, _) = (None, Known::default());

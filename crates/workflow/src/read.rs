@@ -15,8 +15,8 @@ use calipam_plan::{Basis, FailedTrial, Plan, try_plan};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
-use crate::operator::{Activity, Event, Meter, Operator};
+use crate::failure::Result;
+use crate::operator::{Access, Activity, Event, Meter, Operator};
 use crate::scope::only_handle;
 use crate::second_read::settle;
 
@@ -59,57 +59,45 @@ pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 
 
 /// Reads and checks the cluster. Objects whose findings a half-done Calico operation could explain are read again, and
 /// findings whose objects have changed are dropped.
-pub(crate) async fn read_and_check(
-    datastore: &Datastore,
-    criteria: &Criteria,
-    operator: &dyn Operator,
-) -> Result<CheckResult, Failure> {
-    let snapshot = read(datastore, operator).await?;
-    settle::check_twice(datastore, snapshot, criteria, operator).await
+pub(crate) async fn read_and_check(access: Access<'_>, criteria: &Criteria) -> Result<CheckResult> {
+    let snapshot = read(access).await?;
+    settle::check_twice(access, snapshot, criteria).await
 }
 
 /// Reads everything that a check needs.
-pub async fn read(datastore: &Datastore, operator: &dyn Operator) -> Result<Snapshot, Failure> {
-    read_at(datastore, None, operator).await
+pub async fn read(access: Access<'_>) -> Result<Snapshot> {
+    read_at(access, None).await
 }
 
 /// Reads only some sources.
-pub async fn read_sources(
-    datastore: &Datastore,
-    sources: &[Source],
-    operator: &dyn Operator,
-) -> Result<Snapshot, Failure> {
+pub async fn read_sources(access: Access<'_>, sources: &[Source]) -> Result<Snapshot> {
     let extent = Extent::Sources(sources.iter().copied().collect());
-    let snapshot = watched(Activity::Reading, operator, async |progress| {
+    let snapshot = watched(access, Activity::Reading, async |datastore, progress| {
         datastore.observe_extent(&extent, progress).await
     })
     .await?;
-    tell_read(&snapshot, operator);
+    tell_read(&snapshot, access.operator);
     Ok(snapshot)
 }
 
 /// Reads the current state, or the state at a past etcd revision.
-pub(crate) async fn read_at(
-    datastore: &Datastore,
-    revision: Option<i64>,
-    operator: &dyn Operator,
-) -> Result<Snapshot, Failure> {
-    let snapshot = watched(Activity::Reading, operator, async |progress| match revision {
+pub(crate) async fn read_at(access: Access<'_>, revision: Option<i64>) -> Result<Snapshot> {
+    let snapshot = watched(access, Activity::Reading, async |datastore, progress| match revision {
         Some(revision) => datastore.observe_at(revision, progress).await,
         None => datastore.observe(progress).await,
     })
     .await?;
-    Ok(noted(snapshot, operator))
+    Ok(noted(snapshot, access.operator))
 }
 
 /// Runs `work` with a progress meter.
 pub(crate) async fn watched<T>(
+    access: Access<'_>,
     activity: Activity,
-    operator: &dyn Operator,
-    work: impl AsyncFnOnce(&ProgressFn) -> calipam_datastore::Result<T>,
-) -> Result<T, Failure> {
-    let meter = operator.start(activity);
-    let result = work(&progress(&meter)).await;
+    work: impl AsyncFnOnce(&Datastore, &ProgressFn) -> calipam_datastore::Result<T>,
+) -> Result<T> {
+    let meter = access.operator.start(activity);
+    let result = work(access.datastore, &progress(&meter)).await;
     meter.end();
     Ok(result?)
 }
@@ -142,7 +130,7 @@ pub(crate) async fn read_two(
     first: &Datastore,
     second: &Datastore,
     operator: &dyn Operator,
-) -> Result<(Snapshot, Snapshot), Failure> {
+) -> Result<(Snapshot, Snapshot)> {
     let meter = operator.start(Activity::Reading);
     let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let progress = |side: usize| -> ProgressFn {
@@ -161,27 +149,19 @@ pub(crate) async fn read_two(
 }
 
 /// Reads the few objects around one address or handle.
-pub async fn read_around(
-    datastore: &Datastore,
-    lookup: &Lookup,
-    operator: &dyn Operator,
-) -> Result<Snapshot, Failure> {
-    let before = datastore.request_count();
-    let mut snapshot = datastore.lookup(lookup).await?;
-    let requests = datastore.request_count() - before;
-    tell_requests(&snapshot.revision, requests, operator);
+pub async fn read_around(access: Access<'_>, lookup: &Lookup) -> Result<Snapshot> {
+    let before = access.datastore.request_count();
+    let mut snapshot = access.datastore.lookup(lookup).await?;
+    let requests = access.datastore.request_count() - before;
+    tell_requests(&snapshot.revision, requests, access.operator);
     name_unread(&mut snapshot);
     Ok(snapshot)
 }
 
 /// Reads the objects around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or
 /// `begin` itself if no ID has this prefix.
-pub async fn read_around_handle(
-    datastore: &Datastore,
-    begin: &str,
-    operator: &dyn Operator,
-) -> Result<(Snapshot, String), Failure> {
-    let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
+pub async fn read_around_handle(access: Access<'_>, begin: &str) -> Result<(Snapshot, String)> {
+    let snapshot = read_around(access, &Lookup::Handle(begin.to_owned())).await?;
     let known = handle_ids(&snapshot, begin);
     if begin.is_empty() || known.contains(clean_id(begin)) {
         return Ok((snapshot, begin.to_owned()));
@@ -189,12 +169,12 @@ pub async fn read_around_handle(
 
     // A file was read completely, so the known IDs include those that only blocks record.
     let is_whole = snapshot.has_read(Source::Blocks);
-    let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
+    let ids = if is_whole { known } else { access.datastore.names(NameKind::Handles, begin).await? };
     let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
     if is_whole {
         return Ok((snapshot, id));
     }
-    let snapshot = read_around(datastore, &Lookup::Handle(id.clone()), operator).await?;
+    let snapshot = read_around(access, &Lookup::Handle(id.clone())).await?;
     Ok((snapshot, id))
 }
 

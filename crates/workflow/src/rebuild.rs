@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use calipam_check::Subject;
-use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
@@ -15,12 +14,11 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::words::{count, quoted};
 use calipam_plan::rebuild::{self, BlockFile, Request};
-use calipam_plan::release::Observations;
 use calipam_plan::{Basis, FailedTrial, Plan};
 use calipam_repair::RepairError;
 
-use crate::failure::Failure;
-use crate::operator::{Event, Operator};
+use crate::failure::{Failure, Result};
+use crate::operator::{Access, Event, Operator};
 use crate::read::{CheckResult, Criteria, cooldown, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_known_block, unknown_block};
@@ -40,17 +38,13 @@ pub struct RebuildRequest {
 }
 
 /// Reads the cluster, plans, shows the plan, asks the operator, and writes the records.
-pub async fn rebuild(
-    datastore: &Datastore,
-    request: &RebuildRequest,
-    operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
-    let mut run = Run::new(datastore, &request.intent, operator);
+    let mut run = Run::new(access, &request.intent);
     if let Some(directory) = &request.output_dir {
         refuse_link(directory)?;
     }
-    let mut seen = read_and_check(datastore, criteria, operator).await?;
+    let mut seen = read_and_check(access, criteria).await?;
     // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
     if run.writing().is_some()
         && !request.wanted.endpoints_only
@@ -65,30 +59,29 @@ pub async fn rebuild(
         blocks: request.wanted.blocks.iter().map(IpNet::trunc).collect(),
         ..request.wanted.clone()
     };
-    warn_of_short_grace(&seen.snapshot, criteria, operator);
-    let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
-        rebuild::plan(basis, &scope, observations, cooldown)
-    };
+    warn_of_short_grace(&seen.snapshot, criteria, access.operator);
+    let plan = |basis: &Basis<'_>| rebuild::plan(basis, &scope);
     let mut written = None;
     if run.writing().is_some() {
-        let first = plan(&seen.basis(criteria), &[], cooldown(datastore, &seen.snapshot).await);
+        let cooldown = cooldown(access.datastore, &seen.snapshot).await;
+        let first = plan(&seen.basis(criteria).with(&[], cooldown));
         let waiting = seen_once(&first);
         if waiting > 0 && !first.actions.is_empty() {
             // Changes that need no second read do not wait for the others.
             let after = calipam_check::grace(&seen.snapshot, &criteria.options);
             run.check_limit(first.changes().count() + waiting)?;
-            operator.info(format!(
+            access.operator.info(format!(
                     "{} found unused once and will be checked again in {after:#}: the other changes are written first",
                     count(waiting, "address or handle was", "addresses or handles were")
                 ));
-            let first = tried(request, &scope, seen, first, request.output_dir.clone(), operator)?;
+            let first = tried(request, &scope, seen, first, request.output_dir.clone(), access.operator)?;
             let (repaired, rest) = run.write_first(first).await?;
             match rest {
                 Some(rest) => (run, written) = (rest, Some(repaired)),
                 None if repaired.run.is_some() => return Ok(repaired),
                 None => {}
             }
-            seen = read_and_check(datastore, criteria, operator).await?;
+            seen = read_and_check(access, criteria).await?;
         }
     }
 
@@ -97,7 +90,7 @@ pub async fn rebuild(
         // The files of the first part stay as they are.
         let below = if written.is_some() { SECOND } else { "" };
         let directory = request.output_dir.as_ref().map(|directory| directory.join(below));
-        run.write(tried(request, &scope, seen, plan, directory, operator)?, passed).await
+        run.write(tried(request, &scope, seen, plan, directory, access.operator)?, passed).await
     };
     let repaired = after_grace.await;
     if let Some(begun) = &run.begun
@@ -134,7 +127,7 @@ fn tried(
     plan: Plan,
     directory: Option<PathBuf>,
     operator: &dyn Operator,
-) -> Result<Plan, Failure> {
+) -> Result<Plan> {
     scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
     let files = match directory {
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
@@ -151,7 +144,7 @@ fn tried(
 
 /// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
 /// returns an error.
-fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
+fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
     let is_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
     let is_known = is_known_block(&[snapshot], cidr)
         || plan.changes().any(|change| is_there(&change.subject))
@@ -160,7 +153,7 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Fail
 }
 
 /// Refuses a directory that is a symbolic link, so that files are not written elsewhere.
-fn refuse_link(directory: &Path) -> Result<(), Failure> {
+fn refuse_link(directory: &Path) -> Result<()> {
     if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
         let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
         return Err(Failure::io_at("create", directory)(refused));
@@ -170,7 +163,7 @@ fn refuse_link(directory: &Path) -> Result<(), Failure> {
 
 /// Writes a file with the old and the new content for each block that the plan changes. Returns the number of files.
 /// With `by_host`, also writes a file for each host with the new content of its blocks.
-fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
+fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
     let written: HashSet<Key> =

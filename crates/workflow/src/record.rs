@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
+use calipam_datastore::clock;
 use calipam_datastore::feed::{Broken, Reported, WholeReadReason};
-use calipam_datastore::{Datastore, clock};
 use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Positions, Recorder};
 use calipam_history::keep::Keep;
@@ -14,8 +14,8 @@ use calipam_model::words::quoted;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::archive::{thin_out, warn_of_unknown};
-use crate::failure::Failure;
-use crate::operator::{Activity, Operator};
+use crate::failure::{Failure, Result};
+use crate::operator::{Access, Activity};
 use crate::read::watched;
 use crate::scope::guid;
 
@@ -31,23 +31,22 @@ const MAX_LENGTH: u64 = 64 << 20;
 /// # Errors
 /// If the datastore cannot be read, or the folder cannot be written, is in use, or has data of another cluster.
 pub async fn record(
-    datastore: &Datastore,
+    access: Access<'_>,
     folder: &Path,
     keep: Option<&Keep>,
     has_begun: &Cell<bool>,
-    operator: &dyn Operator,
-) -> Result<Infallible, Failure> {
-    if !datastore.is_live() {
+) -> Result<Infallible> {
+    if !access.datastore.is_live() {
         return Err(Failure::not_live("a recording"));
     }
     // A datastore that cannot be followed is refused before anything is written.
-    datastore.changes_after(Positions::new()).await?;
-    let recording = Recording { datastore, recorder: Recorder::open(folder)?, keep, operator };
-    let guid = guid(datastore).await?;
+    access.datastore.changes_after(Positions::new()).await?;
+    let recording = Recording { access, recorder: Recorder::open(folder)?, keep };
+    let guid = guid(access.datastore).await?;
     let mut journal = match recording.recorder.resume(&guid)? {
         Some(journal) => {
             let path = quoted(&journal.export().path);
-            operator.info(format!("recording continues after {}, {path}", journal.last()));
+            access.operator.info(format!("recording continues after {}, {path}", journal.last()));
             journal
         }
         None => recording.begin(None).await?,
@@ -55,7 +54,7 @@ pub async fn record(
 
     has_begun.set(true);
     loop {
-        let mut later = datastore.changes_after(journal.positions().clone()).await?;
+        let mut later = access.datastore.changes_after(journal.positions().clone()).await?;
         let lost = loop {
             match later.reported().await {
                 Ok(reported) => journal = recording.append(journal, reported)?,
@@ -70,19 +69,18 @@ pub async fn record(
 }
 
 struct Recording<'a> {
-    datastore: &'a Datastore,
+    access: Access<'a>,
     recorder: Recorder,
     keep: Option<&'a Keep>,
-    operator: &'a dyn Operator,
 }
 
 impl Recording<'_> {
     /// Appends changes to the journal. If the journal is old or long, continues with a new full state.
-    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Failure> {
+    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal> {
         let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
         if last.duration_since(now) > CLOCK_SKEW {
-            self.operator.warn(format!(
+            self.access.operator.warn(format!(
                 "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"
             ));
         }
@@ -101,16 +99,16 @@ impl Recording<'_> {
 
     /// Begins with a full state of the datastore. If changes were lost, `lost` contains the reason and the time of the
     /// last recorded change.
-    async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal, Failure> {
+    async fn begin(&self, lost: Option<(&WholeReadReason, Timestamp)>) -> Result<Journal> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;
-        let (entries, positions) = watched(Activity::Exporting, self.operator, async |progress| {
-            self.datastore.export_with_positions(&adding.path(), progress).await
+        let (entries, positions) = watched(self.access, Activity::Exporting, async |datastore, progress| {
+            datastore.export_with_positions(&adding.path(), progress).await
         })
         .await?;
         let added = adding.finish_last(entries, last)?;
         if added.export.guid.is_empty() {
-            warn_of_unknown(self.operator);
+            warn_of_unknown(self.access.operator);
         }
         let is_restored = matches!(why, Some(WholeReadReason::AnotherHistory(_)));
         let journal = Journal::create(&added, positions, is_restored)?;
@@ -124,10 +122,10 @@ impl Recording<'_> {
     fn report_begin(&self, journal: &Journal, why: Option<&WholeReadReason>) {
         let gap = why.filter(|why| **why != WholeReadReason::New).map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);
-        self.operator.info(format!("{}recording changes after {path}", gap.unwrap_or_default()));
+        self.access.operator.info(format!("{}recording changes after {path}", gap.unwrap_or_default()));
     }
 
-    fn thin_out(&self, journal: &Journal) -> Result<(), Failure> {
+    fn thin_out(&self, journal: &Journal) -> Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
         let (archive, _) = Archive::open_undamaged(self.recorder.folder())?;
         thin_out(&archive, keep, journal.export().taken_at).map(drop)

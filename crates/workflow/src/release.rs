@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use calipam_check::{Context, Options, Scope};
-use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::Basis;
-use calipam_plan::release::{self, Observations, Request};
+use calipam_plan::release::{self, Request};
 
-use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::failure::Result;
+use crate::operator::Access;
 use crate::read::{Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
@@ -34,30 +33,24 @@ pub struct ReleaseRequest {
 }
 
 /// Reads the cluster, plans, shows the plan, asks the operator, and releases.
-pub async fn release(
-    datastore: &Datastore,
-    request: &ReleaseRequest,
-    operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
-    let run = Run::new(datastore, &request.intent, operator);
-    let seen = read_and_check(datastore, criteria, operator).await?;
+    let run = Run::new(access, &request.intent);
+    let seen = read_and_check(access, criteria).await?;
     run.refuse_doubtful(&seen.snapshot)?;
     if request.targets.leaked || request.targets.orphan_handles {
-        warn_of_short_grace(&seen.snapshot, criteria, operator);
+        warn_of_short_grace(&seen.snapshot, criteria, access.operator);
     }
     let targets = targets(request, &seen.snapshot)?;
-    let observations = reports::read(request, &seen.snapshot, operator)?;
-    let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
-        release::plan(basis, &targets, observations, cooldown)
-    };
+    let observations = reports::read(request, &seen.snapshot, access.operator)?;
+    let plan = |basis: &Basis<'_>| release::plan(basis, &targets);
     let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, observations, plan).await?;
     let plan = seen.try_plan(plan, criteria)?;
     run.write(plan, passed).await
 }
 
 /// Returns the targets of a request in this cluster.
-fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Failure> {
+fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request> {
     let (targets, names) = (&request.targets, &request.names);
     let scope = match targets.is_of_nodes() {
         true => {
@@ -70,7 +63,7 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Fai
 }
 
 /// Returns the nodes whose records are released. If a pattern matches any deleted nodes, only those count.
-fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Failure> {
+fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>> {
     let context = LazyCell::new(|| Context::new(snapshot, &Options::default()));
     let mut meant = BTreeSet::new();
     for name in names {

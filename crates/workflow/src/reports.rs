@@ -11,7 +11,7 @@ use calipam_plan::release::{
 };
 use jiff::Timestamp;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, Result};
 use crate::operator::Operator;
 use crate::release::ReleaseRequest;
 
@@ -34,7 +34,7 @@ pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,
     operator: &dyn Operator,
-) -> Result<Vec<Observations>, Failure> {
+) -> Result<Vec<Observations>> {
     let is_locked = snapshot.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
     let locked = request.lock || is_locked;
     let reports: Vec<ReadReport> =
@@ -50,7 +50,7 @@ pub(crate) fn read(
     Ok(reports.into_iter().map(|report| report.observations).collect())
 }
 
-fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Failure> {
+fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport> {
     let file = regular::open(path).map_err(Failure::io_at("read", path))?;
     let written = file.metadata().and_then(|meta| meta.modified()).map_err(Failure::io_at("read", path))?;
     let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use calipam_datastore::{Datastore, clock};
+use calipam_datastore::clock;
 use calipam_files::regular;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::doubt;
 use calipam_repair::journal::{Disk, Journal, default_path};
 
-use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::failure::{Failure, Result};
+use crate::operator::Access;
 
 /// The intent to plan only or to write, and the maximum number of changes.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ pub struct Writing {
 
 impl Writing {
     /// Returns the path of the journal.
-    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Failure> {
+    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf> {
         match (&self.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
             (None, Some(folder)) => Ok(default_path(folder, cluster, clock::now())),
@@ -56,9 +56,8 @@ impl Writing {
 
 /// A run of a command that plans and may write.
 pub(crate) struct Run<'a> {
-    pub datastore: &'a Datastore,
+    pub access: Access<'a>,
     pub intent: &'a Intent,
-    pub operator: &'a dyn Operator,
     /// The journal of earlier writes in this run.
     pub begun: Option<Arc<Journal>>,
     /// True to leave the journal open after the next writes, because more will follow.
@@ -66,34 +65,29 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(datastore: &'a Datastore, intent: &'a Intent, operator: &'a dyn Operator) -> Self {
-        Self { datastore, intent, operator, begun: None, keep_journal_open: false }
+    pub(crate) fn new(access: Access<'a>, intent: &'a Intent) -> Self {
+        Self { access, intent, begun: None, keep_journal_open: false }
     }
 
     /// Creates a run that needs a live Calico 3 datastore even if it only plans. `what` names the command in the errors
     /// for Calico 2 and for a file, such as `split a pool` and `a split`.
-    pub(crate) fn on_live(
-        datastore: &'a Datastore,
-        intent: &'a Intent,
-        operator: &'a dyn Operator,
-        what: [&'static str; 2],
-    ) -> Result<Self, Failure> {
-        datastore.require_calico_3(what[0])?;
-        if !datastore.is_live() {
+    pub(crate) fn on_live(access: Access<'a>, intent: &'a Intent, what: [&'static str; 2]) -> Result<Self> {
+        access.datastore.require_calico_3(what[0])?;
+        if !access.datastore.is_live() {
             return Err(Failure::not_live(what[1]));
         }
-        Ok(Self::new(datastore, intent, operator))
+        Ok(Self::new(access, intent))
     }
 
     /// The settings for writing; `None` if the run only plans, or the datastore is a file.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
-        self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
+        self.intent.writing.as_ref().filter(|_| self.access.datastore.is_live())
     }
 
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.
-    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<()> {
         match doubt(snapshot) {
-            Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
+            Some(doubt) if self.writing().is_some() && !self.access.datastore.names_kubernetes() => {
                 let message =
                     format!("the kubeconfig's cluster might not be the one that uses this etcd: {doubt}");
                 Err(Failure::refused(message).hint(Hint::new(
@@ -111,7 +105,7 @@ impl<'a> Run<'a> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }
 
-    pub(crate) fn check_limit(&self, changes: usize) -> Result<(), Failure> {
+    pub(crate) fn check_limit(&self, changes: usize) -> Result<()> {
         match self.exceeds(changes) {
             Some(limit) => Err(Failure::refused(format!(
                 "the plan makes {changes} changes, more than the limit of {limit}; nothing was changed"

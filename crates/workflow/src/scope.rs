@@ -15,9 +15,10 @@ use calipam_model::key::Key;
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{Defect, Snapshot, Source};
 use calipam_model::text::TextRef;
+use calipam_model::words::joined;
 use wildmatch::WildMatch;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, Result};
 
 /// The part of a cluster that a command line names; the whole cluster if nothing is named.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ impl Names {
     /// # Errors
     /// If a name is not found, or nodes and pools have nothing in common: a scope without common addresses never has
     /// findings, and would look like a clean cluster.
-    pub fn scope(&self, states: &[&Snapshot]) -> Result<Scope, Failure> {
+    pub fn scope(&self, states: &[&Snapshot]) -> Result<Scope> {
         let Found { found, mut not_found } = self.found(states)?;
         if not_found.is_empty() { Ok(found) } else { Err(not_found.swap_remove(0)) }
     }
@@ -47,7 +48,7 @@ impl Names {
     /// # Errors
     /// The same as for [`Self::scope`], except that unknown nodes or pools are an error only if none of the named ones
     /// is found.
-    pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>, Failure> {
+    pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>> {
         let known = LazyCell::new(|| known_nodes(states));
         // A node that exists is found without a search of all records.
         let exists =
@@ -85,7 +86,7 @@ impl<T> Found<Vec<T>> {
     ///
     /// # Errors
     /// If none of the names exists: an empty list would mean everything.
-    fn of(each: impl Iterator<Item = Result<T, Failure>>) -> Result<Self, Failure> {
+    fn of(each: impl Iterator<Item = Result<T>>) -> Result<Self> {
         let (mut found, mut not_found) = (Vec::new(), Vec::new());
         for one in each {
             match one {
@@ -101,12 +102,12 @@ impl<T> Found<Vec<T>> {
 }
 
 /// The GUID of the cluster in a datastore; empty if it has none.
-pub async fn guid(datastore: &Datastore) -> Result<String, Failure> {
+pub async fn guid(datastore: &Datastore) -> Result<String> {
     Ok(cluster_information(datastore).await?.map(|information| information.guid).unwrap_or_default())
 }
 
 /// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
-pub async fn cluster_information(datastore: &Datastore) -> Result<Option<ClusterInformation>, Failure> {
+pub async fn cluster_information(datastore: &Datastore) -> Result<Option<ClusterInformation>> {
     let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
     Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
 }
@@ -158,8 +159,9 @@ pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
 }
 
 /// The error for names that have no address in common.
-pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
-    Failure::refused(format!("{some} and {} have nothing in common", texts(others)))
+pub(crate) fn nothing_in_common(some: impl IntoIterator<Item: ToString>, others: &[IpNet]) -> Failure {
+    let [some, others] = [joined(some, ", "), joined(others, ", ")];
+    Failure::refused(format!("{some} and {others} have nothing in common"))
         .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
 }
 
@@ -167,10 +169,7 @@ pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
 const CANDIDATES: usize = 10;
 
 /// Returns the only handle with this prefix; `None` if there is none. Fails if there are several.
-pub(crate) fn only_handle(
-    begin: &str,
-    ids: impl IntoIterator<Item = String>,
-) -> Result<Option<String>, Failure> {
+pub(crate) fn only_handle(begin: &str, ids: impl IntoIterator<Item = String>) -> Result<Option<String>> {
     let mut ids: Vec<String> = ids.into_iter().collect();
     if ids.len() < 2 {
         return Ok(ids.pop());
@@ -203,7 +202,7 @@ fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>
 const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Accepts a namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
-fn known_namespace(states: &[&Snapshot], name: &str) -> Result<(), Failure> {
+fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
     let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
     for snapshot in states {
         let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
@@ -237,18 +236,14 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
 }
 
 /// Returns the nodes with this name, or whose names match this pattern (`*`: any characters, `?`: one).
-fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
+fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>> {
     let meant: Vec<&String> =
         if is_pattern(name) { matching(name, known) } else { known.get(name).into_iter().collect() };
     if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant.into_iter().cloned().collect()) }
 }
 
 /// The nodes with matching labels. Unless `named` is empty, only nodes in `named`.
-fn selected(
-    selector: &Selector,
-    states: &[&Snapshot],
-    named: BTreeSet<String>,
-) -> Result<BTreeSet<String>, Failure> {
+fn selected(selector: &Selector, states: &[&Snapshot], named: BTreeSet<String>) -> Result<BTreeSet<String>> {
     let nodes = states.iter().flat_map(|snapshot| &snapshot.nodes).map(|node| &node.value);
     let matching = nodes.filter(|node| selector.matches(&node.labels)).map(|node| node.name.clone());
     let selected: BTreeSet<String> =
@@ -288,7 +283,7 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
 
 /// Returns the CIDRs of a pool by its name. Instead of a name, accepts a CIDR that overlaps a block or an address in
 /// use, since a block may be in no pool. If pools were not read, accepts any CIDR.
-pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>, Failure> {
+pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>> {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools).map(|pool| &pool.value);
     let named: Vec<IpNet> = pools.filter(|pool| pool.name == name).map(|pool| pool.cidr).collect();
     if !named.is_empty() {
@@ -331,18 +326,13 @@ pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
 
 /// If both nodes and pools are named, checks that one of the nodes has a block, an affinity or an address in one of the
 /// pools.
-fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<(), Failure> {
+fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<()> {
     let Scope { nodes, networks, .. } = scope;
     let has_any = |snapshot: &&Snapshot| has_any(snapshot, scope);
     if nodes.is_empty() || networks.is_empty() || states.iter().any(has_any) {
         return Ok(());
     }
-    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    Err(nothing_in_common(&nodes.join(", "), networks))
-}
-
-pub(crate) fn texts(pools: &[IpNet]) -> String {
-    pools.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    Err(nothing_in_common(nodes, networks))
 }
 
 fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {

@@ -1,6 +1,5 @@
 //! `split`: splits a pool into several smaller ones.
 
-use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
@@ -9,8 +8,8 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
 use calipam_plan::split::{self, Split, SplitRefusal};
 
-use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::failure::{Failure, Result};
+use crate::operator::Access;
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
 use crate::scope::unknown_pool;
@@ -40,13 +39,9 @@ pub struct SplitRequest {
 ///
 /// # Errors
 /// If an object cannot be read or written, the pool cannot be split, or the operator does not agree.
-pub async fn split(
-    datastore: &Datastore,
-    request: &SplitRequest,
-    operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
-    let run = Run::on_live(datastore, &request.intent, operator, ["split a pool", "a split"])?;
-    let snapshot = read(datastore, operator).await?;
+pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaired> {
+    let run = Run::on_live(access, &request.intent, ["split a pool", "a split"])?;
+    let snapshot = read(access).await?;
     let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
     if request.needs_lock && !is_locked {
         return Err(SplitRefusal::NotLocked.into());
@@ -54,7 +49,7 @@ pub async fn split(
 
     let pool = pool(&snapshot, &request.pool)?;
     let key = Key::Pool(pool.name.clone());
-    let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
+    let stored = access.datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
     let Some(Object::Pool(document)) = stored else {
         return Err(unknown_pool(&[&snapshot], &pool.name));
     };
@@ -67,7 +62,7 @@ pub async fn split(
     Run { intent: &intent, ..run }.write(plan, None).await
 }
 
-fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Failure> {
+fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
     let is_meant = |pool: &&Pool| match name {
         PoolName::Name(name) => pool.name == *name,
         PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use calipam_check::{Context, Options};
-use calipam_datastore::Datastore;
 use calipam_datastore::RECORDS;
 use calipam_files::regular;
 use calipam_model::hint::Hint;
@@ -15,8 +14,8 @@ use calipam_plan::migrate;
 use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
 
-use crate::failure::Failure;
-use crate::operator::{Event, Operator, Proposal};
+use crate::failure::{Failure, Result};
+use crate::operator::{Access, Event, Proposal};
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
 use crate::write::Executed;
@@ -56,11 +55,11 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 }
 
 /// Returns the lock that this journal's run left behind, if an undo can remove it. Warns if the datastore is locked.
-async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
+async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
-    let now = lock.recheck(run.datastore).await?;
+    let now = lock.recheck(run.access.datastore).await?;
     match now {
-        LockState::AsItWas => run.operator.warn(format!(
+        LockState::AsItWas => run.access.operator.warn(format!(
             "the run did not finish and left the datastore locked: no pod starts or stops; undoing it restores \
              `datastoreReady` (journal {})",
             quoted(&lock.journal)
@@ -76,15 +75,11 @@ const MOST_COMPARED: usize = 32;
 
 /// Excludes the pools from the undo if `migrate` would refuse the result: a family without an enabled pool, too few
 /// addresses for the users, or a block size that does not fit existing blocks.
-async fn check_pools(
-    datastore: &Datastore,
-    mut plan: UndoPlan,
-    operator: &dyn Operator,
-) -> Result<UndoPlan, Failure> {
+async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan> {
     if !plan.steps().iter().any(UndoStep::writes_pools) {
         return Ok(plan);
     }
-    let mut seen = read(datastore, operator).await?;
+    let mut seen = read(access).await?;
     let before: Vec<Pool> = seen.pools.iter().map(|pool| pool.value.clone()).collect();
     let after = plan.pools_after(before.clone());
     let goes = |pool: &&Pool| {
@@ -108,7 +103,7 @@ async fn check_pools(
     let stays = |pool: &&Pool| pool.is_enabled() && after.contains(pool);
     let keys: Vec<Key> =
         before.iter().filter(stays).take(MOST_COMPARED).map(|pool| Key::Pool(pool.name.clone())).collect();
-    let stored = datastore.stored(&keys).await?;
+    let stored = access.datastore.stored(&keys).await?;
     let others: Vec<_> =
         keys.into_iter().zip(stored).filter_map(|(key, stored)| Some((key, stored?))).collect();
     plan.depend_on(&others);
@@ -125,44 +120,43 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
 
 /// Leaves the datastore locked, since no pod may start while pools overlap.
 fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
-    run.operator.warn(
+    run.access.operator.warn(
         "the datastore stays locked: that run's changes of pools are not undone, so pools can overlap".into(),
     );
     let Hint { text, calls } = lock.hint();
-    run.operator.tell(Event::Hint(Hint::new(format!("once the reason is gone: {text}"), calls)));
+    run.access.operator.tell(Event::Hint(Hint::new(format!("once the reason is gone: {text}"), calls)));
     true
 }
 
 /// Plans the inverse of a run, shows the plan, asks the operator, and restores the earlier objects. Finally, removes
 /// the lock that the run left. `journals` is the folder of all journals, if the environment names one.
 pub async fn undo(
-    datastore: &Datastore,
+    access: Access<'_>,
     journal: &Path,
     recorded: Recorded,
     journals: Option<PathBuf>,
     intent: &Intent,
-    operator: &dyn Operator,
-) -> Result<Undone, Failure> {
-    if !datastore.is_live() {
+) -> Result<Undone> {
+    if !access.datastore.is_live() {
         return Err(Failure::not_live("an undo"));
     }
-    let run = Run::new(datastore, intent, operator);
+    let run = Run::new(access, intent);
     let (header, ended) = (recorded.header.clone(), recorded.ended);
     if !ended {
-        operator.warn(
+        access.operator.warn(
                 "the run of this journal did not finish: anything it did after the last line of the journal is not undone".into(),
             );
     }
-    let recorded = resolve(recorded, datastore).await?.0;
-    let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
+    let recorded = resolve(recorded, access.datastore).await?.0;
+    let mut plan = UndoPlan::new(&recorded)?.read(access.datastore).await?;
     if !plan.skipped().is_empty() {
         // Later runs may have changed the objects, and later undos may have restored them.
         let own = regular::folder_of(journal).to_owned();
         let mut folders: Vec<PathBuf> = journals.iter().cloned().chain([own]).collect();
         folders.dedup();
-        plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
+        plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(access.datastore).await?;
     }
-    let plan = check_pools(datastore, plan, operator).await?;
+    let plan = check_pools(access, plan).await?;
     let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
     let lock = lock_of_run(&run, journal, plan.cluster()).await?;
     let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
@@ -170,7 +164,7 @@ pub async fn undo(
         let stays_locked = match (lock, run.writing()) {
             (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
             (Some(lock), Some(_)) => {
-                let consent = run.operator.ask(run.question_of_lock(plan.cluster())).await?;
+                let consent = run.access.operator.ask(run.question_of_lock(plan.cluster())).await?;
                 run.restore(&lock, consent).await?
             }
             (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
@@ -179,7 +173,7 @@ pub async fn undo(
         return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None, stays_locked });
     };
 
-    operator.show(Proposal::Undo(&header, &plan))?;
+    access.operator.show(Proposal::Undo(&header, &plan))?;
     let mut locked = false;
     let (cluster, sources) = (plan.cluster(), sources(&plan));
     match &lock {
@@ -187,12 +181,12 @@ pub async fn undo(
         Some(_) => run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?,
         None => locked = run.preflight(writing, cluster, &sources, changes).await?.stays_locked,
     }
-    let mut question = plan.question(&datastore.location());
+    let mut question = plan.question(&access.datastore.location());
     question.others += usize::from(lock.is_some());
-    let consent = run.operator.ask(question).await?;
+    let consent = run.access.operator.ask(question).await?;
 
     let agreed = consent.clone();
-    let work = async |options| execute(datastore, &plan, consent, &options).await;
+    let work = async |options| execute(access.datastore, &plan, consent, &options).await;
     // The datastore is already locked if the run left it locked.
     let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
     let executed = run.execute(&writing, cluster, work).await?;

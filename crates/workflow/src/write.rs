@@ -16,7 +16,7 @@ use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError,
 use serde::{Serialize, Serializer};
 use tokio::sync::Notify;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Activity, Proposal};
 use crate::preflight::Passed;
 use crate::run::{Run, Writing};
@@ -72,13 +72,13 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 impl Run<'_> {
     /// Shows a plan, asks the operator, and executes the plan. If the plan is empty or the run does not write, only
     /// returns the plan.
-    pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
+    pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired> {
         self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
     }
 
     /// Writes the first part of a run. On success, also returns the run that writes the second part.
-    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
-        let first = Self { keep_journal_open: true, ..Run::new(self.datastore, self.intent, self.operator) };
+    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>)> {
+        let first = Self { keep_journal_open: true, ..Run::new(self.access, self.intent) };
         let mut repaired = first.write(plan, None).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
         Ok((repaired, begun.map(|begun| Self { begun: Some(begun), keep_journal_open: false, ..first })))
@@ -90,8 +90,8 @@ impl Run<'_> {
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>, Failure>,
-    ) -> Result<Repaired, Failure> {
+        holds: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>>,
+    ) -> Result<Repaired> {
         let (summary, mut steps) = plan.divide();
         let changes = summary.changes.len();
         let cluster = summary.cluster.guid.clone();
@@ -107,9 +107,9 @@ impl Run<'_> {
         let shown = passed.as_ref().and_then(|passed| passed.shown.as_ref());
         if shown.is_none_or(|shown| !shown.has_same_content_as(&summary)) {
             if shown.is_some() {
-                self.operator.info("the plan has changed since the first check".into());
+                self.access.operator.info("the plan has changed since the first check".into());
             }
-            self.operator.show(Proposal::Plan(&summary))?;
+            self.access.operator.show(Proposal::Plan(&summary))?;
         }
         let Passed { stays_locked, .. } = match passed {
             // The preflight checked the expected plan, which can have fewer changes.
@@ -119,13 +119,13 @@ impl Run<'_> {
             }
             None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
         };
-        let consent = self.operator.ask(self.question(&summary)).await?;
+        let consent = self.access.operator.ask(self.question(&summary)).await?;
         let preconditions = holds(consent.was_typed()).await?;
         if !preconditions.is_empty() {
             steps.iter_mut().for_each(|step| step.whole().evidence.extend(preconditions.iter().cloned()));
         }
 
-        let work = async |options| execute(self.datastore, &cluster, steps, consent, &options).await;
+        let work = async |options| execute(self.access.datastore, &cluster, steps, consent, &options).await;
         let executed = self.execute(writing, &cluster, work).await?;
         Ok(Repaired { plan: summary, exceeds: None, run: Some(executed), stays_locked })
     }
@@ -133,7 +133,7 @@ impl Run<'_> {
     fn question(&self, plan: &PlanSummary) -> Question {
         Question {
             cluster: plan.cluster.guid.clone(),
-            location: self.datastore.location(),
+            location: self.access.datastore.location(),
             addresses: plan.totals.addresses,
             blocks: plan.totals.blocks,
             handles: plan.totals.handles,
@@ -148,7 +148,7 @@ impl Run<'_> {
         writing: &Writing,
         cluster: &str,
         work: impl AsyncFnOnce(Options) -> Result<Execution, RepairError>,
-    ) -> Result<Executed, Failure> {
+    ) -> Result<Executed> {
         let journal = match &self.begun {
             Some(begun) => begun.path().to_owned(),
             None => writing.journal_of(cluster)?,
@@ -156,7 +156,7 @@ impl Run<'_> {
         let now = WritingNow::begin();
         let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
 
-        let meter = self.operator.start(Activity::Writing);
+        let meter = self.access.operator.start(Activity::Writing);
         let steps = Arc::clone(&meter);
         let opened = Arc::new(Notify::new());
         let open = Arc::clone(&opened);
@@ -182,7 +182,7 @@ impl Run<'_> {
         let execution = tokio::select! {
             biased;
             () = opened.notified(), if is_new => {
-                self.operator.info(format!("journal: {}", quoted(&journal)));
+                self.access.operator.info(format!("journal: {}", quoted(&journal)));
                 work.await
             }
             execution = &mut work => execution,

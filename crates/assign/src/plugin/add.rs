@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::pool::PoolUse;
+use calipam_model::words::joined;
 use futures_util::future::join;
 
 use super::{Container, Failure, Host, Lookup, OPERATION, Plugin, REUSE, UNDO};
@@ -168,8 +169,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
         let families = assigned.v4.iter().chain(&assigned.v6);
         let addresses: Vec<IpNet> = families.filter_map(|family| family.addresses.first().copied()).collect();
-        let texts: Vec<String> = addresses.iter().map(|address| address.addr().to_string()).collect();
-        tracing::info!(handle = add.handle(), "assigned {}", texts.join(", "));
+        let texts = joined(addresses.iter().map(IpNet::addr), ", ");
+        tracing::info!(handle = add.handle(), "assigned {texts}");
         Ok(Added::routed(addresses))
     }
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::cidr;
+use calipam_model::words::joined;
 
 use super::Cluster;
 use crate::code::Code;
@@ -31,8 +32,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
             *numbers.entry(value).or_default() += 1;
         }
         let known: usize = numbers.values().sum();
-        let said: Vec<String> = numbers.iter().map(|(value, number)| format!("{value} ({number})")).collect();
-        let said = said.join(", ");
+        let said = joined(numbers.iter().map(|(value, number)| format!("{value} ({number})")), ", ");
         for (position, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             // The value that most clusters have counts as right. If no value has a majority, all values are reported.
@@ -48,7 +48,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let said = settings.iter().map(|(name, values)| {
             format!("{name} is {}; values in its group: {}", values[HERE], values[GROUP])
         });
-        let says = said.collect::<Vec<_>>().join("; ");
+        let says = joined(said, "; ");
         let evidence = Evidence::Configuration(settings);
         (position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence))
     }));
@@ -59,6 +59,5 @@ fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
     let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
     let sizes: BTreeSet<u8> =
         pools.filter(|pool| pool.allowed_uses.contains(&"Workload")).map(|pool| pool.block_size).collect();
-    let sizes: Vec<String> = sizes.into_iter().map(|size| format!("/{size}")).collect();
-    (!sizes.is_empty()).then(|| sizes.join(", "))
+    (!sizes.is_empty()).then(|| joined(sizes.into_iter().map(|size| format!("/{size}")), ", "))
 }

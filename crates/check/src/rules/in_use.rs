@@ -4,6 +4,7 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::cidr::block_around;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Source};
+use calipam_model::words::joined;
 
 use super::addresses::Address;
 use crate::Context;
@@ -99,7 +100,7 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     }
     out.push(finding(context, Code::AddressInSeveralBlocks, address, |evidence| {
         let claim = |record: &RecordEvidence| format!("{} for {}", record.block, record.holder());
-        format!("is allocated in {}", evidence.holding().map(claim).collect::<Vec<_>>().join(" and in "))
+        format!("is allocated in {}", joined(evidence.holding().map(claim), " and in "))
     }));
 }
 

@@ -8,6 +8,7 @@ use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Source;
+use calipam_model::words::joined;
 
 use super::addresses::Address;
 use super::owners::wrong_node;
@@ -184,10 +185,9 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let owner = context.index.describe_fully(Owner::Pod(position));
     let named = [("its status", status), ("its annotation", annotation), ("its endpoint", endpoint)];
     let named = named.into_iter().filter(|(_, addresses)| !addresses.is_empty());
-    let said: Vec<String> =
-        named.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
+    let said = named.map(|(source, addresses)| format!("{source} names {}", list(addresses)));
     let keys = endpoints.iter().map(|e| context.index.endpoint(*e).key());
-    let says = format!(": {}", said.join(", "));
+    let says = format!(": {}", joined(said, ", "));
     Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
 }
 

@@ -8,6 +8,7 @@ use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Allocation, Block, BlockOwner};
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
+use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
 use crate::index::Owner;
@@ -219,7 +220,7 @@ fn attributes(attribute: &AttributeRef<'_>) -> String {
     let list = |owner: OwnerMap<'_>| {
         let pairs: BTreeMap<String, String> =
             owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+        joined(pairs.into_iter().map(|(name, value)| format!("{name}={value}")), ",")
     };
     let handle = attribute.handle().map_or("<none>".to_owned(), |handle| handle.to_string());
     let text = format!("Main:{handle} Extra:{}", list(attribute.owner()));

@@ -7,6 +7,7 @@ use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
+use calipam_model::words::joined;
 
 use crate::names::short;
 use crate::needs::Needs;
@@ -92,8 +93,7 @@ impl Explanation {
         let node = short(&self.node);
         match &self.state {
             RequestState::Has(addresses) => {
-                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                format!("{who} has {} on {node}", addresses.join(", "))
+                format!("{who} has {} on {node}", joined(addresses, ", "))
             }
             RequestState::NotBound => {
                 format!("{who} is not scheduled to a node yet: it gets an address only after that")
@@ -127,7 +127,7 @@ impl Explanation {
         }
         if parts.is_empty() {
             let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
-            let given: Vec<String> = given.map(|given| given.address.to_string()).collect();
+            let given = joined(given.map(|given| given.address), ", ");
             let only: Vec<&str> =
                 self.families.iter().filter_map(|family| family.namespaces.as_deref()).collect();
             let only = match (self.pod.is_some(), only.is_empty()) {
@@ -136,10 +136,8 @@ impl Explanation {
             };
             parts.push(match (self.pod.is_some(), given.is_empty()) {
                 (_, true) => format!("no pool serves {who} on {node}"),
-                (true, false) => {
-                    format!("IPAM can assign {} to {who} on {node}", given.join(", "))
-                }
-                (false, false) => format!("{who} on {node} gets {}{only}", given.join(", ")),
+                (true, false) => format!("IPAM can assign {given} to {who} on {node}"),
+                (false, false) => format!("{who} on {node} gets {given}{only}"),
             });
         }
         for (family, why) in refused(false) {

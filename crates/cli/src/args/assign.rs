@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 
 use super::address::address;
 use super::writing::WritingArgs;
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 
 const WHAT: &str = "What to assign";
 const RECORD: &str = "What to record";
@@ -55,7 +55,7 @@ pub(crate) struct AssignArgs {
 
 impl AssignArgs {
     /// Returns the request that these options describe.
-    pub(crate) fn request(&self) -> Result<AssignRequest, Failure> {
+    pub(crate) fn request(&self) -> Result<AssignRequest> {
         let mut attributes = BTreeMap::new();
         for (key, value) in &self.attributes {
             if attributes.insert(key.clone(), value.clone()).is_some() {

@@ -1,22 +1,17 @@
 //! Options of `check`.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use calipam_check::{Code, Severity, UnknownCode};
+use calipam_check::Severity;
 use clap::ValueHint::{DirPath, FilePath};
-use clap::builder::{PossibleValue, TypedValueParser};
-use clap::error::ErrorKind;
-use clap::{Arg, Args, Command, ValueEnum};
+use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
 use super::check_options::CheckOptions;
 use super::diff::time_with_zone;
 use super::writing::CHECKING;
 use super::{FleetArgs, PrintingArgs};
-use crate::console::HINT;
 use crate::format::Format;
-use crate::hints;
 use crate::output_file::OutputFile;
 
 /// Options of `check`.
@@ -106,36 +101,6 @@ impl FailOn {
     }
 }
 
-/// A parser for rule names. Completion suggests all names, but an error suggests only a similar one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CodeParser;
-
-impl TypedValueParser for CodeParser {
-    type Value = Code;
-
-    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Code, clap::Error> {
-        let name = value.to_string_lossy();
-        name.to_lowercase().parse().map_err(|UnknownCode(lowercase)| {
-            let unknown = UnknownCode(name.into_owned());
-            let near = nearest(&lowercase);
-            let option = arg.and_then(Arg::get_long).map(|name| format!("--{name}: ")).unwrap_or_default();
-            let all = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
-            let hint = near.map_or_else(|| all.clone(), |code| format!("did you mean `{code}`? {all}"));
-            let message = format!("{option}{unknown}\n{HINT}hint:{HINT:#} {hint}\n");
-            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
-        })
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Code::ALL.iter().map(|code| PossibleValue::new(code.name()).help(code.summary()))))
-    }
-}
-
-/// Returns the rule with the most similar name, if any name is similar.
-fn nearest(text: &str) -> Option<Code> {
-    calipam_workflow::nearest(text, Code::ALL.iter().map(|code| code.name()))?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +112,5 @@ mod tests {
         assert!(!FailOn::Warning.fails(Some(Severity::Info)) && FailOn::Info.fails(Some(Severity::Info)));
         assert!(!FailOn::Critical.fails(Some(Severity::Error)) && FailOn::Error.fails(Some(Severity::Error)));
         assert!(!FailOn::Never.fails(Some(Severity::Critical)) && !FailOn::Info.fails(None));
-    }
-
-    #[test]
-    fn a_misspelt_code_is_recognised() {
-        assert_eq!(nearest("leaked"), Some(Code::LeakedAddress));
-        assert_eq!(nearest("orphan-handel"), Some(Code::OrphanHandle));
-        assert_eq!(nearest("weather"), None);
     }
 }

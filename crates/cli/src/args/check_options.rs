@@ -7,7 +7,7 @@ use clap::Args;
 use clap::ValueHint::FilePath;
 use jiff::SignedDuration;
 
-use super::check::CodeParser;
+use super::code::CodeParser;
 use super::duration;
 use super::selection::{SELECTION, SelectionArgs};
 use super::writing::{CHECKING, RecheckArgs};

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::writing::WritingArgs;
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::hints;
 
 const SETTINGS: &str = "Settings";
@@ -44,7 +44,7 @@ pub(crate) struct ConfigureArgs {
 
 impl ConfigureArgs {
     /// Returns the request that these options describe.
-    pub(crate) fn request(&self) -> Result<ConfigureRequest, Failure> {
+    pub(crate) fn request(&self) -> Result<ConfigureRequest> {
         let persistence =
             self.kubevirt_ip_persistence.as_ref().map(|given| given.eq_ignore_ascii_case("Enabled"));
         let settings = [

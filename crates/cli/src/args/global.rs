@@ -8,11 +8,8 @@ use calipam_datastore::settings::Overrides;
 use clap::ValueHint::{FilePath, Url};
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::kubectl::KubectlArgs;
+use super::kubectl::{CONNECTION, KubectlArgs};
 use crate::format::Format;
-
-/// The heading of the connection options. Hints and completion recognize these options by it.
-pub(crate) const CONNECTION: &str = "Connection";
 
 /// Options of every command.
 #[derive(Clone, Debug, Default, Args)]

@@ -9,7 +9,9 @@ use clap::Args;
 use clap::ValueHint::{FilePath, Url};
 
 use super::duration;
-use super::global::CONNECTION;
+
+/// The heading of the connection options. Hints and completion recognize these options by it.
+pub(crate) const CONNECTION: &str = "Connection";
 
 /// kubectl's options for the connection to Kubernetes. The short help leaves them out ([`super::tidy`]): kubectl users
 /// know them.

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, ValueEnum};
 
-use super::global::CONNECTION;
+use super::kubectl::CONNECTION;
 use super::kubectl::KubectlArgs;
 use super::release::TARGETS;
 use crate::format::Format;

@@ -4,6 +4,7 @@ mod address;
 mod assign;
 mod check;
 mod check_options;
+mod code;
 mod configure;
 mod diff;
 mod duration;
@@ -37,8 +38,9 @@ pub(crate) use self::check_options::CheckOptions;
 pub(crate) use self::configure::ConfigureArgs;
 pub(crate) use self::diff::{DiffArgs, StateName};
 pub(crate) use self::fleet::FleetArgs;
-pub(crate) use self::global::{CONNECTION, Global, When, value_in_words};
+pub(crate) use self::global::{Global, When, value_in_words};
 pub(crate) use self::history::HistoryArgs;
+pub(crate) use self::kubectl::CONNECTION;
 pub(crate) use self::layout::{asks_for_help, name_commands, tidy, with_help};
 pub(crate) use self::migrate::MigrateArgs;
 pub(crate) use self::printing::PrintingArgs;
@@ -230,7 +232,7 @@ pub(crate) struct ExplainArgs {
     #[arg(
         value_name = "RULE",
         value_delimiter = ',',
-        value_parser = check::CodeParser,
+        value_parser = code::CodeParser,
         hide_possible_values = true
     )]
     pub rules: Vec<calipam_check::Code>,

@@ -13,6 +13,7 @@ use super::address::address;
 use super::diff::time_with_zone;
 use super::fleet::FLEET;
 use super::{FleetArgs, PrintingArgs, SelectionArgs};
+use crate::exit::{Failure, Result};
 
 const SUBJECT: &str = "What to show";
 const PAST: &str = "Past states";
@@ -119,7 +120,26 @@ pub(crate) enum Subject {
     Addresses,
 }
 
+impl Subject {
+    /// True for an address or a handle, judging only by the form of its name.
+    pub(crate) fn is_one(&self) -> bool {
+        let Self::Object(object) = self else { return false };
+        matches!(object.clone().by_form(), Object::Address(_) | Object::Handle(_))
+    }
+}
+
 impl ShowArgs {
+    /// Refuses table options if the subject is not printed as a table.
+    pub(crate) fn check_table(&self, subject: &Subject) -> Result<()> {
+        let is_set = self.printing.no_headers || self.printing.sort_by.is_some();
+        match is_set && (subject.is_one() || *subject == Subject::Map) {
+            true => Err(Failure::usage(
+                "--no-headers and --sort-by only apply to tables, and this output is not a table",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the subject of the command.
     pub(crate) fn subject(&self) -> Subject {
         match self {

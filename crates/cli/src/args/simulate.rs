@@ -11,7 +11,7 @@ use clap::Args;
 use clap::ValueHint::DirPath;
 
 use super::simulate_values::{Removal, Sizes, cause, families, model};
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 
 const CLUSTER: &str = "Cluster";
 const LOAD: &str = "Load";
@@ -113,7 +113,7 @@ impl SimulateArgs {
     ///
     /// # Errors
     /// If options contradict each other or the scenario.
-    pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+    pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<()> {
         fn set<T: Clone>(value: &mut T, given: &Option<T>) {
             if let Some(given) = given {
                 *value = given.clone();

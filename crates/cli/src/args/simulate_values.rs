@@ -27,7 +27,7 @@ pub(super) fn families() -> impl TypedValueParser<Value = Families> {
 /// Parses a cause of clashes; `None` means all.
 pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
     let value = |cause: Cause| {
-        PossibleValue::new(cause.name()).help(match cause {
+        PossibleValue::new(cause.to_string()).help(match cause {
             Cause::None => "No cause, for comparison",
             Cause::OldBackup => "etcd is restored from an old backup",
             Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
@@ -37,7 +37,7 @@ pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
     };
     let all = PossibleValue::new("all").help("All of them");
     PossibleValuesParser::new([all].into_iter().chain(Cause::ALL.map(value)))
-        .map(|name| Cause::ALL.into_iter().find(|cause| cause.name() == name))
+        .map(|name| Cause::ALL.into_iter().find(|cause| cause.to_string() == name))
 }
 
 /// One block size, or all block sizes of a range.

@@ -12,7 +12,7 @@ use calipam_workflow::{CheckResult, check_and_confirm};
 use super::args::CheckArgs;
 use super::{Call, criteria};
 use crate::console::Console;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
 use crate::{hints, output_file};
@@ -32,9 +32,9 @@ const COUNTED: [Code; 7] = [
     Code::UndecodableObject,
 ];
 
-pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
     let CheckResult { report, snapshot, .. } =
-        call.with(async |datastore, person| check_and_confirm(datastore, &criteria(), None, person).await)?;
+        call.with(async |access| check_and_confirm(access, &criteria(), None).await)?;
     let view = calicoctl(&snapshot, &report);
     let lines = Lines {
         view: &view,

@@ -7,10 +7,10 @@ use calipam_workflow::ConfigureRequest;
 use super::args::ConfigureArgs;
 use super::{Call, plain_failure};
 use crate::args::WritingArgs;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::hints;
 
-pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
     let settings = settings(args)?;
     let text: String = settings
         .iter()
@@ -18,8 +18,7 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<(), Failure> {
         .collect();
     let intent = WritingArgs::agreed("calicoctl ipam configure");
     let request = ConfigureRequest { settings, predicts_effects: false, intent };
-    let configured =
-        call.with(async |datastore, person| calipam_workflow::configure(datastore, &request, person).await);
+    let configured = call.with(async |access| calipam_workflow::configure(access, &request).await);
     let repaired = configured.map_err(|failure| match failure.cause() {
         Some(refusal @ ConfigureRefusal::Nothing) => plain_failure(refusal.to_string()),
         Some(refusal) => plain_failure(format!("error: {refusal}")),
@@ -33,7 +32,7 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<(), Failure> {
 }
 
 /// Returns the settings in the options. As in calicoctl, empty values are ignored.
-fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
+fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();
     if let Some(text) = given(&args.strictaffinity) {

@@ -4,10 +4,11 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_repair::{LockAction, set_lock};
 
 use super::Call;
-use crate::exit::Failure;
+use crate::exit::Result;
+use calipam_workflow::Access;
 
-pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<(), Failure> {
-    call.with(async |datastore, _| {
+pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<()> {
+    call.with(async |Access { datastore, .. }| {
         let question = Question {
             cluster: calipam_workflow::guid(datastore).await?,
             location: datastore.location(),

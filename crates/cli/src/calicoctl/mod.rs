@@ -16,9 +16,8 @@ mod version;
 
 use std::ffi::OsString;
 
-use calipam_datastore::Datastore;
 use calipam_repair::LockAction;
-use calipam_workflow::{Criteria, Executed, FailureForm};
+use calipam_workflow::{Access, Criteria, Executed, FailureForm};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
@@ -26,7 +25,7 @@ use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateComma
 use crate::args::Global;
 use crate::commands::repair;
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{self, Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::{connect, hints};
 
@@ -54,7 +53,7 @@ pub(crate) fn command() -> clap::Command {
     Calicoctl::command()
 }
 
-fn carry_out(command: &Command, call: Call<'_>) -> Result<(), Failure> {
+fn carry_out(command: &Command, call: Call<'_>) -> Result<()> {
     match command {
         Command::Ipam(IpamCommand::Check(args)) => check::run(args, call),
         Command::Ipam(IpamCommand::Show(args)) => show::run(args, call),
@@ -91,20 +90,16 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// Runs `work` with the datastore, and with a [`Person`] that represents the calling script.
-    fn with<T>(
-        self,
-        work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let work = async |datastore: &Datastore| work(datastore, &Person::script(self.console)).await;
-        connect::with(self.global, self.console, work)
+    fn with<T>(self, work: impl AsyncFnOnce(Access<'_>) -> Result<T>) -> Result<T> {
+        connect::with_person(self.global, &Person::script(self.console), work)
     }
 
-    fn print(self, text: &str) -> Result<(), Failure> {
+    fn print(self, text: &str) -> Result<()> {
         self.console.data(|out| out.write_all(text.as_bytes()))
     }
 
     /// Prints the conflicts of a run and the path of its journal on stderr. Fails if anything was not done.
-    fn finish(self, run: Option<Executed>) -> Result<(), Failure> {
+    fn finish(self, run: Option<Executed>) -> Result<()> {
         let is_partial = false;
         match repair::outcome(run, is_partial, self.console)? {
             Outcome::Clean => Ok(()),

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::render::text::{escape, quoted};
 
 /// The variable with the path of the real calicoctl.
@@ -19,7 +19,7 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no
 /// real calicoctl, the message names `command`.
-pub(super) fn run(command: &str) -> Result<(), Failure> {
+pub(super) fn run(command: &str) -> Result<()> {
     let mut tried: Vec<PathBuf> =
         env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
     let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
@@ -51,7 +51,7 @@ fn take_over(command: &mut Command) -> io::Error {
 }
 
 /// Returns the program that the variable names. It must be executable, and neither this program nor in `tried`.
-fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failure> {
+fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let what = match () {
         () if !can_be_run(&program) => "is not an executable program",

@@ -12,10 +12,10 @@ use super::args::ReleaseArgs;
 use super::show::parse_address;
 use super::{Call, criteria, plain_failure};
 use crate::args::WritingArgs;
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::hints::{self, Reader};
 
-pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     if !args.from_report.is_empty() {
         return from_reports(args, call);
     }
@@ -25,12 +25,7 @@ pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
 }
 
 /// Releases the targets. `what` is the option that is recorded in the journal.
-fn carry_out(
-    targets: Request,
-    reports: Vec<PathBuf>,
-    what: &str,
-    call: Call<'_>,
-) -> Result<Repaired, Failure> {
+fn carry_out(targets: Request, reports: Vec<PathBuf>, what: &str, call: Call<'_>) -> Result<Repaired> {
     let request = ReleaseRequest {
         targets,
         names: Names::default(),
@@ -39,10 +34,10 @@ fn carry_out(
         intent: WritingArgs::agreed(&format!("calicoctl ipam release {what}")),
         lock: false,
     };
-    call.with(async |datastore, person| calipam_workflow::release(datastore, &request, person).await)
+    call.with(async |access| calipam_workflow::release(access, &request).await)
 }
 
-fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<(), Failure> {
+fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     let force_named = if force { Force::Named } else { Force::Nothing };
     let targets = Request { addresses: vec![address], force: force_named, ..Request::default() };
     let repaired = carry_out(targets, Vec::new(), "--ip", call)?;
@@ -63,7 +58,7 @@ fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<(), Failure> {
     call.print(&format!("Successfully released IP address {address}\n"))
 }
 
-fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
+fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     let force = if args.force { Force::Reported } else { Force::Nothing };
     let targets = Request { leaked: true, orphan_handles: true, force, ..Request::default() };
     let repaired = carry_out(targets, args.from_report.clone(), "--from-report", call);

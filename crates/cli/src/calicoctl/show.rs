@@ -18,13 +18,13 @@ use super::args::ShowArgs;
 use super::table::{draw, five_digits, share};
 use super::{Call, plain_failure};
 use crate::args::address;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::render::text::escape;
 
 /// A function that formats a snapshot.
-type Print = fn(&Snapshot) -> Result<String, Failure>;
+type Print = fn(&Snapshot) -> Result<String>;
 
-pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
     let address = address.map(|text| parse_address(text, call)).transpose()?;
     let (sources, text): (&[Source], Print) = match args {
@@ -33,9 +33,9 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {
         ShowArgs { show_configuration: true, .. } => (&views::sources::CONFIGURATION, configuration),
         _ => (&views::sources::BLOCKS, |all| Ok(utilisation(all, false))),
     };
-    let snapshot = call.with(async |datastore, person| match address {
-        Some(address) => read_around(datastore, &Lookup::Address(address), person).await,
-        None => read_sources(datastore, sources, person).await,
+    let snapshot = call.with(async |access| match address {
+        Some(address) => read_around(access, &Lookup::Address(address)).await,
+        None => read_sources(access, sources).await,
     })?;
     call.print(&match address {
         Some(address) => one(&snapshot, address)?,
@@ -46,7 +46,7 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {
 }
 
 /// Parses an address. Like calicoctl, reports an invalid address on stdout.
-pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr, Failure> {
+pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr> {
     if let Ok(address) = address(text) {
         return Ok(address);
     }
@@ -65,7 +65,7 @@ fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
 }
 
-fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failure> {
+fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
     let found = sound_blocks(snapshot).find_map(|block| block.allocation_of(address));
     let not_assigned = || Ok(format!("{address} is not assigned\n"));
     let Some(found) = found else { return not_assigned() };
@@ -183,7 +183,7 @@ fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
 
 /// Formats the settings under their Go names. For KubeVirt, calicoctl prints a memory address, but calipam prints the
 /// setting.
-fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
+fn configuration(snapshot: &Snapshot) -> Result<String> {
     let config = snapshot.effective_ipam_config();
     let config = config.ok_or_else(|| plain_failure("error: the stored configuration cannot be decoded"))?;
     let settings = [

@@ -10,9 +10,9 @@ use calipam_workflow::{PoolName, Repaired, SplitRequest, UnknownPool};
 use super::args::SplitArgs;
 use super::{Call, plain_failure};
 use crate::args::WritingArgs;
-use crate::exit::Failure;
+use crate::exit::Result;
 
-pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
         // These are Go's error messages.
@@ -53,8 +53,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
         disables_first: true,
         intent: WritingArgs::agreed(&format!("calicoctl ipam split {parts}")),
     };
-    let split =
-        call.with(async |datastore, person| calipam_workflow::split(datastore, &request, person).await);
+    let split = call.with(async |access| calipam_workflow::split(access, &request).await);
     let repaired = split.map_err(|failure| match failure.cause() {
         _ if failure.cause::<UnknownPool>().is_some() => not_found(),
         Some(SplitRefusal::NotLocked) => plain_failure(

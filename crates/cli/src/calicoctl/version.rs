@@ -3,16 +3,16 @@
 use calipam_workflow::cluster_information;
 
 use super::{Call, plain_failure};
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::render::text::escape;
 
 /// The calicoctl version whose commands calipam implements.
 const STANDS_FOR: &str = "v3.33.0";
 
-pub(super) fn run(call: Call<'_>) -> Result<(), Failure> {
+pub(super) fn run(call: Call<'_>) -> Result<()> {
     let calipam = env!("CARGO_PKG_VERSION");
     call.print(&format!("Client Version:    {STANDS_FOR}\nGit commit:        calipam-{calipam}\n"))?;
-    let information = call.with(async |datastore, _| cluster_information(datastore).await)?;
+    let information = call.with(async |access| cluster_information(access.datastore).await)?;
     let Some(information) = information else {
         return Err(plain_failure(
             "Unable to retrieve Cluster Version or Type: resource does not exist: ClusterInformation(default)",

@@ -10,21 +10,19 @@ use calipam_check::{
     Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Scope, Severity,
     Subject, read_document,
 };
-use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
+use calipam_workflow::{Access, CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
 use serde_json::Value;
 
 use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
 use crate::console::{Console, READER_IS_GONE};
-use crate::exit::{self, Failure, Kind, Outcome};
+use crate::exit::{self, Failure, Kind, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::ignore::Ignored;
-use crate::operator::Person;
 use crate::output_file::{self, OutputFile};
 use crate::past::Past;
 use crate::render::document::{self, Document};
@@ -32,7 +30,7 @@ use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::{connect, hints};
 
-pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let begin = Instant::now();
     if args.reports.only_new && console.format == Format::Prometheus {
         return Err(Failure::usage("--only-new would make metrics forget the other findings")
@@ -101,12 +99,12 @@ struct Findings {
 
 /// Checks a cluster. calicoctl's view contains all findings; the report and the comparison contain only the requested
 /// ones.
-fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
+fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
     let earlier = earlier(&args.reports, console, EarlierReport::decode)?;
-    connect::with(global, console, async |datastore| {
-        let mut checked = checker.check(datastore, console).await?;
+    connect::with(global, console, async |access| {
+        let mut checked = checker.check(access).await?;
         let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
         let calicoctl = args.reports.report.is_some().then(in_calicoctl);
         checked.report.changes =
@@ -116,7 +114,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let is_whole = not_found.is_empty();
         not_found.into_iter().for_each(|error| console.failure(&error));
         if let Some(folder) = &args.reports.archive {
-            note_last_use(folder, &mut checked.report, &Person::watching(console))?;
+            note_last_use(folder, &mut checked.report, access.operator)?;
         }
         Ok(Findings { checked, filter, calicoctl, is_whole })
     })
@@ -129,7 +127,7 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(options: &'a CheckOptions) -> Result<Self, Failure> {
+    pub(crate) fn new(options: &'a CheckOptions) -> Result<Self> {
         if let Some(both) = options.rules.iter().find(|rule| options.skip_rules.contains(rule)) {
             return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
         }
@@ -137,13 +135,8 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    pub(crate) async fn check(
-        &self,
-        datastore: &Datastore,
-        console: &Console,
-    ) -> Result<CheckResult, Failure> {
-        let (criteria, person) = (self.criteria(), Person::watching(console));
-        check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
+    pub(crate) async fn check(&self, access: Access<'_>) -> Result<CheckResult> {
+        check_and_confirm(access, &self.criteria(), self.options.confirm).await
     }
 
     /// Removes findings that are accepted or not requested. Returns the filter, and an error for each name that was not
@@ -153,7 +146,7 @@ impl<'a> Checker<'a> {
         report: &mut Report,
         snapshot: &Snapshot,
         console: &Console,
-    ) -> Result<Found<Filter>, Failure> {
+    ) -> Result<Found<Filter>> {
         let names = self.options.selection.names(self.options.namespace.as_ref());
         let Found { found: scope, not_found } = names.found(&[snapshot])?;
         let filter = self.filter(&mut [("", report)], scope, console);
@@ -188,7 +181,7 @@ pub(crate) fn earlier<T>(
     args: &ReportArgs,
     console: &Console,
     decode: impl FnOnce(&Value) -> Result<T, NoReport>,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>> {
     let Some(path) = &args.compare_with else { return Ok(None) };
     let file = match regular::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
@@ -202,7 +195,7 @@ pub(crate) fn earlier<T>(
 }
 
 /// Returns the changes since an earlier report, which must be from the same cluster.
-fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes, Failure> {
+fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes> {
     let guid = &checked.report.cluster.guid;
     if earlier.guid != *guid {
         let other = ReportError::OtherCluster { reported: earlier.guid, found: guid.clone() };
@@ -214,17 +207,13 @@ fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> 
 }
 
 /// Writes the report in calicoctl's format.
-fn write_report(
-    path: Option<&Path>,
-    view: Option<&CalicoctlView>,
-    snapshot: &Snapshot,
-) -> Result<(), Failure> {
+fn write_report(path: Option<&Path>, view: Option<&CalicoctlView>, snapshot: &Snapshot) -> Result<()> {
     let (Some(path), Some(view)) = (path, view) else { return Ok(()) };
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
 /// Writes a report to files. Returns a failure only after trying all files.
-pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<(), Failure> {
+pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()> {
     let write =
         |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
     args.reports.output_files.iter().map(write).fold(Ok(()), Result::and)
@@ -236,7 +225,7 @@ pub(crate) fn print(
     has_findings: bool,
     args: &CheckArgs,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if has_findings || console.prints_empty_results() {
         console.print(report)?;
     }
@@ -259,12 +248,7 @@ fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
 }
 
 /// Writes the metrics of a failed check. Files in other formats are left as they are.
-fn write_failure_metrics(
-    took: Duration,
-    exit_code: u8,
-    args: &CheckArgs,
-    console: &Console,
-) -> Result<(), Failure> {
+fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, console: &Console) -> Result<()> {
     let run = RunMetrics { up: false, took, exit_code, live: None };
     let metrics = |out: &mut dyn Write| run.write(None, out);
     let files = args.reports.output_files.iter().filter(|file| file.format == Format::Prometheus);

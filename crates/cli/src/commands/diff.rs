@@ -5,16 +5,16 @@ use calipam_workflow::{ArchivedState, Side, diff, read_pair, scope, states_aroun
 
 use crate::args::{DiffArgs, Global, StateName};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::operator::Person;
-use crate::render::diff::{DifferenceDocument, State};
+use crate::render::diff::DifferenceDocument;
 use crate::render::text::count;
 use crate::{connect, hints};
 
 /// Compares two states, and prints the differences; exit code 1 if there are any.
-pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);
     }
@@ -32,19 +32,14 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
 }
 
 /// Compares two states, and prints the differences.
-pub(crate) async fn compare(
-    [old, new]: [&Side; 2],
-    args: &DiffArgs,
-    console: &Console,
-) -> Result<Outcome, Failure> {
+pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &Console) -> Result<Outcome> {
     let person = Person::watching(console);
     let pair = read_pair(old, new, args.force, &person).await?;
     let scope = scope(&pair, args.networks(), &args.selection.names(None))?;
     let found = diff(&pair, [old, new], &scope, args.recheck.settle, &person).await?;
     let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
     if !found.same || console.prints_empty_results() {
-        let states = [State::of(&pair.old, old), State::of(&pair.new, new)];
-        console.print(&DifferenceDocument { states, difference: &found })?;
+        console.print(&DifferenceDocument::new(&pair, [old, new], &found))?;
     }
     hint(&found, old, new, console);
     console.done_with(found);
@@ -57,7 +52,7 @@ pub(crate) async fn compare(
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,
-) -> Result<(StateName, StateName), Failure> {
+) -> Result<(StateName, StateName)> {
     let name = |state: &ArchivedState| StateName {
         datastore: state.path.to_string_lossy().into_owned(),
         revision: None,
@@ -77,7 +72,7 @@ fn states(
 }
 
 /// Refuses contradictory options.
-fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failure> {
+fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
     if let Some(named) = &global.datastore {
         return Err(Failure::usage(format!(
             "`diff` reads OLD and NEW; --datastore {named} has no effect here"
@@ -90,7 +85,7 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failu
     Ok(())
 }
 
-async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side, Failure> {
+async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side> {
     let global = Global { datastore: Some(name.datastore.clone()), ..global.clone() };
     Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
 }

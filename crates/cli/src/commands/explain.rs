@@ -5,8 +5,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 
 use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
-use crate::operator::Person;
+use crate::exit::{Failure, Outcome, Result};
 use crate::render::explanation::Rules;
 use crate::render::text::escape;
 use crate::render::why::Why;
@@ -16,14 +15,12 @@ use crate::{connect, hints};
 ///
 /// # Errors
 /// If the datastore cannot be read, or has no such pod or node.
-pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if args.pod.is_none() && args.node.is_none() {
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
-    let snapshot = connect::with(global, console, async |datastore| {
-        calipam_workflow::read(datastore, &Person::watching(console)).await
-    })?;
+    let snapshot = connect::with(global, console, async |access| calipam_workflow::read(access).await)?;
     let explanation = match (&args.pod, &args.node) {
         (Some(pod), _) => of_pod(&snapshot, pod)?,
         (None, node) => {
@@ -34,7 +31,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
             })?
         }
     };
-    console.print(&Why { snapshot: &snapshot, explanation: &explanation })?;
+    console.print(&Why::new(&snapshot, &explanation))?;
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
 }
 
@@ -42,12 +39,12 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
 ///
 /// # Errors
 /// If there is no such pod, or pods were not read.
-fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation, Failure> {
+fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation> {
     views::explain_pod(snapshot, namespace, name).ok_or_else(|| {
         Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}")))).hint_if(
             match snapshot.has_read(Source::Pods) {
-                false => Some(super::show::read_pods()),
-                true => super::show::near_pod(snapshot, namespace, name),
+                false => Some(super::show::subject::read_pods()),
+                true => super::show::subject::near_pod(snapshot, namespace, name),
             },
         )
     })

@@ -9,9 +9,8 @@ use calipam_workflow::{Archiving, archive};
 
 use crate::args::{ExportArgs, Global};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
-use crate::operator::Person;
 use crate::render::text::count;
 use crate::{connect, hints};
 
@@ -19,7 +18,7 @@ use crate::{connect, hints};
 const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
-pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::export::run(args, &fleet, console);
     }
@@ -51,15 +50,9 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
 }
 
 /// Adds an export to an archive, prunes the archive by the rules in `keep`, and prints how many exports it contains.
-fn to_archive(
-    folder: &Path,
-    keep: Option<&Keep>,
-    global: &Global,
-    console: &Console,
-) -> Result<Outcome, Failure> {
-    let Archiving { added, removed, exports } = connect::with(global, console, async |datastore| {
-        archive(datastore, folder, keep, &Person::watching(console)).await
-    })?;
+fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Result<Outcome> {
+    let Archiving { added, removed, exports } =
+        connect::with(global, console, async |access| archive(access, folder, keep).await)?;
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.already_existed {
@@ -75,7 +68,7 @@ fn to_archive(
 }
 
 /// Exports to stdout. A temporary file is written first, so that nothing is printed if the read fails or restarts.
-fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
+fn to_stdout(global: &Global, console: &Console) -> Result<Outcome> {
     let failed = Failure::io("write a temporary file");
     let folder = tempfile::tempdir().map_err(&failed)?;
     let path = folder.path().join("export.jsonl");
@@ -85,9 +78,8 @@ fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     Ok(Outcome::Clean)
 }
 
-fn export(global: &Global, path: &Path, console: &Console) -> Result<usize, Failure> {
-    let objects = connect::with(global, console, async |datastore| {
-        calipam_workflow::export(datastore, path, &Person::watching(console)).await
-    })?;
+fn export(global: &Global, path: &Path, console: &Console) -> Result<usize> {
+    let objects =
+        connect::with(global, console, async |access| calipam_workflow::export(access, path).await)?;
     Ok(usize::try_from(objects).unwrap_or(usize::MAX))
 }

@@ -4,28 +4,30 @@ use calipam_workflow::{History, Reach, archive_history, history};
 
 use crate::args::{Global, HistoryArgs, journals_folder};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::{connect, hints};
 
 /// Prints the events of an address, handle, block, node or pod; exit code 1 if there are none.
-pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::history::run(args, &fleet, console);
     }
-    let (person, journals) = (Person::watching(console), journals_folder());
+    let journals = journals_folder();
     let found = match &args.archive {
-        Some(folder) => archive_history(folder, args.object(), journals.as_deref(), &person)?,
-        None => connect::with(global, console, async |datastore| {
-            history(datastore, args.object(), journals.as_deref(), &person).await
+        Some(folder) => {
+            archive_history(folder, args.object(), journals.as_deref(), &Person::watching(console))?
+        }
+        None => connect::with(global, console, async |access| {
+            history(access, args.object(), journals.as_deref()).await
         })?,
     };
     print(&found, console)
 }
 
 /// Prints a history. The outcome is [`Outcome::Refused`] if the history has no events.
-pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome> {
     console.print(found)?;
     if !found.events.is_empty() {
         return Ok(Outcome::Clean);

@@ -6,18 +6,18 @@ use calipam_repair::journal::{JournalState, Listed, list, unreadable};
 use serde::Serialize;
 
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 use crate::render::column::{left, right};
 use crate::render::document::Document;
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{quoted, thousands};
 
 /// The number of GUID characters that tables show.
 const GUID_SHOWN: usize = 8;
 
 /// Prints the journals, newest first.
-pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
     console.print(&JournalList::new(folder, &read(folder)?))?;
     name_unreadable(folder, console)?;
     Ok(Outcome::Clean)
@@ -25,7 +25,7 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome, Fail
 
 /// Returns the journal of the newest run that `undo --last` can undo; with `guid`, of the newest such run on that
 /// cluster.
-pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf, Failure> {
+pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
     name_unreadable(folder, console)?;
     let mut journals = read(folder)?.into_iter().filter(Listed::can_be_last);
     let found = journals.find(|journal| guid.is_none_or(|guid| journal.header.cluster == guid));
@@ -37,14 +37,14 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
 }
 
 /// Warns of files in the folder that are not readable journals, since a run could have written them.
-fn name_unreadable(folder: &Path, console: &Console) -> Result<(), Failure> {
+fn name_unreadable(folder: &Path, console: &Console) -> Result<()> {
     for path in unreadable(folder)? {
         console.warn(&format!("{} is not a readable journal: skipped", quoted(&path)));
     }
     Ok(())
 }
 
-fn read(folder: &Path) -> Result<Vec<Listed>, Failure> {
+fn read(folder: &Path) -> Result<Vec<Listed>> {
     Ok(list(folder)?)
 }
 
@@ -107,10 +107,6 @@ impl Document for JournalList<'_> {
             left("JOURNAL", |journal: &JournalRow<'_>| quoted(Path::new(&journal.journal))),
         ];
         text.table(&self.journals, columns);
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }
 

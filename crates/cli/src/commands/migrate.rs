@@ -6,12 +6,12 @@ use calipam_workflow::{MigrateRequest, Migrated};
 use super::repair;
 use crate::args::{Global, MigrateArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Outcome, Result};
 use crate::operator::Person;
 use crate::render::migrate::MigrationDocument;
 use crate::{connect, hints};
 
-pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let request = MigrateRequest {
         from: args.from.clone(),
         target: args.target(),
@@ -20,12 +20,11 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         criteria: args.criteria.criteria(),
         intent: args.writing.intent(args.apply.then(|| "migrate --apply".into())),
     };
-    connect::with(global, console, async |datastore| {
-        let person = Person::new(console, args.writing.yes);
-        let Migrated { surveyed, repaired } = calipam_workflow::migrate(datastore, &request, &person).await?;
+    connect::with_person(global, &Person::new(console, args.writing.yes), async |access| {
+        let Migrated { surveyed, repaired } = calipam_workflow::migrate(access, &request).await?;
         let (phase, migration) = (surveyed.survey.phase, &surveyed.survey.migration);
         let run = repaired.run.as_ref();
-        let document = MigrationDocument { surveyed: &surveyed, plan: &repaired.plan, run };
+        let document = MigrationDocument::new(&surveyed, &repaired.plan, run);
         repair::print(&repaired.plan, run.is_none(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());

@@ -31,12 +31,12 @@ use tracing::{Level, Metadata};
 use crate::applet::Applet;
 use crate::args::{Cli, Command, Global, IpamCommand, PrintingArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
 use crate::watch;
 
 /// Runs a command. `name` is the name of the command.
-pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
     console.format.is_one_of(Format::of_command(name), name)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
     }
 }
 
-fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
+fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome> {
     match command {
         IpamCommand::Check(args) => {
             printing(&args.printing, &global, console, |console| check::run(&args, &global, console))
@@ -81,8 +81,8 @@ fn printing(
     args: &PrintingArgs,
     global: &Global,
     console: &Console,
-    run: impl Fn(&Console) -> Result<Outcome, Failure>,
-) -> Result<Outcome, Failure> {
+    run: impl Fn(&Console) -> Result<Outcome>,
+) -> Result<Outcome> {
     let mut console = console.clone();
     if args.no_headers || args.sort_by.is_some() {
         if !console.format.is_for_people() {

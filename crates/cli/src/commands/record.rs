@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use calipam_history::keep::Keep;
-use calipam_workflow::record;
+use calipam_workflow::{Access, record};
 
 use crate::args::{Global, RecordArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 
 /// The pause before recording starts again after a failure.
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// If recording cannot start.
-pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome> {
     connect::threads()?.block_on(async {
         let signal = connect::signal().map_err(Failure::io("wait for signals"))?;
         tokio::select! {
@@ -31,12 +31,7 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
 }
 
 /// Records on a separate thread until the process ends. Prints failures, and starts again after each of them.
-pub(super) fn start(
-    folder: &Path,
-    keep: Option<&Keep>,
-    global: &Global,
-    console: &Console,
-) -> Result<(), Failure> {
+pub(super) fn start(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Result<()> {
     let (folder, keep) = (folder.to_owned(), keep.cloned());
     let (global, console) = (global.clone(), Console { progress: false, ..console.clone() });
     let record = async move || -> () {
@@ -55,7 +50,7 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
         let once = async {
             let datastore = connect::open(global, console).await?;
             let person = Person::watching(console);
-            record(&datastore, folder, keep, &has_begun, &person).await
+            record(Access::new(&datastore, &person), folder, keep, &has_begun).await
         };
         let Err(failure) = once.await;
         if !has_begun.get() {

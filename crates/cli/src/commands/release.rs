@@ -8,10 +8,10 @@ use calipam_workflow::ReleaseRequest;
 use super::repair;
 use crate::args::{Global, ReleaseArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 
-pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage(
             "stdin cannot be both the datastore (--datastore -) and the handles (--handle -)",
@@ -28,8 +28,8 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
     // support.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
-    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |datastore, person| {
-        calipam_workflow::release(datastore, &request, person).await
+    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |access| {
+        calipam_workflow::release(access, &request).await
     })
 }
 
@@ -50,7 +50,7 @@ fn flags(args: &ReleaseArgs) -> String {
     flags.into_iter().filter(|(given, _)| *given).map(|(_, text)| text).collect()
 }
 
-fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
+fn targets(args: &ReleaseArgs) -> Result<Request> {
     let mut handles = Vec::new();
     for id in &args.handles {
         if id == "-" { handles.extend(handles_of_stdin()?) } else { handles.push(id.clone()) }
@@ -93,7 +93,7 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
 }
 
 /// Reads handles from stdin, one per line. Skips empty lines and comments after `#`.
-fn handles_of_stdin() -> Result<Vec<String>, Failure> {
+fn handles_of_stdin() -> Result<Vec<String>> {
     let read = Failure::io("read handles from stdin");
     let mut handles = Vec::new();
     for line in io::stdin().lock().lines() {

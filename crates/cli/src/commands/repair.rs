@@ -1,14 +1,13 @@
 //! The code that all commands that write have in common.
 
-use calipam_datastore::Datastore;
 use calipam_model::hint::{Call, Hint};
 use calipam_plan::{PlanKind, PlanSummary};
-use calipam_workflow::{Executed, Repaired};
+use calipam_workflow::{Access, Executed, Repaired};
 
 use crate::args::{Global, WritingArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{self, Failure, Outcome, Result};
 use crate::format::Format;
 use crate::hints;
 use crate::operator::Person;
@@ -23,15 +22,15 @@ pub(super) fn run(
     dry_run: bool,
     on_file: Option<Failure>,
     call: (&Global, &Console),
-    work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired, Failure>,
-) -> Result<Outcome, Failure> {
+    work: impl AsyncFnOnce(Access<'_>) -> Result<Repaired>,
+) -> Result<Outcome> {
     let (global, console) = call;
-    connect::with(global, console, async |datastore| {
-        if let Some(refused) = on_file.filter(|_| !datastore.is_live()) {
-            return Err(refused);
+    connect::with_person(global, &Person::new(console, writing.yes), async |access| {
+        let is_live = access.datastore.is_live();
+        match on_file {
+            Some(refused) if !is_live => Err(refused),
+            _ => finish(work(access).await?, dry_run, is_live, console),
         }
-        let repaired = work(datastore, &Person::new(console, writing.yes)).await?;
-        finish(repaired, dry_run, datastore.is_live(), console)
     })
 }
 
@@ -41,22 +40,17 @@ pub(super) fn not_live(what: &str) -> Failure {
 }
 
 /// Prints the result of a command that writes. `dry_run` is true if only the plan was requested.
-fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
+fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
     if !nothing || console.prints_empty_results() {
-        print(plan, run.is_none(), &PlanDocument { plan, run: run.as_ref() }, console)?;
+        print(plan, run.is_none(), &PlanDocument::new(plan, run.as_ref()), console)?;
     }
     ended(repaired, dry_run, is_live, console)
 }
 
 /// Prints the messages that follow the document, and returns the outcome.
-pub(super) fn ended(
-    repaired: Repaired,
-    dry_run: bool,
-    is_live: bool,
-    console: &Console,
-) -> Result<Outcome, Failure> {
+pub(super) fn ended(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
     if repaired.run.is_none() {
         why_not_written(&repaired.plan, dry_run, is_live, console);
     }
@@ -74,7 +68,7 @@ pub(super) fn print(
     is_all: bool,
     document: &impl Document,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if is_all && console.format.is_for_people() {
         plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
     }
@@ -108,11 +102,7 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
 
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
 /// even after a complete run.
-pub(crate) fn outcome(
-    run: Option<Executed>,
-    is_partial: bool,
-    console: &Console,
-) -> Result<Outcome, Failure> {
+pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
     let as_planned = if is_partial { Outcome::Refused } else { Outcome::Clean };
     let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
     // This comes first because no pod starts or stops while the datastore is locked.

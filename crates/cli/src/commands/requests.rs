@@ -5,36 +5,36 @@ use calipam_workflow as workflow;
 use super::repair;
 use crate::args::{AssignArgs, ConfigureArgs, Global, RebuildArgs, SplitArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 
 type Call<'a> = (&'a Global, &'a Console);
 
-pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome, Failure> {
+pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
     let on_file = (!args.dry_run).then(|| Failure::not_live("an assignment"));
-    repair::run(&args.writing, args.dry_run, on_file, call, async |datastore, person| {
-        workflow::assign(datastore, &request, person).await
+    repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
+        workflow::assign(access, &request).await
     })
 }
 
-pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome, Failure> {
+pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
-    repair::run(&args.writing, args.dry_run, None, call, async |datastore, person| {
-        workflow::configure(datastore, &request, person).await
+    repair::run(&args.writing, args.dry_run, None, call, async |access| {
+        workflow::configure(access, &request).await
     })
 }
 
-pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome, Failure> {
+pub(super) fn rebuild(args: &RebuildArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
     let on_file = args.apply.then(|| repair::not_live("rebuild --apply"));
-    repair::run(&args.writing, !args.apply, on_file, call, async |datastore, person| {
-        workflow::rebuild(datastore, &request, person).await
+    repair::run(&args.writing, !args.apply, on_file, call, async |access| {
+        workflow::rebuild(access, &request).await
     })
 }
 
-pub(super) fn split(args: &SplitArgs, call: Call<'_>) -> Result<Outcome, Failure> {
+pub(super) fn split(args: &SplitArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request();
-    repair::run(&args.writing, args.dry_run, None, call, async |datastore, person| {
-        workflow::split(datastore, &request, person).await
+    repair::run(&args.writing, args.dry_run, None, call, async |access| {
+        workflow::split(access, &request).await
     })
 }

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use crate::args::{Global, SimulateArgs};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::simulate::Answers;
 use crate::render::text::count;
@@ -19,7 +19,7 @@ use crate::{connect, hints};
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
 
-pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let args = &with_rates(args, global, console)?;
     let scenario = scenario(args, global, console)?;
     let answers = answers(args, &scenario).map_err(|error| refused(&error))?;
@@ -29,12 +29,12 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
 }
 
 /// Adds the arrival rate and lifetime from an archive or etcd, unless options set them.
-fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs, Failure> {
+fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs> {
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
     let rates = match folder.as_os_str() == "etcd" {
-        true => connect::with(global, console, async |datastore| {
-            calipam_workflow::rates_of_etcd(datastore).await
+        true => connect::with(global, console, async |access| {
+            calipam_workflow::rates_of_etcd(access.datastore).await
         })?,
         false => calipam_workflow::rates(folder, &Person::watching(console))?,
     };
@@ -66,11 +66,11 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 }
 
 /// Builds the scenario from the options and the cluster.
-fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario, Failure> {
+fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
     let mut scenario = Scenario::default();
     if names_cluster(global) {
-        let (start, kind) = connect::with(global, console, async |datastore| {
-            let snapshot = calipam_workflow::read(datastore, &Person::watching(console)).await?;
+        let (start, kind) = connect::with(global, console, async |access| {
+            let snapshot = calipam_workflow::read(access).await?;
             Ok((Start::of(&snapshot), snapshot.datastore))
         })?;
         if start.left_out > 0 {

@@ -10,13 +10,14 @@ use calipam_repair::journal::{Header, Recorded, undo_command};
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::text::joined;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
+use calipam_workflow::Access;
 
-pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let folder = || {
         let named = Call::Undo("JOURNAL".into());
         let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
@@ -57,15 +58,15 @@ async fn undo(
     recorded: Recorded,
     datastore: &Datastore,
     console: &Console,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome> {
     let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
     let undone =
-        calipam_workflow::undo(datastore, path, recorded, journals_folder(), &intent, &person).await?;
+        calipam_workflow::undo(Access::new(datastore, &person), path, recorded, journals_folder(), &intent)
+            .await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_empty_results() {
-        let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
-        console.print(&document)?;
+        console.print(&UndoDocument::new(&undone.header, &undone.plan, undone.run.as_ref()))?;
     }
     if args.dry_run {
         console.info("dry run: nothing was changed");

@@ -7,10 +7,9 @@ use serde::Serialize;
 use crate::args::{Global, VersionArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
-use crate::operator::Person;
+use crate::exit::{Outcome, Result};
 use crate::render::document::Document;
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::escape;
 
 /// The program and the formats that it reads.
@@ -51,7 +50,7 @@ struct Cluster {
 ///
 /// # Errors
 /// If the cluster cannot be read.
-pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let cluster = args.check_compat.then(|| ask(global, console)).transpose()?;
     let outcome = match &cluster {
         Some(cluster) if !cluster.is_known => Outcome::Findings,
@@ -79,10 +78,9 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
 }
 
 /// Reads the version of the cluster.
-fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
-    let snapshot = connect::with(global, console, async |datastore| {
-        let person = Person::watching(console);
-        calipam_workflow::read_sources(datastore, &[Source::ClusterInformation], &person).await
+fn ask(global: &Global, console: &Console) -> Result<Cluster> {
+    let snapshot = connect::with(global, console, async |access| {
+        calipam_workflow::read_sources(access, &[Source::ClusterInformation]).await
     })?;
     let information = snapshot.cluster.unwrap_or_default();
     // A cluster without a readable version counts as unknown.
@@ -119,9 +117,5 @@ impl Document for Version {
         ];
         lines.extend(cluster.iter().map(|cluster| format!("Cluster     {}", cluster.text())));
         lines.iter().for_each(|line| text.hanging(12, line));
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }

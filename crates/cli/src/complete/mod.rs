@@ -23,7 +23,6 @@ use clap_complete::env::CompleteEnv;
 pub(crate) use self::cobra::plugin_scripts;
 use self::request::Request;
 pub(crate) use self::shells::{SHELLS, registration};
-use self::values::Values;
 use crate::applet::Applet;
 
 /// The variable that names the shell.
@@ -65,7 +64,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
 fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> ExitCode {
     let name = applet.executable();
     let folder = std::env::current_dir().ok();
-    let definition = || view::of(applet, &request, &Values::new(applet, &request));
+    let definition = || view::of(applet, &request);
     let asked = CompleteEnv::with_factory(definition).var(VARIABLE).bin(name).shells(SHELLS);
     let answered = asked.try_complete(arguments.iter().cloned(), folder.as_deref()).is_ok();
     if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -74,8 +73,11 @@ fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> Exi
 fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     be_silent();
     let request = Request::of_words(words);
-    let command = view::of(applet, &request, &Values::new(applet, &request));
-    if cobra::print(command, &request).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if cobra::print(view::of(applet, &request), &request).is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Keeps other output and questions off the terminal, including those of credential plugins. A new session keeps

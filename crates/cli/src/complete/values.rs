@@ -10,22 +10,10 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
 use super::cluster::{Cluster, Wanted};
 use super::journals;
-use super::request::Request;
-use crate::applet::Applet;
 
-/// The source of suggestions for values.
-pub(super) struct Values {
-    cluster: Arc<Cluster>,
-}
-
-impl Values {
-    /// Creates the source for the cluster that the connection options on the line name.
-    pub(super) fn new(applet: Applet, request: &Request) -> Self {
-        Self { cluster: Arc::new(Cluster::of(applet, request)) }
-    }
-
+impl Cluster {
     /// Returns a completer for an argument; `None` if clap's own suggestions are enough.
-    pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
+    pub(super) fn completer(self: &Arc<Self>, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::OfKubeconfig(|known| known.contexts),
             (Some("cluster"), _) => Wanted::OfKubeconfig(|known| known.clusters),
@@ -47,7 +35,7 @@ impl Values {
         if !arg.get_action().takes_values() {
             return None;
         }
-        let cluster = Arc::clone(&self.cluster);
+        let cluster = Arc::clone(self);
         Some(ArgValueCompleter::new(move |typed: &OsStr| match typed.to_str() {
             Some(typed) => cluster.names(wanted, typed).into_iter().map(CompletionCandidate::new).collect(),
             None => Vec::new(),

@@ -2,19 +2,21 @@
 //! suggested only if neither a command nor a value can follow.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use clap::{Arg, ArgAction, Command};
 use clap_complete::ArgValueCompleter;
 
+use super::cluster::Cluster;
 use super::request::Request;
-use super::values::Values;
 use crate::applet::Applet;
 use crate::args;
 
 /// Returns the definition under one of the program's names, for one request.
-pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command {
+pub(super) fn of(applet: Applet, request: &Request) -> Command {
     let definition = args::tidy(applet.command());
-    let view = View { words_before: request.before(), options_last: request.current().is_empty(), values };
+    let cluster = Arc::new(Cluster::of(applet, request));
+    let view = View { words_before: request.before(), options_last: request.current().is_empty(), cluster };
     view.command(&definition).name(applet.executable())
 }
 
@@ -23,7 +25,8 @@ struct View<'a> {
     words_before: &'a [OsString],
     /// True if options are hidden. clap_complete suggests hidden arguments only if there is nothing else to suggest.
     options_last: bool,
-    values: &'a Values,
+    /// The source of suggestions for values.
+    cluster: Arc<Cluster>,
 }
 
 impl View<'_> {
@@ -104,7 +107,7 @@ impl View<'_> {
                 arg = arg.value_delimiter(delimiter);
             }
         }
-        match self.values.completer(definition, command) {
+        match self.cluster.completer(definition, command) {
             Some(completer) => arg.add::<ArgValueCompleter>(completer),
             None => arg,
         }

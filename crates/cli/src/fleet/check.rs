@@ -15,7 +15,7 @@ use crate::args::{CheckArgs, CheckOptions};
 use crate::commands;
 use crate::commands::check::{Checker, print, worst, write_files};
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{self, Outcome, Result};
 use crate::render::fleet::FleetReport;
 use crate::render::text::count;
 
@@ -24,12 +24,7 @@ use crate::render::text::count;
 /// # Errors
 /// If an option only makes sense for one cluster, or the file of an option cannot be read or written. A cluster that
 /// cannot be read is not an error, but a finding.
-pub(crate) fn run(
-    args: &CheckArgs,
-    fleet: &Fleet,
-    begin: Instant,
-    console: &Console,
-) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Console) -> Result<Outcome> {
     let CheckOptions { selection, namespace, .. } = &args.options;
     let of_one = [
         ("--node", !selection.nodes.is_empty()),
@@ -92,11 +87,11 @@ fn check_one(
     checker: &Checker<'_>,
     args: &CheckArgs,
     console: &Console,
-) -> Result<(Cluster, Vec<Finding>), Failure> {
+) -> Result<(Cluster, Vec<Finding>)> {
     let begin = Instant::now();
-    let result = read(named, &args.fleet, console, async |datastore| {
-        let CheckResult { report, snapshot, dropped } = checker.check(datastore, console).await?;
-        let cluster = Cluster { is_live: datastore.is_live(), ..Cluster::of(report, &snapshot) };
+    let result = read(named, &args.fleet, console, async |access| {
+        let CheckResult { report, snapshot, dropped } = checker.check(access).await?;
+        let cluster = Cluster { is_live: access.datastore.is_live(), ..Cluster::of(report, &snapshot) };
         Ok((cluster, dropped))
     });
     let (mut cluster, dropped) = match result? {

@@ -7,12 +7,12 @@ use calipam_workflow::{matching, nearest};
 use super::{Fleet, Named, Source, base};
 use crate::args::{FleetArgs, Global};
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 
 /// The name of the group for contexts that route to each other.
 const ROUTED: &str = "routed";
 
-pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure> {
+pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     if let Some(other) = global.datastore.as_ref().filter(|name| *name != "kubernetes") {
         return Err(Failure::usage(format!(
             "several contexts need the Kubernetes datastore, but --datastore is {other}"
@@ -35,7 +35,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure>
 }
 
 /// Returns the contexts that the patterns match, each once.
-fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>, Failure> {
+fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for pattern in patterns {
         let found = matching(pattern, known);

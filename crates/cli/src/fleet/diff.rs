@@ -11,7 +11,7 @@ use super::{Earlier, Fleet, Source, refuse, unattended};
 use crate::args::DiffArgs;
 use crate::commands::diff::compare;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
 use crate::operator::Person;
 use crate::render::text::count;
@@ -29,7 +29,7 @@ enum Old<'a> {
 /// # Errors
 /// If an option only makes sense for one cluster, or the earlier states cannot be found. Clusters that cannot be read
 /// are reported and skipped.
-pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let selection = &args.selection;
     let of_one = [
         ("--ip", !args.addresses.is_empty()),
@@ -66,10 +66,10 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             }
         };
         match earlier.and_then(|earlier| earlier.settings()) {
-            Ok(settings) => read(cluster, &args.fleet, console, async |datastore| {
+            Ok(settings) => read(cluster, &args.fleet, console, async |access| {
                 let side = |datastore| Side { datastore, revision: None };
                 let old = side(connect::open_by(&settings, console).await?);
-                Ok((compare([&old, &side(datastore.clone())], args, console).await?, None))
+                Ok((compare([&old, &side(access.datastore.clone())], args, console).await?, None))
             }),
             Err(failure) => Ok(Err(failure.message)),
         }

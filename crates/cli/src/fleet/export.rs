@@ -8,9 +8,8 @@ use super::run::read;
 use super::{Fleet, each};
 use crate::args::ExportArgs;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
-use crate::operator::Person;
 use crate::render::text::count;
 
 /// Writes an export of each cluster.
@@ -18,7 +17,7 @@ use crate::render::text::count;
 /// # Errors
 /// If the folder cannot be written, or already contains the file of a cluster and `--overwrite` is not given. Clusters
 /// that cannot be read are reported and skipped.
-pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let folder = args.archive.as_ref().or(args.file.as_ref()).filter(|folder| *folder != Path::new("-"));
     let folder = folder
         .ok_or_else(|| Failure::usage("several clusters are exported into a folder: give only the folder"))?;
@@ -27,12 +26,11 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
     prepare(&paths, args)?;
     let written = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         let path = place(folder, cluster, ending);
-        let result = read(cluster, &args.fleet, console, async |datastore| {
-            let person = Person::watching(console);
+        let result = read(cluster, &args.fleet, console, async |access| {
             if args.archive.is_some() {
-                calipam_workflow::archive(datastore, &path, args.keep.as_ref(), &person).await?;
+                calipam_workflow::archive(access, &path, args.keep.as_ref()).await?;
             } else {
-                calipam_workflow::export(datastore, &path, &person).await?;
+                calipam_workflow::export(access, &path).await?;
             }
             Ok(())
         });
@@ -44,7 +42,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
 }
 
 /// Creates the folders. Refuses two clusters with the same file, and existing files without `--overwrite`.
-fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<(), Failure> {
+fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<()> {
     let mut sorted: Vec<&PathBuf> = paths.iter().collect();
     sorted.sort();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{Fleet, Named, Source};
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,7 +61,7 @@ fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Er
     cidrs.ok_or_else(|| D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]"))
 }
 
-pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
+pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
     let wrong = |message: String| {
         Failure::usage(format!("{}: {message}", path.display())).hint("docs/fleet.md has an example")
     };

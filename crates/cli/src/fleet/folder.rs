@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use calipam_datastore::settings::Overrides;
 
 use super::{Fleet, Named, Source, unattended};
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 
-pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
+pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     let base = unattended();
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
     let mut clusters: Vec<Named> = files.into_iter().map(|file| named(file, None, &base)).collect();
@@ -64,7 +64,7 @@ fn is_unfinished(name: &str) -> bool {
 }
 
 /// Lists a folder without unfinished files, sorted by name.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || -> io::Result<Vec<PathBuf>> {
         let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         let named =

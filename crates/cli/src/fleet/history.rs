@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use calipam_datastore::Error as DatastoreError;
 use calipam_datastore::read::Lookup;
-use calipam_datastore::{Datastore, Error as DatastoreError};
 use calipam_history::timeline::{HistorySubject, recorded_in};
-use calipam_workflow::{History, Object, Reach, archive_history, history, read_around};
+use calipam_workflow::{Access, History, Object, Reach, archive_history, history, read_around};
 
 use super::Fleet;
 use super::folder::place;
@@ -14,7 +14,7 @@ use super::run::{documents, read};
 use crate::args::{HistoryArgs, journals_folder};
 use crate::commands::history::print;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::text::count;
 
@@ -22,7 +22,7 @@ use crate::render::text::count;
 ///
 /// # Errors
 /// If the object is not an address, since nodes, blocks and handles belong to one cluster.
-pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let Object::Address(address) = args.object().by_form() else {
         let what = "with several clusters, `history` needs an address";
         return Err(
@@ -37,8 +37,8 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
                 let found = archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
                 found.map_err(|failure| failure.message)
             }
-            None => read(cluster, &args.fleet, console, async |datastore| {
-                of_datastore(datastore, address, journals.as_deref(), console).await
+            None => read(cluster, &args.fleet, console, async |access| {
+                of_datastore(access, address, journals.as_deref()).await
             })?,
         };
         Ok(match found {
@@ -62,16 +62,10 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
 }
 
 /// Returns the history from etcd's revisions, or the current records of another datastore.
-async fn of_datastore(
-    datastore: &Datastore,
-    address: IpAddr,
-    journals: Option<&Path>,
-    console: &Console,
-) -> Result<History, Failure> {
-    let person = Person::watching(console);
-    match history(datastore, Object::Address(address), journals, &person).await {
+async fn of_datastore(access: Access<'_>, address: IpAddr, journals: Option<&Path>) -> Result<History> {
+    match history(access, Object::Address(address), journals).await {
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
-            let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
+            let snapshot = read_around(access, &Lookup::Address(address)).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
             let (about, events) = (HistorySubject::Address(address), recorded_in(snapshot, address));

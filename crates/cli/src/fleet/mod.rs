@@ -21,7 +21,7 @@ use calipam_model::IpNet;
 pub(crate) use self::run::each;
 pub(crate) use self::source::{Named, Source};
 use crate::args::{FleetArgs, Global};
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 
 /// The clusters that a command works on.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Fleet {
     ///
     /// # Errors
     /// If the options contradict each other, or the file, folder or kubeconfig cannot be read or names no clusters.
-    pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>, Failure> {
+    pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>> {
         let several = global.names_several();
         if args.routed && !several {
             return Err(Failure::usage("--routed needs several contexts")
@@ -53,7 +53,7 @@ impl Fleet {
     ///
     /// # Errors
     /// If it cannot be read, names no clusters, or contains a cluster name that is invalid or not unique.
-    pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self> {
         let is_folder = fs::metadata(path).map_err(Failure::io_at("read", path))?.is_dir();
         let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
         if fleet.clusters.is_empty() {
@@ -80,7 +80,7 @@ impl Fleet {
     }
 
     /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.
-    pub(crate) fn earlier(path: &Path) -> Result<Earlier, Failure> {
+    pub(crate) fn earlier(path: &Path) -> Result<Earlier> {
         let fleet = Self::read(path, &unattended())?;
         let at = |cluster: Named| (place(&cluster), cluster);
         Ok(Earlier(fleet.clusters.into_iter().map(at).collect()))
@@ -110,7 +110,7 @@ fn place(cluster: &Named) -> PathBuf {
 }
 
 /// Refuses options that only make sense for one cluster. The bool is true if the option is given.
-fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<(), Failure> {
+fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<()> {
     match options.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((option, _)) => {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use calipam_datastore::Datastore;
 use calipam_model::parallel::lock;
 use indicatif::MultiProgress;
 
@@ -13,18 +12,20 @@ use super::{Fleet, Named};
 use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
-use crate::exit::{self, Failure, Kind, Outcome};
-use crate::render::fleet::{FleetList, ListOfCluster};
+use crate::exit::{self, Kind, Outcome, Result};
+use crate::operator::Person;
+use crate::render::fleet::{FleetList, ListOfCluster, Unreadable};
+use calipam_workflow::Access;
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
     clusters: &[Named],
     args: &FleetArgs,
     console: &Console,
-    work: impl Fn(&Named, &Console) -> Result<T, Failure> + Sync,
-) -> Result<Vec<T>, Failure> {
+    work: impl Fn(&Named, &Console) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Result<T, Failure>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
+    let done: Mutex<Vec<(usize, Result<T>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
     let lines = MultiProgress::new();
     let worker = || {
         loop {
@@ -56,8 +57,8 @@ pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
     console: &Console,
-    work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
-) -> Result<Result<T, String>, Failure> {
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
+) -> Result<Result<T, String>> {
     if connect::is_interrupted() {
         return Err(exit::interrupted());
     }
@@ -65,7 +66,7 @@ pub(super) fn read<T>(
         let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
         let work = async {
             let datastore = connect::open_by(&settings, console).await?;
-            work(&datastore).await
+            work(Access::new(&datastore, &Person::watching(console))).await
         };
         connect::block_on(async { Ok(tokio::time::timeout(limit, work).await) })
     });
@@ -87,8 +88,8 @@ pub(super) fn documents<T: Send>(
     args: &FleetArgs,
     console: &Console,
     failed: &str,
-    work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>, Failure> + Sync,
-) -> Result<(FleetList, Vec<T>), Failure> {
+    work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>> + Sync,
+) -> Result<(FleetList, Vec<T>)> {
     // Hints would be repeated for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
     let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
@@ -106,9 +107,10 @@ pub(super) fn documents<T: Send>(
             }
             Err(reason) => {
                 console.warn(&format!("{name} {failed}: {reason}"));
-                list.unreadable.insert(name.clone(), reason);
+                list.unreadable.push(Unreadable { cluster: name.clone(), reason });
             }
         }
     }
+    list.unreadable.sort();
     Ok((list, results))
 }

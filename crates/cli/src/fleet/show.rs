@@ -9,9 +9,9 @@ use calipam_workflow::{Found, Object};
 use super::run::{documents, read};
 use super::{Fleet, Named, refuse};
 use crate::args::{ShowArgs, Subject};
-use crate::commands::show::show;
+use crate::commands::show::of_cluster::show;
 use crate::console::Console;
-use crate::exit::{Failure, Kind, Outcome};
+use crate::exit::{Failure, Kind, Outcome, Result};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 
@@ -46,7 +46,7 @@ struct Pools {
 ///
 /// # Errors
 /// If an option only makes sense for one cluster, or no cluster has the named objects.
-pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
     refuse(&of_one, "name one cluster")?;
     if args.find_range.is_some() && !lists_pools(args) {
@@ -100,11 +100,11 @@ fn of_cluster(
     cluster: &Named,
     args: &ShowArgs,
     console: &Console,
-) -> Result<Result<(Outcome, OfCluster), String>, Failure> {
+) -> Result<Result<(Outcome, OfCluster), String>> {
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
         || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));
-    read(cluster, &args.fleet, console, async |datastore| match show(datastore, args, console).await {
+    read(cluster, &args.fleet, console, async |access| match show(access, args, console).await {
         Ok(Found { found: (snapshot, outcome), not_found }) => {
             let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
             if args.find_range.is_some() {

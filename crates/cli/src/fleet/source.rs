@@ -8,7 +8,7 @@ use calipam_datastore::settings::{DEFAULT_CONFIG, Files, LocalFiles, Overrides, 
 use calipam_model::IpNet;
 
 use crate::connect;
-use crate::exit::Failure;
+use crate::exit::Result;
 
 /// A cluster of a fleet.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Source {
     }
 
     /// Resolves the settings of the datastore.
-    pub(super) fn settings(&self) -> Result<Settings, Failure> {
+    pub(super) fn settings(&self) -> Result<Settings> {
         let settings = match self.is_entry {
             false => Settings::resolve(&self.overrides, &connect::environment(), &LocalFiles),
             true => Settings::resolve(&self.overrides, &BTreeMap::new(), &OnlyNamed),

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use calipam_check::{Changes, Code, EarlierFinding, Report, Severity, views};
-use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
+use calipam_model::snapshot::Snapshot;
 use clap::builder::styling::AnsiColor;
 
 use super::column::{left, right};
 use super::findings::Found;
 use super::header;
-use super::page::Text;
-use super::report::{Checked, changes};
+use super::output::Text;
+use super::report::changes;
 use super::show::use_of_pools;
+use super::sources::unread;
 use super::table::Grid;
-use super::text::{count, dash, join, joined, thousands};
+use super::text::{count, dash, joined, thousands};
 
 /// Writes a report as text.
-pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
-    let Checked { report, snapshot, .. } = *checked;
+pub(crate) fn text(report: &Report, snapshot: &Snapshot, text: &mut Text) {
     let wide = text.page.wide;
     text.line(header::cluster(&report.cluster));
     text.line(header::counts(report));
@@ -113,50 +113,5 @@ pub(super) fn verdict<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
         0 if reports.clone().any(is_removed) => "no new findings".to_owned(),
         0 => "no findings".to_owned(),
         number => count(number, "finding", "findings"),
-    }
-}
-
-/// Formats the sources that were not read completely, with the reasons. Omits sources that do not exist in this kind of
-/// cluster.
-pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
-    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (source, coverage) in coverage {
-        let reason = match coverage {
-            Coverage::Read => continue,
-            // The Kubernetes datastore has no endpoints: pods replace them.
-            _ if *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes => continue,
-            Coverage::Skipped(WhySkipped::NotInCalico2) => continue,
-            Coverage::Skipped(WhySkipped::NotInstalled(_)) if *source == Source::Machines => continue,
-            Coverage::Partial => "partly read".to_owned(),
-            Coverage::Skipped(reason) => reason.to_string(),
-        };
-        by_reason.entry(reason).or_default().push(words(*source));
-    }
-    let parts = by_reason.into_iter().map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
-    let parts = joined(parts, "; ");
-    (!parts.is_empty()).then_some(parts)
-}
-
-/// Formats a source in prose, such as `virtual machines`.
-pub(crate) fn words(source: Source) -> String {
-    match source {
-        Source::Pods => "pods".into(),
-        Source::Services => "services".into(),
-        Source::Machines => "virtual machines".into(),
-        Source::KubernetesNodes => "Kubernetes nodes".into(),
-        Source::ClusterInformation => "ClusterInformation".into(),
-        Source::KubeControllersConfiguration => "KubeControllersConfiguration".into(),
-        Source::IpamConfig => "IPAMConfig".into(),
-        Source::IpamConfiguration => "IPAMConfiguration".into(),
-        other => {
-            let mut words = String::new();
-            for c in other.to_string().chars() {
-                if c.is_uppercase() {
-                    words.push(' ');
-                }
-                words.extend(c.to_lowercase());
-            }
-            words
-        }
     }
 }

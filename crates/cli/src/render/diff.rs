@@ -5,60 +5,51 @@ use calipam_history::diff::{
     AddressRecord, BlockState, Difference, FieldChange, FindingSummary, NamedSum, NotCompared, ObjectChange,
     Side as OnSide, Sum, Uncompared,
 };
-use calipam_model::snapshot::Snapshot;
-use calipam_workflow::Side;
+use calipam_workflow::{Pair, Side};
 use serde::Serialize;
 
 use super::column::{left, right};
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::table::Grid;
 use super::text::{count, joined, or_dash, thousands};
 
 /// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
 
-/// One of two compared states, with its cluster and its time.
-pub(crate) struct State {
-    cluster: ClusterIdentity,
-    has_known_time: bool,
-}
-
-impl State {
-    pub(crate) fn of(snapshot: &Snapshot, side: &Side) -> Self {
-        Self { cluster: ClusterIdentity::of(snapshot), has_known_time: side.has_known_time() }
-    }
-
-    /// Formats `… · read at 2026-11-21T10:15:00Z`.
-    fn line(&self) -> String {
-        let said = if self.has_known_time { "read at" } else { "newest timestamp" };
-        format!("{} · {said} {:.0}", header::cluster(&self.cluster), self.cluster.taken_at)
-    }
-}
-
 /// The differences between two states.
-pub(crate) struct DifferenceDocument<'a> {
-    /// The earlier state and the later one.
-    pub states: [State; 2],
-    pub difference: &'a Difference<'a>,
-}
-
 #[derive(Serialize)]
-struct Schema<'a> {
-    old: &'a ClusterIdentity,
-    new: &'a ClusterIdentity,
+pub(crate) struct DifferenceDocument<'a> {
+    old: ClusterIdentity,
+    new: ClusterIdentity,
     #[serde(flatten)]
     difference: &'a Difference<'a>,
+    /// True for each state whose time is known.
+    #[serde(skip)]
+    has_known_time: [bool; 2],
+}
+
+impl<'a> DifferenceDocument<'a> {
+    pub(crate) fn new(pair: &Pair, sides: [&Side; 2], difference: &'a Difference<'a>) -> Self {
+        let [old, new] = [&pair.old, &pair.new].map(ClusterIdentity::of);
+        Self { old, new, difference, has_known_time: sides.map(Side::has_known_time) }
+    }
+}
+
+/// Formats `… · read at 2026-11-21T10:15:00Z`.
+fn state(cluster: &ClusterIdentity, has_known_time: bool) -> String {
+    let said = if has_known_time { "read at" } else { "newest timestamp" };
+    format!("{} · {said} {:.0}", header::cluster(cluster), cluster.taken_at)
 }
 
 impl Document for DifferenceDocument<'_> {
     const KIND: &'static str = "Difference";
 
     fn text(&self, text: &mut Text) {
-        let [old, new] = &self.states;
-        text.about(5, format!("OLD  {}", old.line()));
-        text.about(5, format!("NEW  {}", new.line()));
+        let [old, new] = self.has_known_time;
+        text.about(5, format!("OLD  {}", state(&self.old, old)));
+        text.about(5, format!("NEW  {}", state(&self.new, new)));
         text.blank();
 
         let difference = self.difference;
@@ -70,11 +61,6 @@ impl Document for DifferenceDocument<'_> {
         text.section(table(&rows, text.page.wide));
         text.lines(difference.not_compared.iter().map(not_compared));
         text.line(difference_count(rows.len(), difference.same));
-    }
-
-    fn schema(&self) -> impl Serialize {
-        let [old, new] = &self.states;
-        Schema { old: &old.cluster, new: &new.cluster, difference: self.difference }
     }
 }
 

@@ -7,12 +7,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::lines::Lines;
-use super::page::{Page, Text};
+use super::output::Text;
+use super::page::Page;
 use super::yaml;
 use crate::format::Format;
 
-/// The output of a command: as text, as content for YAML and JSON and, for some commands, in other formats.
-pub(crate) trait Document {
+/// The output of a command: as text, as content for YAML and JSON (by `Serialize`) and, for some commands, in other
+/// formats.
+pub(crate) trait Document: Serialize {
     /// The `kind` in YAML and JSON.
     const KIND: &'static str;
 
@@ -22,9 +24,6 @@ pub(crate) trait Document {
 
     /// Writes the document as text.
     fn text(&self, text: &mut Text);
-
-    /// Returns the content for YAML and JSON.
-    fn schema(&self) -> impl Serialize;
 
     /// Writes a format that is not in [`Format::COMMON`]. Commands without such a format ([`Format::of_command`])
     /// refuse it before they read anything.
@@ -49,10 +48,10 @@ pub(crate) fn write(
         Format::Table | Format::Wide => {
             out.write_all(text(document, Page { wide: format == Format::Wide, ..page })?.as_bytes())
         }
-        Format::Yaml => yaml::write(&versioned(document.kind(), document.schema()), out),
+        Format::Yaml => yaml::write(&versioned(document), out),
         Format::Json => {
             let mut out = Lines::json(out);
-            serde_json::to_writer_pretty(&mut out, &versioned(document.kind(), document.schema()))?;
+            serde_json::to_writer_pretty(&mut out, &versioned(document))?;
             writeln!(out)?;
             out.flush()
         }
@@ -71,11 +70,14 @@ pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
 }
 
 /// The output for one of several clusters, kept until all clusters are read.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub(crate) enum Printed {
+    #[serde(skip)]
     Text(Text),
     Value(Value),
     /// The lines of `-o name`.
+    #[serde(skip)]
     Names(String),
 }
 
@@ -100,7 +102,7 @@ impl Printed {
 
 /// Returns the document for YAML and JSON, as a value.
 pub(crate) fn value(document: &impl Document) -> serde_json::Result<Value> {
-    serde_json::to_value(versioned(document.kind(), document.schema()))
+    serde_json::to_value(versioned(document))
 }
 
 #[derive(Debug, Serialize)]
@@ -113,25 +115,24 @@ struct Versioned<T> {
 }
 
 /// Adds the version and the kind of the schema to the content of a document.
-fn versioned<T: Serialize>(kind: &'static str, content: T) -> impl Serialize {
-    Versioned { api_version: API_VERSION, kind, content }
+fn versioned(content: &impl Document) -> impl Serialize {
+    Versioned { api_version: API_VERSION, kind: content.kind(), content }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct List;
+    #[derive(Serialize)]
+    struct List {
+        a: u8,
+    }
 
     impl Document for List {
         const KIND: &'static str = "List";
 
         fn text(&self, text: &mut Text) {
             text.line("a  1");
-        }
-
-        fn schema(&self) -> impl Serialize {
-            serde_json::json!({"a": 1})
         }
     }
 
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn a_broken_pipe_stays_one() {
         for format in [Format::Table, Format::Wide, Format::Yaml, Format::Json] {
-            let error = write(&List, format, Page::default(), &mut Gone).unwrap_err();
+            let error = write(&List { a: 1 }, format, Page::default(), &mut Gone).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{format:?}");
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::column::left;
 use super::document::Document;
 use super::markdown;
-use super::page::Text;
+use super::output::Text;
 
 /// The documentation of all rules, with a section for each code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
@@ -78,10 +78,6 @@ impl Document for Rules {
             text.blank();
             markdown::write(rule.text, text);
         }
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::document::Document;
-use super::page::Text;
+use super::output::Text;
 
 /// The error of a command, for YAML and JSON output. It is also printed on stderr.
 #[derive(Debug, Serialize)]
@@ -20,9 +20,5 @@ impl Document for FailureDocument {
 
     fn text(&self, text: &mut Text) {
         text.line(&self.message);
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }

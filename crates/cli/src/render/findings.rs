@@ -17,7 +17,7 @@ use crate::ignore;
 #[derive(Serialize)]
 pub(super) struct WithFindings<'a, T> {
     #[serde(flatten)]
-    content: &'a T,
+    pub content: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<ChangesOf<'a>>,
     findings: Vec<Found<'a>>,

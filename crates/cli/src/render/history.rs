@@ -3,12 +3,11 @@
 use calipam_history::timeline::{Event, Holder, Origin, Uncertainty, When};
 use calipam_workflow::{History, Reach, Span};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::column::{Column, left, right};
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::text::{count, dash};
 
 /// Formats the period that a history covers.
@@ -79,10 +78,6 @@ impl Document for History {
             [] => text.line(format!("Nothing is known about {}", self.about)),
             events => text.table(events, event_columns(text.page.wide)),
         }
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
     }
 }
 

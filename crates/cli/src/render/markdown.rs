@@ -3,7 +3,8 @@
 use clap::builder::styling::{AnsiColor, Style};
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
-use super::page::{Page, Text};
+use super::output::Text;
+use super::page::Page;
 use super::wrap::{TOGETHER, on_page};
 
 /// The maximum width of running text.

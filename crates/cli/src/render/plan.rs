@@ -8,23 +8,25 @@ use serde::Serialize;
 use super::column::left;
 use super::document::Document;
 use super::header;
-use super::page::Text;
+use super::output::Text;
 use super::show::cool_down;
 use super::table::{FEW, Grid};
 use super::text::{count, dash, joined, thousands};
 use crate::hints::{self, Reader};
 
-/// A plan for YAML and JSON.
+/// A plan or, if it was executed, its result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PlanJson<'a> {
-    cluster: &'a ClusterIdentity,
+pub(crate) struct PlanDocument<'a> {
+    #[serde(skip)]
+    plan: &'a PlanSummary,
+    pub(super) cluster: &'a ClusterIdentity,
     totals: Totals,
     changes: &'a [Change],
     skipped: Vec<ShownSkipped<'a>>,
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    execution: Option<&'a Executed>,
+    pub(super) execution: Option<&'a Executed>,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,12 +92,6 @@ fn summary(plan: &PlanSummary) -> String {
     format!("Plan: {}{skipped}", joined(parts, ", "))
 }
 
-/// A plan or, if it was executed, its result.
-pub(crate) struct PlanDocument<'a> {
-    pub plan: &'a PlanSummary,
-    pub run: Option<&'a Executed>,
-}
-
 impl Document for PlanDocument<'_> {
     const KIND: &'static str = "Plan";
 
@@ -111,37 +107,33 @@ impl Document for PlanDocument<'_> {
     }
 
     fn text(&self, text: &mut Text) {
-        if let Some(run) = self.run {
+        if let Some(run) = self.execution {
             return text.lines(result(run));
         }
-        text.line(header::cluster(&self.plan.cluster));
+        text.line(header::cluster(self.cluster));
         text.blank();
         self.body(text);
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self.shown()
     }
 }
 
 impl<'a> PlanDocument<'a> {
-    /// Writes the plan without the line about the cluster.
-    pub(super) fn body(&self, text: &mut Text) {
-        text.section(changes(self.plan, text.page.wide));
-        text.section(skipped(self.plan, text.page.wide));
-        text.line(summary(self.plan));
-    }
-
-    pub(super) fn shown(&self) -> PlanJson<'a> {
-        let plan = self.plan;
-        PlanJson {
+    pub(crate) fn new(plan: &'a PlanSummary, execution: Option<&'a Executed>) -> Self {
+        Self {
+            plan,
             cluster: &plan.cluster,
             totals: plan.totals,
             changes: &plan.changes,
             skipped: plan.skipped.iter().map(ShownSkipped::new).collect(),
             warnings: plan.warnings.iter().map(hints::text).collect(),
-            execution: self.run,
+            execution,
         }
+    }
+
+    /// Writes the plan without the line about the cluster.
+    pub(super) fn body(&self, text: &mut Text) {
+        text.section(changes(self.plan, text.page.wide));
+        text.section(skipped(self.plan, text.page.wide));
+        text.line(summary(self.plan));
     }
 }
 

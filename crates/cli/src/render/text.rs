@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
-pub(crate) use calipam_model::words::{count, is_unsafe, join, quoted, shell_word, thousands};
+pub(crate) use calipam_model::words::{count, is_unsafe, join, joined, quoted, shell_word, thousands};
 
 /// Escapes text from the datastore for terminals: control characters, including line breaks and escape sequences, and
 /// characters that have no width or change the writing direction.
@@ -16,11 +16,6 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
         if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     Cow::Owned(shown)
-}
-
-/// Joins values as text, with the separator `between`.
-pub(crate) fn joined(texts: impl IntoIterator<Item: ToString>, between: &str) -> String {
-    texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(between)
 }
 
 /// Returns `text`, or a dash if `text` is empty.

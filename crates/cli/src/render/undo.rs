@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use super::column::left;
 use super::document::Document;
-use super::page::Text;
+use super::output::Text;
 use super::plan::result;
 use super::table::{FEW, Grid};
 use super::text::count;
 
-/// An undo plan for YAML and JSON.
+/// An undo plan or, if it was executed, its result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UndoJson<'a> {
+pub(crate) struct UndoDocument<'a> {
     /// The command of the run that is undone.
     command: &'a str,
     started_at: &'a str,
@@ -47,59 +47,54 @@ struct NotRestored {
     reason: String,
 }
 
-/// An undo plan or, if it was executed, its result.
-pub(crate) struct UndoDocument<'a> {
-    pub header: &'a Header,
-    pub plan: &'a UndoPlan,
-    pub run: Option<&'a Executed>,
-}
-
 impl Document for UndoDocument<'_> {
     const KIND: &'static str = "UndoPlan";
 
     fn text(&self, text: &mut Text) {
-        match self.run {
+        match self.execution {
             Some(run) => text.lines(result(run)),
-            None => tables(&shown(self), text),
+            None => tables(self, text),
+        }
+    }
+}
+
+impl<'a> UndoDocument<'a> {
+    pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
+        let restored = plan.steps().iter().flat_map(|step| {
+            step.objects.iter().map(|object| Restored {
+                object: object.key.to_string(),
+                kind: kind(&object.key),
+                action: match (&object.before, &object.left) {
+                    (None, _) => "delete",
+                    (Some(_), None) => "create",
+                    (Some(_), Some(_)) => "restore",
+                },
+                reason: step.reason.clone(),
+            })
+        });
+        let skipped = plan.skipped().iter().map(|skipped| NotRestored {
+            objects: skipped.keys.iter().map(ToString::to_string).collect(),
+            reason: skipped.reason.clone(),
+        });
+        Self {
+            command: &header.command,
+            started_at: &header.started_at,
+            cluster: &header.cluster,
+            location: &header.location,
+            restored: restored.collect(),
+            skipped: skipped.collect(),
+            already: plan.already(),
+            execution,
         }
     }
 
-    fn schema(&self) -> impl Serialize {
-        shown(self)
+    /// True if the short form of the plan shows everything.
+    pub(crate) fn fits(&self) -> bool {
+        self.restored.len().max(self.skipped.len()) <= FEW
     }
 }
 
-fn shown<'a>(undo: &UndoDocument<'a>) -> UndoJson<'a> {
-    let UndoDocument { header, plan, run } = undo;
-    let restored = plan.steps().iter().flat_map(|step| {
-        step.objects.iter().map(|object| Restored {
-            object: object.key.to_string(),
-            kind: kind(&object.key),
-            action: match (&object.before, &object.left) {
-                (None, _) => "delete",
-                (Some(_), None) => "create",
-                (Some(_), Some(_)) => "restore",
-            },
-            reason: step.reason.clone(),
-        })
-    });
-    let skipped = plan.skipped().iter().map(|skipped| NotRestored {
-        objects: skipped.keys.iter().map(ToString::to_string).collect(),
-        reason: skipped.reason.clone(),
-    });
-    UndoJson {
-        command: &header.command,
-        started_at: &header.started_at,
-        cluster: &header.cluster,
-        location: &header.location,
-        restored: restored.collect(),
-        skipped: skipped.collect(),
-        already: plan.already(),
-        execution: *run,
-    }
-}
-
-fn tables(shown: &UndoJson<'_>, text: &mut Text) {
+fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
     text.line(format!("Undoing `{}` of {}", shown.command, shown.started_at));
     text.blank();
     text.section(restored(shown, text.page.wide));
@@ -117,7 +112,7 @@ fn tables(shown: &UndoJson<'_>, text: &mut Text) {
     });
 }
 
-fn restored(shown: &UndoJson<'_>, wide: bool) -> Grid {
+fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let columns = vec![
         left("ACTION", |object: &Restored| format!("{}-{}", object.action, object.kind)).of_kind(),
         left("OBJECT", |object: &Restored| &object.object),
@@ -127,17 +122,11 @@ fn restored(shown: &UndoJson<'_>, wide: bool) -> Grid {
     Grid::short(wide, FEW, &shown.restored, columns, |object| (object.action, object.kind), example)
 }
 
-fn skipped(shown: &UndoJson<'_>, wide: bool) -> Grid {
+fn skipped(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let objects = |skipped: &NotRestored| skipped.objects.join(", ");
     let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).of_kind();
     let columns = vec![left("OBJECT", objects), reason];
     Grid::short(wide, FEW, &shown.skipped, columns, |skipped| &skipped.reason, objects)
-}
-
-/// True if the short form of the plan shows everything.
-pub(crate) fn fits(plan: &UndoPlan) -> bool {
-    let objects = plan.steps().iter().map(|step| step.objects.len()).sum::<usize>();
-    objects.max(plan.skipped().len()) <= FEW
 }
 
 fn kind(key: &Key) -> &'static str {

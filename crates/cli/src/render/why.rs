@@ -14,18 +14,13 @@ use serde::Serialize;
 use super::column::{Column, left};
 use super::decisions::{self, Decision};
 use super::document::Document;
-use super::page::Text;
+use super::output::Text;
 use super::text::joined;
 use crate::hints;
 
 /// The reason why a pod or node will or will not get an address.
-pub(crate) struct Why<'a> {
-    pub snapshot: &'a Snapshot,
-    pub explanation: &'a Explanation,
-}
-
 #[derive(Serialize)]
-struct WhyJson<'a> {
+pub(crate) struct Why<'a> {
     cluster: ClusterIdentity,
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a str>,
@@ -34,6 +29,9 @@ struct WhyJson<'a> {
     answer: String,
     steps: Vec<String>,
     families: Vec<ShownFamily<'a>>,
+    /// Calico's message; empty if it has none.
+    #[serde(skip)]
+    calico: &'a str,
 }
 
 #[derive(Serialize)]
@@ -54,16 +52,29 @@ struct ShownFamily<'a> {
     decisions: Vec<Decision>,
 }
 
-impl Why<'_> {
-    fn decisions(&self, family: &FamilyAnswer) -> Vec<Decision> {
-        let node = Node { name: self.explanation.node.clone(), ..Node::default() };
-        family.answer.events.iter().map(|event| decisions::of(self.snapshot, &node, event)).collect()
+impl<'a> Why<'a> {
+    pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation) -> Self {
+        let node = Node { name: explanation.node.clone(), ..Node::default() };
+        let families = explanation.families.iter().map(|family| ShownFamily::new(snapshot, &node, family));
+        Self {
+            cluster: ClusterIdentity::of(snapshot),
+            pod: explanation.pod.as_deref(),
+            node: &explanation.node,
+            refused: explanation.is_refused(),
+            answer: explanation.sentence(),
+            steps: hints::why::steps(snapshot, explanation),
+            families: families.collect(),
+            calico: explanation.refusal().map(|refused| refused.calico.as_str()).unwrap_or_default(),
+        }
     }
+}
 
-    fn family<'f>(&self, family: &'f FamilyAnswer) -> ShownFamily<'f> {
+impl<'a> ShownFamily<'a> {
+    fn new(snapshot: &Snapshot, node: &Node, family: &'a FamilyAnswer) -> Self {
         let outcome = family.answer.outcome.as_ref();
         let (given, refused) = (outcome.ok(), outcome.err());
-        ShownFamily {
+        let events = family.answer.events.iter();
+        Self {
             family: family.family.name(),
             needed: family.is_needed,
             address: given.map(|given| given.address),
@@ -71,7 +82,7 @@ impl Why<'_> {
             from: given.map(|given| source(given.source)),
             reason: refused.map(|refused| refused.reason.name()),
             calico: refused.map(|refused| refused.calico.as_str()),
-            decisions: self.decisions(family),
+            decisions: events.map(|event| decisions::of(snapshot, node, event)).collect(),
         }
     }
 }
@@ -80,32 +91,15 @@ impl Document for Why<'_> {
     const KIND: &'static str = "AddressExplanation";
 
     fn text(&self, text: &mut Text) {
-        text.line(self.explanation.sentence());
-        for step in hints::why::steps(self.snapshot, self.explanation) {
-            text.hanging(2, step);
+        text.line(&self.answer);
+        self.steps.iter().for_each(|step| text.hanging(2, step));
+        if !self.calico.is_empty() {
+            text.hanging(2, format!("Calico says: {}", self.calico));
         }
-        let calico = self.explanation.refusal().map(|refused| refused.calico.as_str()).unwrap_or_default();
-        if !calico.is_empty() {
-            text.hanging(2, format!("Calico says: {calico}"));
-        }
-        let families = self.explanation.families.iter().filter(|family| !family.answer.events.is_empty());
         let wide = text.page.wide;
-        for family in families.filter(|_| wide) {
+        for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {
             text.blank();
-            text.table(&self.decisions(family), decision_columns());
-        }
-    }
-
-    fn schema(&self) -> impl Serialize {
-        let explanation = self.explanation;
-        WhyJson {
-            cluster: ClusterIdentity::of(self.snapshot),
-            pod: explanation.pod.as_deref(),
-            node: &explanation.node,
-            refused: explanation.is_refused(),
-            answer: explanation.sentence(),
-            steps: hints::why::steps(self.snapshot, explanation),
-            families: explanation.families.iter().map(|family| self.family(family)).collect(),
+            text.table(&family.decisions, decision_columns());
         }
     }
 }

@@ -10,6 +10,7 @@ use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::words::joined;
 use serde::Serialize;
 
 use super::uncompared::Hidden;
@@ -79,8 +80,7 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     {
         let is_near = || cidrs.iter().any(|cidr| scope.has_network(*cidr));
         if scope.is_everything() || scope.nodes.is_empty() && is_near() {
-            let cidrs: Vec<String> = cidrs.iter().map(ToString::to_string).collect();
-            let fields = fields([("reservedCIDRs", cidrs.join(", "))]);
+            let fields = fields([("reservedCIDRs", joined(cidrs, ", "))]);
             add(1, name, Source::Reservations, Key::Reservation(name.clone()), fields);
         }
     }
@@ -135,7 +135,7 @@ fn pool_fields(pool: &Pool) -> Fields {
         ("disabled", pool.disabled.to_string()),
         ("nodeSelector", pool.node_selector.clone()),
         ("namespaceSelector", pool.namespace_selector.clone()),
-        ("allowedUses", uses.collect::<Vec<_>>().join(", ")),
+        ("allowedUses", joined(uses, ", ")),
         ("assignmentMode", if pool.automatic { "Automatic" } else { "Manual" }.to_owned()),
         ("deletionTimestamp", if pool.deleting { "set" } else { "" }.to_owned()),
         ("Allocatable", pool.allocatable.to_string()),
@@ -145,9 +145,8 @@ fn pool_fields(pool: &Pool) -> Fields {
 fn node_fields(node: &Node) -> Fields {
     let mut all = fields([("orchRefs.nodeName", node.kubernetes_name.clone().unwrap_or_default())]);
     all.extend(node.labels.iter().map(|(name, value)| (format!("labels.{name}"), value.clone())));
-    let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
     let tainted = if node.tainted { "yes" } else { "" }.to_owned();
-    all.extend(fields([("addresses", addresses.join(", ")), ("tainted", tainted)]));
+    all.extend(fields([("addresses", joined(&node.addresses, ", ")), ("tainted", tainted)]));
     all.extend(fields([("plugin", node.plugin.clone().unwrap_or_default())]));
     all.extend(node.tunnels.iter().map(|(kind, address)| (kind.field().to_owned(), address.to_string())));
     all

@@ -44,33 +44,20 @@ pub enum EventKind {
 
 impl EventKind {
     /// Returns a human-readable description.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Known => "known",
-            Self::BlockClaimed => "block claimed",
-            Self::Assigned => "assigned",
-            Self::Reused => "reused",
-            Self::AttributesChanged => "attributes changed",
-            Self::Released => "released",
-            Self::Cooling => "cooling",
+    pub fn words(self) -> String {
+        let words = match self {
             Self::OwnerChanged => "block changed owner",
             Self::ClaimedAgain => "block claimed again",
-            Self::BlockReleased => "block released",
             Self::Undecodable => "cannot be decoded",
-            Self::FieldChanged => "field changed",
             Self::AffinityChanged => "affinity",
-            Self::AffinityGone => "affinity gone",
             Self::HandleChanged => "handle",
-            Self::HandleGone => "handle gone",
-            Self::EndpointCreated => "endpoint created",
-            Self::EndpointChanged => "endpoint changed",
-            Self::EndpointGone => "endpoint gone",
-            Self::PodCreated => "pod created",
-            Self::PodChanged => "pod changed",
-            Self::PodGone => "pod gone",
-        }
+            _ => return self.to_string().replace('-', " "),
+        };
+        words.to_owned()
     }
 }
+
+calipam_model::display_serialized!(EventKind);
 
 /// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

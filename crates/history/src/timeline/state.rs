@@ -13,6 +13,7 @@ use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::snapshot::{DefectKind, Snapshot};
+use calipam_model::words::joined;
 use serde::Serialize;
 
 /// The subject of a history.
@@ -115,10 +116,7 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
         let state = match stored.content {
             content if content.is_deleted() => continue,
             BlockContent::Sound(block) => State::Block(block),
-            BlockContent::Corrupt(block) => {
-                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
-                State::Hidden(problems.join("; "))
-            }
+            BlockContent::Corrupt(block) => State::Hidden(joined(&block.problems, "; ")),
         };
         found.insert(Key::Block(stored.key), state);
     }
@@ -127,8 +125,8 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
         add(Key::Affinity(affinity.key.clone()), affinity.state.to_string());
     }
     for handle in snapshot.handles.iter().map(|handle| &handle.value).filter(|own| !own.is_deleted()) {
-        let blocks: Vec<String> = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}")).collect();
-        add(Key::Handle(handle.id().to_string()), blocks.join(", "));
+        let blocks = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}"));
+        add(Key::Handle(handle.id().to_string()), joined(blocks, ", "));
     }
     for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
         add(endpoint.key(), on_node(endpoint.addresses(), &endpoint.node().to_string()));
@@ -149,7 +147,7 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
 
 /// Formats addresses and their node: `10.0.0.3 on node-1`.
 fn on_node(addresses: impl Iterator<Item = IpAddr>, node: &str) -> String {
-    let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
-    let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
+    let addresses = joined(addresses, ", ");
+    let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses };
     if node.is_empty() { addresses } else { format!("{addresses} on {node}") }
 }

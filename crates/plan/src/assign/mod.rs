@@ -14,7 +14,6 @@ use calipam_check::owner::RecordedOwner;
 use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
-use calipam_model::hint::Hint;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
@@ -48,41 +47,33 @@ pub struct Request {
 
 /// Plans an assignment. Addresses that cannot be assigned are skipped, with the reason.
 pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
-    let mut planner =
-        Planner { basis, node, request, skipped: Vec::new(), warnings: Vec::new(), objected: Vec::new() };
+    let plan = Plan::new(PlanKind::Assign, basis.snapshot, Vec::new());
+    let mut planner = Planner { basis, node, request, plan };
     let writes = match planner.refusal() {
         Some(refusal) => {
-            planner.skipped.push(refusal);
+            planner.plan.skipped.push(refusal);
             Vec::new()
         }
         None => planner.allocate(),
     };
 
-    let mut actions = edits::actions(basis, request, writes);
-    let assigned = actions.iter().flat_map(|action| &action.changes);
-    let assigned = assigned.filter(|change| change.action == Verb::AssignAddress);
-    let addresses: Vec<IpAddr> = assigned.filter_map(|change| change.subject.address()).collect();
-    if addresses.is_empty() {
+    let mut plan = planner.plan;
+    plan.actions = edits::actions(basis, request, writes);
+    let assigned = plan.changes().filter(|change| change.action == Verb::AssignAddress);
+    plan.forced = assigned.filter_map(|change| change.subject.address()).collect();
+    if plan.forced.is_empty() {
         // If no address is assigned, no block is claimed.
-        actions.clear();
+        plan.actions.clear();
+        plan.warnings.clear();
     }
-
-    Plan {
-        forced: addresses,
-        objected: planner.objected,
-        warnings: if actions.is_empty() { Vec::new() } else { planner.warnings },
-        skipped: planner.skipped,
-        ..Plan::new(PlanKind::Assign, basis.snapshot, actions)
-    }
+    plan
 }
 
 struct Planner<'b, 's> {
     basis: &'b Basis<'s>,
     node: &'b Node,
     request: &'b Request,
-    skipped: Vec<Skipped>,
-    warnings: Vec<Hint>,
-    objected: Vec<IpAddr>,
+    plan: Plan,
 }
 
 impl Planner<'_, '_> {
@@ -115,7 +106,7 @@ impl Planner<'_, '_> {
         }
 
         if let Some(owner) = self.owner_of_handle(&id) {
-            self.warnings.push(format!(
+            self.plan.warnings.push(format!(
                 "the handle {id} belongs to {owner}, which exists: these addresses will be released with those of that owner"
             ).into());
         }
@@ -196,7 +187,7 @@ impl Planner<'_, '_> {
             pools_v4,
             pools_v6,
             intended_use: Some(PoolUse::Workload),
-            windows: self.is_windows(),
+            windows: self.node.is_windows(),
             ..AutoAssign::default()
         };
 
@@ -215,7 +206,7 @@ impl Planner<'_, '_> {
             let detail = format!("{missing} of {asked} addresses cannot be assigned: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
             let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
-            self.skipped.push(skipped.suggesting(SuggestedAction::ExplainNode(request.node.clone())));
+            self.plan.skipped.push(skipped.suggesting(SuggestedAction::ExplainNode(request.node.clone())));
         }
     }
 
@@ -224,24 +215,24 @@ impl Planner<'_, '_> {
         let against = in_use(self.basis, address).or_else(|| refusal::never_given(self.basis, address));
         if let Some(against) = against {
             if !self.request.force {
-                self.skipped.push(against);
+                self.plan.skipped.push(against);
                 return;
             }
-            self.warnings.push(format!("--force: {}; assigning anyway", against.detail).into());
-            self.objected.push(address);
+            self.plan.warnings.push(format!("--force: {}; assigning anyway", against.detail).into());
+            self.plan.objected.push(address);
         }
 
         let wanted = AssignIp {
             handle: self.request.handle.clone(),
             attributes: Some(self.request.attributes.clone()).filter(|attributes| !attributes.is_empty()),
-            windows: self.is_windows(),
+            windows: self.node.is_windows(),
             ..AssignIp::new(self.request.node.clone(), address)
         };
 
         match without_waiting(allocator.assign_ip(&wanted)) {
             Ok(()) => self.warn_about(address),
             Err(error) => {
-                self.skipped.push(refusal::explain(self.basis, &self.request.node, address, &error));
+                self.plan.skipped.push(refusal::explain(self.basis, &self.request.node, address, &error));
             }
         }
     }
@@ -253,7 +244,7 @@ impl Planner<'_, '_> {
             |pool: &&Pool| NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(&self.node.labels));
         if let Some(pool) = pool.filter(excludes) {
             let (pool, selector) = (&pool.name, &pool.node_selector);
-            self.warnings.push(format!(
+            self.plan.warnings.push(format!(
                 "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: pods on the node get addresses there only if they request the pool"
             ).into());
         }
@@ -261,7 +252,7 @@ impl Planner<'_, '_> {
         let reservations = self.basis.snapshot.reservations.iter().map(|reservation| &reservation.value);
         let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
         if let Some(reservation) = reservations.into_iter().find(|reservation| covers(&reservation.cidrs)) {
-            self.warnings.push(
+            self.plan.warnings.push(
                 format!(
                     "{address} is reserved by {}, which only excludes it from automatic assignment",
                     reservation.name
@@ -269,10 +260,6 @@ impl Planner<'_, '_> {
                 .into(),
             );
         }
-    }
-
-    fn is_windows(&self) -> bool {
-        self.node.is_windows()
     }
 }
 

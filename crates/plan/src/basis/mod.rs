@@ -12,6 +12,8 @@ use calipam_model::affinity::Affinity;
 use calipam_model::block::Allocation;
 use calipam_model::snapshot::{Snapshot, Versioned};
 
+use crate::release::Observations;
+
 /// The input of planners. The report decides what may change, and the snapshot contains the present state.
 pub struct Basis<'s> {
     pub snapshot: &'s Snapshot,
@@ -21,6 +23,11 @@ pub struct Basis<'s> {
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
     /// A kind of object that is completely missing, which makes addresses look leaked.
     pub(crate) missing_evidence: Option<&'static str>,
+    /// Earlier reads of the cluster: of the same run, or from files that `--from-report` names.
+    pub(crate) observations: &'s [Observations],
+    /// The number of seconds for which a released address cools down: the cluster's setting, or 0 if its schema has no
+    /// field for it.
+    pub(crate) cooldown: i64,
 }
 
 /// Returns the records of an address in sound blocks.
@@ -57,7 +64,15 @@ impl<'s> Basis<'s> {
             context: Context::new(snapshot, options),
             missing_evidence: missing_evidence(snapshot, report),
             findings: report.findings.iter().map(|f| (f.key_ref(), f)).collect(),
+            observations: &[],
+            cooldown: 0,
         }
+    }
+
+    /// Adds earlier reads of the cluster, and the cooldown of released addresses in seconds.
+    #[must_use]
+    pub fn with(self, observations: &'s [Observations], cooldown: i64) -> Self {
+        Self { observations, cooldown, ..self }
     }
 
     pub fn finding(&self, code: Code, subject: &Subject) -> Option<&'s Finding> {

@@ -17,30 +17,18 @@ use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::release::gone_node::not_owned_by_holder;
 use crate::release::may_release::too_early_affinity;
 use crate::release::unselected::give_up;
-use crate::release::{self, Observations, Request};
+use crate::release::{self, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Plans the clean-up of the old pool. Skips blocks and affinities that have to stay, with the reason.
-pub fn clean_up(
-    basis: &Basis<'_>,
-    migration: &Migration,
-    observations: &[Observations],
-    cooldown: i64,
-) -> Plan {
+pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     let old = migration.old.cidr;
     let leaked = Request { scope: Scope::of_networks([old]), leaked: true, ..Request::default() };
-    let released = release::plan(basis, &leaked, observations, cooldown);
-    let mut planner = Planner {
-        basis,
-        observations,
-        pool: &migration.old.name,
-        actions: released.actions,
-        skipped: released.skipped,
-        done: BTreeSet::new(),
-    };
+    let plan = Plan { kind: PlanKind::Migrate, ..release::plan(basis, &leaked) };
+    let mut planner = Planner { basis, pool: &migration.old.name, plan, done: BTreeSet::new() };
 
     for block in basis.context.index.blocks.iter().filter(|block| overlap(block.key, old)) {
-        planner.block(block, cooldown);
+        planner.block(block);
     }
     for hidden in basis.snapshot.hidden_blocks() {
         if overlap(hidden, old) && basis.context.index.block(hidden).is_none() {
@@ -50,45 +38,40 @@ pub fn clean_up(
     planner.half_deleted(old);
     planner.affinities(old);
 
-    let Planner { actions, skipped, .. } = planner;
-    let skipped: BTreeSet<Skipped> = skipped.into_iter().collect();
-    Plan {
-        skipped: skipped.into_iter().collect(),
-        warnings: released.warnings,
-        ..Plan::new(PlanKind::Migrate, basis.snapshot, actions)
-    }
+    let mut plan = planner.plan;
+    plan.skipped.sort();
+    plan.skipped.dedup();
+    plan
 }
 
 struct Planner<'b, 's> {
     basis: &'b Basis<'s>,
-    observations: &'b [Observations],
     /// The name of the old pool.
     pool: &'b str,
-    actions: Vec<Action>,
-    skipped: Vec<Skipped>,
+    plan: Plan,
     /// Affinities that are deleted with their blocks, by block and holder.
     done: BTreeSet<(IpNet, String)>,
 }
 
 impl<'s> Planner<'_, 's> {
     /// Deletes a block with its affinity if it is empty, or will be empty once its leaked addresses are released.
-    fn block(&mut self, block: &IndexedBlock<'s>, cooldown: i64) {
+    fn block(&mut self, block: &IndexedBlock<'s>) {
         let cidr = block.key;
         let Some(sound) = block.sound.filter(|_| !self.basis.context.index.is_unchecked(cidr)) else {
             self.unchecked(cidr);
             return;
         };
 
-        let release = self.actions.iter().position(|action| releases(action, cidr) > 0);
-        let released = release.map_or(0, |position| releases(&self.actions[position], cidr));
+        let release = self.plan.actions.iter().position(|action| releases(action, cidr) > 0);
+        let released = release.map_or(0, |position| releases(&self.plan.actions[position], cidr));
         let config = self.basis.snapshot.effective_ipam_config().unwrap_or_default();
         let current = sound.without_cooled(self.basis.context.now, config.cooldown());
         let held = current.allocations().filter(|held| !held.attribute.is_windows_reserved());
         let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
         // Released addresses cool down first. Calico keeps a block while addresses are cooling down.
-        if !cooling.is_empty() || (released > 0 && cooldown > 0) {
+        if !cooling.is_empty() || (released > 0 && self.basis.cooldown > 0) {
             let detail = format!("addresses in block {cidr} have to cool down before it can be deleted");
-            self.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
+            self.plan.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
             return;
         }
         if held.len() > released {
@@ -98,12 +81,12 @@ impl<'s> Planner<'_, 's> {
                 held[0].address
             );
             let skipped = Skipped::new(Subject::Block(cidr), SkipReason::OwnerMayLive, detail);
-            self.skipped.push(skipped.suggesting(SuggestedAction::ListFindings));
+            self.plan.skipped.push(skipped.suggesting(SuggestedAction::ListFindings));
             return;
         }
 
         let mut action = match release {
-            Some(position) => self.actions.remove(position),
+            Some(position) => self.plan.actions.remove(position),
             None => Action::new(format!("empty block {cidr}"), Vec::new(), Vec::new()),
         };
         if current.allocated() < sound.allocated() {
@@ -120,14 +103,14 @@ impl<'s> Planner<'_, 's> {
                 let edit = match owner {
                     Some(owner) => Edit::Block(cidr, BlockEdit::GiveUp(owner.clone())),
                     // The block is deleted when its last address is released.
-                    None if released > 0 => return self.actions.push(action),
+                    None if released > 0 => return self.plan.actions.push(action),
                     None => Edit::Delete(Key::Block(cidr), block.revision.clone()),
                 };
                 action.step.whole().edits.push(edit);
                 action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(cidr), why, &[]));
             }
         }
-        self.actions.push(action);
+        self.plan.actions.push(action);
     }
 
     /// Finishes half-done deletions of blocks.
@@ -139,7 +122,7 @@ impl<'s> Planner<'_, 's> {
             let delete = Edit::Delete(Key::Block(cidr), block.revision.clone());
             let (subject, why) = (Subject::Block(cidr), "its deletion stopped half-way");
             let changes = vec![Change::new(Verb::DeleteBlock, subject, why, &[])];
-            self.actions.push(Action::new(format!("half-deleted block {cidr}"), vec![delete], changes));
+            self.plan.actions.push(Action::new(format!("half-deleted block {cidr}"), vec![delete], changes));
         }
     }
 
@@ -154,8 +137,8 @@ impl<'s> Planner<'_, 's> {
                 continue;
             }
             // The affinity's holder may be about to create the block, which it would not find without the affinity.
-            if let Some((reason, why)) = too_early_affinity(self.basis, affinity, self.observations) {
-                self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
+            if let Some((reason, why)) = too_early_affinity(self.basis, affinity) {
+                self.plan.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
             }
             let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
@@ -166,14 +149,14 @@ impl<'s> Planner<'_, 's> {
             let why = format!("{cause}, and pool {} is disabled", self.pool);
             let changes = vec![Change::new(Verb::DeleteAffinity, Subject::affinity(key), why, &[])];
             let action = Action::new(format!("affinity {key}"), vec![delete], changes);
-            self.actions.push(action.requiring(evidence));
+            self.plan.actions.push(action.requiring(evidence));
         }
     }
 
     fn unchecked(&mut self, cidr: IpNet) {
         let detail = format!("block {cidr} is corrupt or cannot be decoded");
         let skipped = Skipped::new(Subject::Block(cidr), SkipReason::Unchecked, detail);
-        self.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([cidr].into()))));
+        self.plan.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([cidr].into()))));
     }
 }
 

@@ -31,6 +31,7 @@ pub use self::differences::{Difference, differences};
 pub use self::pools::{has_room, leaving, may_become};
 use self::pools::{of_another_size, serves};
 pub use self::refusal::MigrateRefusal;
+pub(crate) use self::refusal::Result;
 pub use self::survey::{Leftovers, Phase, Survey, User, UserKind, objects_in, survey};
 pub use self::temporary::{Detour, Leg, find};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
@@ -67,7 +68,7 @@ impl Migration {
     /// # Errors
     /// If the target does not exist or does not suit the old pool, or if the migration would not be safe or could never
     /// finish.
-    pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self, MigrateRefusal> {
+    pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self> {
         if old.deleting {
             return Err(MigrateRefusal::BeingDeleted(old.name.clone()));
         }
@@ -118,13 +119,7 @@ impl Migration {
 }
 
 /// Returns the pool to create: the old one with another name, CIDR and block size.
-fn made_of(
-    snapshot: &Snapshot,
-    old: &Pool,
-    cidr: IpNet,
-    block_size: u8,
-    name: Option<&str>,
-) -> Result<Pool, MigrateRefusal> {
+fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8, name: Option<&str>) -> Result<Pool> {
     if cidr == old.cidr {
         return Err(MigrateRefusal::SameCidr { pool: old.name.clone(), cidr, block_size });
     }
@@ -159,7 +154,7 @@ fn made_of(
 }
 
 /// Refuses block sizes that Calico does not accept (facts section 8), or that do not fit into the CIDR.
-fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
+fn takes_blocks(cidr: IpNet, size: u8) -> Result<()> {
     let sizes = if is_v4(cidr) { 20..=32 } else { 116..=128 };
     if !sizes.contains(&size) {
         return Err(MigrateRefusal::NoBlockSize { size, least: *sizes.start(), most: *sizes.end() });
@@ -182,7 +177,7 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
 
 /// Refuses a new pool that cannot take the users of the old one: the old pool itself, a pool of the other family, an
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.
-fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefusal> {
+fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     if new.name == old.name {
         return Err(MigrateRefusal::SamePool(old.name.clone()));
     }
@@ -208,7 +203,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
 }
 
 /// Refuses a CIDR that overlaps a pool other than `pool`.
-fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<(), MigrateRefusal> {
+fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<()> {
     let mut others = snapshot.pools.iter().map(|other| &other.value).filter(|other| other.name != pool.name);
     match others.find(|other| overlap(other.cidr, cidr)) {
         Some(other) => {
@@ -235,7 +230,7 @@ pub fn plan_pools(
     migration: &Migration,
     stored: &StoredPools,
     phase: Phase,
-) -> Result<Plan, MigrateRefusal> {
+) -> Result<Plan> {
     let Migration { old, new, .. } = migration;
     may_become(snapshot, &pools_after(snapshot, migration, phase))?;
     let action = match (phase, new, &stored.new) {
@@ -312,7 +307,7 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OPERATOR: &str = "tigera-operator";
 
 /// Refuses a pool that Tigera's operator manages and would change back.
-fn is_free(pool: &Pool, stored: &Document) -> Result<(), MigrateRefusal> {
+fn is_free(pool: &Pool, stored: &Document) -> Result<()> {
     match stored.label(MANAGED_BY).filter(|manager| *manager == OPERATOR) {
         Some(manager) => {
             Err(MigrateRefusal::ManagedBy { pool: pool.name.clone(), manager: manager.to_owned() })

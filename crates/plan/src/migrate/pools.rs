@@ -7,13 +7,13 @@ use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 
 use super::survey::users;
-use super::{MigrateRefusal, NodeCapacity, User};
+use super::{MigrateRefusal, NodeCapacity, Result, User};
 
 /// Checks the pools after a change.
 ///
 /// # Errors
 /// If no pool of a family would remain enabled, or a pool would be created or enabled over blocks of another size.
-pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefusal> {
+pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
     let before = || snapshot.pools.iter().map(|pool| &pool.value);
     for pool in before().filter(|pool| pool.is_enabled()) {
         if !after.iter().any(|other| serves(other, pool.cidr)) {
@@ -71,7 +71,7 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
 ///
 /// # Errors
 /// If a user does not find one.
-pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<(), MigrateRefusal> {
+pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
     match shortage(capacity) {
         Some(Shortage { needed, missing, node, reason }) => {
             Err(MigrateRefusal::NoRoom { pool: pool.to_owned(), missing, needed, node, reason })

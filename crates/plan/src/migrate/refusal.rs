@@ -6,6 +6,9 @@ use calipam_model::hint::{Call, Hint};
 use super::Phase;
 use crate::range::RangeRefusal;
 
+/// The result of a part of the plan of a migration.
+pub(crate) type Result<T, E = MigrateRefusal> = std::result::Result<T, E>;
+
 /// A reason not to migrate a pool. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateRefusal {

@@ -11,7 +11,7 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::pools::{Shortage, serves, shortage};
-use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, has_room};
+use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, Result, has_room};
 use crate::basis::Basis;
 
 /// A phase of a migration; the variants are in chronological order.
@@ -133,7 +133,7 @@ impl Survey {
     ///
     /// # Errors
     /// If a user does not find one.
-    pub fn has_room(&self) -> Result<(), MigrateRefusal> {
+    pub fn has_room(&self) -> Result<()> {
         if !matches!(self.phase, Phase::Create | Phase::Disable) {
             return Ok(());
         }

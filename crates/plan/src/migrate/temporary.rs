@@ -9,7 +9,7 @@ use calipam_model::pool::{Pool, Successor};
 use calipam_model::snapshot::Snapshot;
 use serde::{Serialize, Serializer};
 
-use super::{MigrateRefusal, Migration, Target, made_of, name_of, takes_blocks};
+use super::{MigrateRefusal, Migration, Result, Target, made_of, name_of, takes_blocks};
 
 /// One half of a migration to another block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -52,12 +52,7 @@ impl Migration {
 }
 
 /// Returns the temporary pool to create: the old one with another name and CIDR.
-pub(super) fn made_for(
-    snapshot: &Snapshot,
-    old: &Pool,
-    block_size: u8,
-    via: Option<IpNet>,
-) -> Result<Pool, MigrateRefusal> {
+pub(super) fn made_for(snapshot: &Snapshot, old: &Pool, block_size: u8, via: Option<IpNet>) -> Result<Pool> {
     if block_size == old.block_size {
         return Err(MigrateRefusal::SameBlockSize { pool: old.name.clone(), size: block_size });
     }
@@ -107,7 +102,7 @@ impl<'s> Begun<'s> {
     }
 
     /// Refuses a stated target that differs from that of the migration that has begun.
-    fn check_target(&self, target: &Target) -> Result<(), MigrateRefusal> {
+    fn check_target(&self, target: &Target) -> Result<()> {
         let Self { temporary, successor, .. } = self;
         match target {
             Target::SameNetwork { block_size, via }
@@ -133,7 +128,7 @@ pub fn find<'s>(
     snapshot: &'s Snapshot,
     from: Option<&str>,
     target: &Target,
-) -> Result<Option<(&'s Pool, Target)>, MigrateRefusal> {
+) -> Result<Option<(&'s Pool, Target)>> {
     let pools = || snapshot.pools.iter().map(|pool| &pool.value);
     // A stated pool or network overrides the annotation of a temporary pool.
     let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });

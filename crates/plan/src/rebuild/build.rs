@@ -19,18 +19,20 @@ use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affini
 
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
     let index = planner.index();
-    let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
+    let cooldown = planner.basis.cooldown;
+    let Planner { blocks, before_blocks, after_blocks, corrupt, .. } = planner;
     let mut actions = before_blocks;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
 
     for (cidr, planned) in blocks {
         untouched.remove(&cidr);
         let counting = countings.remove(&cidr).unwrap_or_default();
-        actions.push(block(corrupt, cidr, planned, counting, cooldown));
+        actions.push(BlockStep { cidr, planned, counting, cooldown }.action(corrupt));
     }
 
     for cidr in untouched {
-        actions.push(block(corrupt, cidr, BlockPlan::default(), Counting::default(), cooldown));
+        let (planned, counting) = Default::default();
+        actions.push(BlockStep { cidr, planned, counting, cooldown }.action(corrupt));
     }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
@@ -38,91 +40,136 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
     actions
 }
 
-fn block(
-    corrupt: &CorruptBlocks,
+/// The parts of the step that changes a block.
+struct BlockStep<'s> {
     cidr: IpNet,
-    mut planned: BlockPlan<'_>,
+    planned: BlockPlan<'s>,
     counting: Counting,
     cooldown: i64,
-) -> Action {
-    if let Some(repaired) = corrupt.blocks.get(&cidr) {
-        return replace(cidr, repaired, planned, counting, cooldown);
-    }
+}
 
-    match planned.created.take() {
-        Some(created) => {
-            let create = Edit::Create(Key::Block(cidr), Box::new(Object::from(*created)));
-            write_whole(cidr, vec![create], planned, counting, cooldown)
+impl BlockStep<'_> {
+    fn action(mut self, corrupt: &CorruptBlocks) -> Action {
+        if let Some(repaired) = corrupt.blocks.get(&self.cidr) {
+            return self.replace(repaired);
         }
-        None => edit(cidr, planned, counting, cooldown),
-    }
-}
 
-/// Replaces or deletes a corrupt block in one write. If it took two writes, an address in use would be free between
-/// them.
-fn replace(
-    cidr: IpNet,
-    repaired: &Repaired,
-    mut planned: BlockPlan<'_>,
-    counting: Counting,
-    cooldown: i64,
-) -> Action {
-    let mut edits = Vec::new();
-    if planned.deleted {
-        planned.addresses.clear();
-        edits.push(Edit::Delete(Key::Block(cidr), repaired.revision.clone()));
-    } else {
-        let block = Box::new(Object::from(repaired.block.clone()));
-        edits.push(Edit::Replace(Key::Block(cidr), repaired.revision.clone(), block));
-        edits.extend(hold_unrecorded(cidr, repaired, &planned));
+        match self.planned.created.take() {
+            Some(created) => {
+                let create = Edit::Create(Key::Block(self.cidr), Box::new(Object::from(*created)));
+                self.write_whole(vec![create])
+            }
+            None => self.edit(),
+        }
     }
 
-    let rebuilt =
-        Change::new(Verb::RebuildBlock, Subject::Block(cidr), repaired.broken.clone(), &[Code::CorruptBlock]);
-    planned.changes.insert(0, rebuilt);
-    write_whole(cidr, edits, planned, counting, cooldown)
-}
+    /// Replaces or deletes a corrupt block in one write. If it took two writes, an address in use would be free between
+    /// them.
+    fn replace(mut self, repaired: &Repaired) -> Action {
+        let (cidr, mut edits) = (self.cidr, Vec::new());
+        if self.planned.deleted {
+            self.planned.addresses.clear();
+            edits.push(Edit::Delete(Key::Block(cidr), repaired.revision.clone()));
+        } else {
+            let block = Box::new(Object::from(repaired.block.clone()));
+            edits.push(Edit::Replace(Key::Block(cidr), repaired.revision.clone(), block));
+            edits.extend(hold_unrecorded(cidr, repaired, &self.planned));
+        }
 
-/// Writes an entire block at once. An address that should be freed but is in use again stays recorded. An address whose
-/// user no longer exists stays free. All other addresses are written.
-fn write_whole(
-    cidr: IpNet,
-    write: Vec<Edit>,
-    mut planned: BlockPlan<'_>,
-    mut counting: Counting,
-    cooldown: i64,
-) -> Action {
-    let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
-    action.changes.append(&mut planned.changes);
-    let mut groups = group(std::mem::take(&mut planned.addresses));
-    groups.sort_by_key(|addresses| addresses.iter().map(|address| address.address).min());
-    let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Vec::new() };
-    let mut parts = Vec::new();
-    for mut addresses in groups {
-        keep_in_use(&mut addresses, &mut block);
-        parts.push(part(cidr, &addresses, &mut counting, cooldown));
-        action.changes.extend(addresses.into_iter().map(|address| address.change));
+        let (subject, detail) = (Subject::Block(cidr), repaired.broken.clone());
+        let rebuilt = Change::new(Verb::RebuildBlock, subject, detail, &[Code::CorruptBlock]);
+        self.planned.changes.insert(0, rebuilt);
+        self.write_whole(edits)
     }
 
-    block.edits.extend(counting.up.into_values());
-    block.edits.extend(write);
-    for (edit, evidence) in counting.down.into_values() {
-        block.edits.push(edit);
-        evidence.into_iter().for_each(|ground| block.require(ground));
-    }
-    action.changes.append(&mut counting.changes);
-    for (edit, change) in std::mem::take(&mut planned.affinities) {
-        block.edits.push(edit);
-        action.changes.push(change);
-    }
-    action.step.parts.push(block);
-    action.step.parts.append(&mut parts);
+    /// Writes an entire block at once. An address that should be freed but is in use again stays recorded. An address
+    /// whose user no longer exists stays free. All other addresses are written.
+    fn write_whole(mut self, write: Vec<Edit>) -> Action {
+        let step = Step::new(format!("block {}", self.cidr));
+        let mut action = Action { step, changes: std::mem::take(&mut self.planned.changes) };
+        let mut groups = group(std::mem::take(&mut self.planned.addresses));
+        groups.sort_by_key(|addresses| addresses.iter().map(|address| address.address).min());
+        let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Vec::new() };
+        let mut parts = Vec::new();
+        for mut addresses in groups {
+            keep_in_use(&mut addresses, &mut block);
+            parts.push(self.part(&addresses));
+            action.changes.extend(addresses.into_iter().map(|address| address.change));
+        }
 
-    if let Some(node) = planned.loses_owner {
-        clear_owner(&mut action, cidr, &node);
+        let Self { cidr, planned, counting, .. } = self;
+        block.edits.extend(counting.up.into_values());
+        block.edits.extend(write);
+        for (edit, evidence) in counting.down.into_values() {
+            block.edits.push(edit);
+            evidence.into_iter().for_each(|ground| block.require(ground));
+        }
+        action.changes.extend(counting.changes);
+        for (edit, change) in planned.affinities {
+            block.edits.push(edit);
+            action.changes.push(change);
+        }
+        action.step.parts.push(block);
+        action.step.parts.append(&mut parts);
+
+        if let Some(node) = planned.loses_owner {
+            clear_owner(&mut action, cidr, &node);
+        }
+        planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
+        action
     }
-    planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
-    action
+
+    /// Edits a sound block address by address. The preconditions of an address hold only for its part: if they fail,
+    /// the other parts are written anyway.
+    fn edit(mut self) -> Action {
+        let mut action = Action { step: Step::new(""), changes: Vec::new() };
+        for addresses in group(std::mem::take(&mut self.planned.addresses)) {
+            action.step.parts.push(self.part(&addresses));
+            action.changes.extend(addresses.into_iter().map(|address| address.change));
+        }
+
+        let Self { cidr, planned, counting, .. } = self;
+        action.changes.extend(counting.changes);
+        action.step.reason = match action.changes.as_slice() {
+            [only] => format!("{} {}", only.action, only.subject),
+            _ => format!("block {cidr}"),
+        };
+
+        if let Some(node) = planned.loses_owner {
+            clear_owner(&mut action, cidr, &node);
+        }
+        action.changes.extend(planned.changes);
+        for (edit, change) in planned.affinities {
+            action.step.whole().edits.push(edit);
+            action.changes.push(change);
+        }
+        planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
+        action
+    }
+
+    /// Returns the part that changes these addresses together, and counts them in their handles.
+    fn part(&mut self, addresses: &[AddressPlan]) -> Part {
+        let Self { counting, cidr, cooldown, .. } = self;
+        let handles = addresses.iter().map(|address| address.edit.handles());
+        let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
+        let unit = match (first, addresses) {
+            (None, [address, ..]) => Unit::Address(address.address),
+            (id, _) => Unit::Handle(id.unwrap_or_default()),
+        };
+        let mut part = Part { unit, edits: Vec::new(), evidence: Vec::new() };
+
+        let ids: BTreeSet<String> = handles.flatten().flatten().collect();
+        part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
+        part.edits.append(&mut address_edits(*cidr, addresses, *cooldown));
+        for (edit, evidence) in ids.iter().filter_map(|id| counting.down.remove(id)) {
+            part.edits.push(edit);
+            part.evidence.extend(evidence);
+        }
+
+        let evidence = addresses.iter().flat_map(|address| &address.evidence);
+        evidence.for_each(|ground| part.require(ground.clone()));
+        part
+    }
 }
 
 /// Relaxes the preconditions of a group of addresses in a block that is written at once. An address that is left out of
@@ -159,7 +206,7 @@ fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) ->
     (!records.is_empty()).then_some(Edit::Block(cidr, BlockEdit::Assign { records }))
 }
 
-fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<Edit> {
+fn address_edits(cidr: IpNet, addresses: &[AddressPlan], cooldown: i64) -> Vec<Edit> {
     let (mut held, mut records, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
     for address in addresses {
         match &address.edit {
@@ -181,55 +228,6 @@ fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<
     }
     edits.extend(rewritten);
     edits.into_iter().map(|edit| Edit::Block(cidr, edit)).collect()
-}
-
-/// Edits a sound block address by address. The preconditions of an address hold only for its part: if they fail, the
-/// other parts are written anyway.
-fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldown: i64) -> Action {
-    let mut action = Action { step: Step::new(""), changes: Vec::new() };
-    for addresses in group(std::mem::take(&mut planned.addresses)) {
-        action.step.parts.push(part(cidr, &addresses, &mut counting, cooldown));
-        action.changes.extend(addresses.into_iter().map(|address| address.change));
-    }
-    action.changes.append(&mut counting.changes);
-    action.step.reason = match action.changes.as_slice() {
-        [only] => format!("{} {}", only.action, only.subject),
-        _ => format!("block {cidr}"),
-    };
-
-    if let Some(node) = planned.loses_owner.take() {
-        clear_owner(&mut action, cidr, &node);
-    }
-    action.changes.append(&mut planned.changes);
-    for (edit, change) in planned.affinities {
-        action.step.whole().edits.push(edit);
-        action.changes.push(change);
-    }
-    planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
-    action
-}
-
-/// Returns the part that changes these addresses together, and counts them in their handles.
-fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldown: i64) -> Part {
-    let handles = addresses.iter().map(|address| address.edit.handles());
-    let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
-    let unit = match (first, addresses) {
-        (None, [address, ..]) => Unit::Address(address.address),
-        (id, _) => Unit::Handle(id.unwrap_or_default()),
-    };
-    let mut part = Part { unit, edits: Vec::new(), evidence: Vec::new() };
-
-    let ids: BTreeSet<String> = handles.flatten().flatten().collect();
-    part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
-    part.edits.append(&mut address_edits(cidr, &addresses.iter().collect::<Vec<_>>(), cooldown));
-    for (edit, evidence) in ids.iter().filter_map(|id| counting.down.remove(id)) {
-        part.edits.push(edit);
-        part.evidence.extend(evidence);
-    }
-
-    let evidence = addresses.iter().flat_map(|address| &address.evidence);
-    evidence.for_each(|ground| part.require(ground.clone()));
-    part
 }
 
 /// Groups the addresses of a block that change together: those of one handle, and those of handles between which an

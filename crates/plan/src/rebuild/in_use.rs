@@ -25,7 +25,7 @@ use crate::basis::handles::{Allocated, clean};
 use crate::basis::preconditions::{self, Users};
 use crate::plan::{Change, Verb};
 use crate::release::may_release::in_corrupt_block;
-use crate::skipped::{Refusal, SkipReason};
+use crate::skipped::{Refusal, Result, SkipReason};
 
 /// Plans the records of addresses in use.
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
@@ -46,7 +46,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     }
 
     missing.plan(planner);
-    let records: Vec<Result<Allocated, Refusal>> =
+    let records: Vec<Result<Allocated>> =
         mismatched.iter().map(|finding| only_record(planner, finding)).collect();
     let known: Vec<(IpNet, u32)> =
         records.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
@@ -109,7 +109,7 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
     Networks::new(planner.basis, &containers, &nodes)
 }
 
-fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(), Refusal> {
+fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
     let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) else {
         return Ok(());
     };
@@ -118,7 +118,7 @@ fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(), Refusal> 
 }
 
 /// Returns the right record of an address in use.
-fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted, Refusal> {
+fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted> {
     used_once(planner, address)?;
     let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
     let handle = wanted.record.handle.as_deref().map(clean);
@@ -132,7 +132,7 @@ fn record(
     missing: &mut MissingBlocks,
     finding: &Finding,
     address: IpAddr,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     if let Some(refusal) = in_corrupt_block(planner.index(), address) {
         return Err(refusal);
     }
@@ -171,7 +171,7 @@ fn in_two_blocks(first: &IndexedBlock<'_>, second: &IndexedBlock<'_>) -> Refusal
 }
 
 /// Returns the record of the finding's address if exactly one sound block contains the address.
-fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Result<Allocated, Refusal> {
+fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Result<Allocated> {
     let none = || (SkipReason::NotAllocated, "no block records it".to_owned());
     let address = finding.subject.address().ok_or_else(none)?;
     let blocks = blocks_around(planner.index(), address);
@@ -194,7 +194,7 @@ fn rewrite(
     finding: &Finding,
     held: Allocated,
     owner: RecordedOwner,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let index = planner.index();
     let block = index.block(held.block);
     let sound = block.and_then(|block| block.sound);
@@ -235,11 +235,7 @@ fn rewrite(
 }
 
 /// Corrects only the node in a live pod's record.
-fn correct_node(
-    planner: &mut Planner<'_, '_>,
-    sources: &Sources<'_>,
-    finding: &Finding,
-) -> Result<(), Refusal> {
+fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &Finding) -> Result<()> {
     let held = only_record(planner, finding)?;
     used_once(planner, held.address)?;
     let index = planner.index();

@@ -50,8 +50,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
         } else if !in_scope {
             let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
             planner.skip(finding, SkipReason::Overlap, detail);
-        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, planner.observations)
-        {
+        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held) {
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
                 // No earlier read could have seen the address in the repaired block.
                 let detail =

@@ -21,7 +21,7 @@ use super::block_plan::{AddressPlan, RecordEdit};
 use super::planner::{Planner, blocks_around, hidden_blocks, overlapping};
 use crate::basis::Basis;
 use crate::plan::{Change, Verb};
-use crate::skipped::{Refusal, SkipReason, Skipped};
+use crate::skipped::{Result, SkipReason, Skipped};
 
 /// Addresses in use without a block, by the block that should contain them.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) struct MissingBlocks {
 
 impl MissingBlocks {
     /// Adds an address to the block that should contain it, given the block size of its pool.
-    pub(super) fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<(), Refusal> {
+    pub(super) fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<()> {
         let (cidr, ordinal) = expected_block(planner, planned.address)?;
         self.blocks.entry(cidr).or_default().insert(ordinal, planned);
         Ok(())
@@ -86,7 +86,7 @@ impl MissingBlocks {
 }
 
 /// Returns the block that should contain an address, and its ordinal there.
-fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, u32), Refusal> {
+fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, u32)> {
     let pools: Vec<_> = planner.index().pools_around(address.into()).collect();
     let pool = match pools.as_slice() {
         [] => return Err((SkipReason::OutsidePools, "it is in no pool".into())),
@@ -119,7 +119,7 @@ fn create(
     hidden: &HashSet<IpNet>,
     cidr: IpNet,
     addresses: &BTreeMap<u32, AddressPlan>,
-) -> Result<Created, Refusal> {
+) -> Result<Created> {
     if let Some(other) = overlapping(planner.index(), hidden, cidr) {
         return Err((
             SkipReason::Overlap,
@@ -200,7 +200,7 @@ fn owner(
     cidr: IpNet,
     addresses: &BTreeMap<u32, AddressPlan>,
     held: &[&Versioned<Affinity>],
-) -> Result<BlockOwner, Refusal> {
+) -> Result<BlockOwner> {
     let index = planner.index();
     let known = |owner: BlockOwner| match owner.host() {
         Some(node) if !index.node_exists(node) => {

@@ -30,7 +30,6 @@ use self::planner::Planner;
 pub use self::request::Request;
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
-use crate::release::Observations;
 
 /// Returns true if only workload endpoints in the same etcd show who uses addresses. They may come from the same old
 /// backup as the blocks.
@@ -40,16 +39,15 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 
 /// Plans a rebuild. Findings in scope that the plan does not repair are skipped, with the reason.
 ///
-/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), which explains
-/// `observations` and `cooldown`. If corrupt blocks are repaired, the snapshot is copied once and checked again as if
+/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()). If corrupt blocks are repaired, the snapshot is copied once and checked again as if
 /// they were sound. The second check shows findings that the corrupt blocks hid.
-pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
+pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
     let mut corrupt = CorruptBlocks::new(basis, request);
     let skipped = std::mem::take(&mut corrupt.skipped);
     let mut plan = if corrupt.blocks.is_empty() {
-        of_sound(basis, request, &corrupt, observations, cooldown)
+        of_sound(basis, request, &corrupt)
     } else {
-        of_repaired(basis, request, &corrupt, observations, cooldown)
+        of_repaired(basis, request, &corrupt)
     };
 
     // A corrupt block that stays corrupt is skipped for its own reason.
@@ -70,13 +68,7 @@ pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations],
 }
 
 /// Plans on the snapshot as it would be if the corrupt blocks were repaired.
-fn of_repaired(
-    basis: &Basis<'_>,
-    request: &Request,
-    corrupt: &CorruptBlocks,
-    observations: &[Observations],
-    cooldown: i64,
-) -> Plan {
+fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Plan {
     let options = Options { grace: Some(basis.context.grace), pool_threshold: basis.context.pool_threshold };
     let repaired = corrupt.apply(basis.snapshot);
     let mut report = check(&repaired, &options);
@@ -94,21 +86,12 @@ fn of_repaired(
     report.findings.retain(|finding| !dropped.contains(&finding.key()));
     let found = |finding: &calipam_check::Finding| finding.key();
     let revealed = report.findings.iter().filter(|f| !seen.contains(&f.key_ref())).map(found).collect();
-    let mut plan =
-        of_sound(&Basis::new(&repaired, &report, &options), request, corrupt, observations, cooldown);
-    plan.revealed = revealed;
-
-    plan
+    let basis = Basis::new(&repaired, &report, &options).with(basis.observations, basis.cooldown);
+    Plan { revealed, ..of_sound(&basis, request, corrupt) }
 }
 
-fn of_sound(
-    basis: &Basis<'_>,
-    request: &Request,
-    corrupt: &CorruptBlocks,
-    observations: &[Observations],
-    cooldown: i64,
-) -> Plan {
-    let mut planner = Planner::new(basis, request, corrupt, observations, cooldown);
+fn of_sound(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Plan {
+    let mut planner = Planner::new(basis, request, corrupt);
     // A handle is released completely or not at all, so addresses that get another owner come before those that are
     // released.
     in_use::plan(&mut planner);

@@ -14,7 +14,6 @@ use super::handles::UncountableHandles;
 use super::request::Request;
 use crate::basis::Basis;
 use crate::plan::Action;
-use crate::release::Observations;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// A rebuild plan under construction.
@@ -22,8 +21,6 @@ pub(super) struct Planner<'p, 's> {
     pub basis: &'p Basis<'s>,
     pub request: &'p Request,
     pub corrupt: &'p CorruptBlocks,
-    pub observations: &'p [Observations],
-    pub cooldown: i64,
     pub uncountable: UncountableHandles,
     pub blocks: BlockPlans<'s>,
     pub before_blocks: Vec<Action>,
@@ -32,19 +29,11 @@ pub(super) struct Planner<'p, 's> {
 }
 
 impl<'p, 's> Planner<'p, 's> {
-    pub(super) fn new(
-        basis: &'p Basis<'s>,
-        request: &'p Request,
-        corrupt: &'p CorruptBlocks,
-        observations: &'p [Observations],
-        cooldown: i64,
-    ) -> Self {
+    pub(super) fn new(basis: &'p Basis<'s>, request: &'p Request, corrupt: &'p CorruptBlocks) -> Self {
         Self {
             basis,
             request,
             corrupt,
-            observations,
-            cooldown,
             uncountable: UncountableHandles::new(basis),
             blocks: BlockPlans::new(),
             before_blocks: Vec::new(),

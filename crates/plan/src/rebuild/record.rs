@@ -10,7 +10,7 @@ use calipam_model::time::format_go_utc;
 use super::networks::Networks;
 use crate::basis::Basis;
 use crate::basis::preconditions::Users;
-use crate::skipped::{Refusal, SkipReason};
+use crate::skipped::{Result, SkipReason};
 
 /// The right record of an address.
 pub(super) struct Wanted {
@@ -25,7 +25,7 @@ pub(super) fn wanted(
     networks: &Networks,
     users: &Users<'_>,
     uses: &[Use],
-) -> Result<Wanted, Refusal> {
+) -> Result<Wanted> {
     let Some(used) = uses.first() else {
         return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
     };
@@ -87,12 +87,7 @@ pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String
     workloads.first().map(|w| (w.container_id.to_string(), basis.context.index.calico_node(w.node)))
 }
 
-fn of_workload(
-    basis: &Basis<'_>,
-    networks: &Networks,
-    uses: &[Use],
-    taken_at: &str,
-) -> Result<Attribute, Refusal> {
+fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &str) -> Result<Attribute> {
     let index = &basis.context.index;
     let workloads: Vec<Workload<'_>> = uses.iter().filter_map(|used| index.workload(used.owner)).collect();
     let Some(first) = workloads.first() else {

@@ -10,10 +10,8 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::scope::Scope;
 use super::select::Selection;
-use crate::basis::Basis;
-use crate::basis::handles::{HandleAllocations, MOST_NAMED};
+use crate::basis::handles::MOST_NAMED;
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affinity};
@@ -21,35 +19,31 @@ use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Returns the steps in this order: handle counts, blocks, other affinities of deleted nodes, handles without
-/// allocations.
-pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cooldown: i64) -> Vec<Action> {
-    let mut builder = Builder { basis, cooldown, actions: Vec::new() };
-    builder.miscounts(selection);
-    builder.blocks(selection);
-    builder.orphans(selection);
-    expect_stored_nodes(&basis.context.index, &mut builder.actions);
-    builder.actions
-}
+type AffinitiesByBlock<'s> = BTreeMap<IpNet, Vec<&'s Versioned<Affinity>>>;
 
-struct Builder<'b, 's> {
-    basis: &'b Basis<'s>,
-    cooldown: i64,
-    actions: Vec<Action>,
-}
+impl<'s> Selection<'_, 's> {
+    /// Returns the steps in this order: handle counts, blocks, other affinities of deleted nodes, handles without
+    /// allocations.
+    pub(super) fn actions(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.miscounts(&mut actions);
+        self.blocks(&mut actions);
+        self.orphan_handles(&mut actions);
+        expect_stored_nodes(&self.basis.context.index, &mut actions);
+        actions
+    }
 
-impl<'s> Builder<'_, 's> {
     /// Corrects wrong counts of handles that are released completely. If their counts stayed wrong, the handles could
     /// remain.
-    fn miscounts(&mut self, selection: &Selection<'_>) {
+    fn miscounts(&self, actions: &mut Vec<Action>) {
         let handles: BTreeSet<String> =
-            selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
+            self.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
         for id in handles {
-            let mut allocated = selection.handles.allocated(&id).iter();
-            if !allocated.all(|held| selection.chosen.contains_key(&(held.block, held.held.ordinal))) {
+            let mut allocated = self.handles.allocated(&id).iter();
+            if !allocated.all(|held| self.chosen.contains_key(&(held.block, held.held.ordinal))) {
                 continue;
             }
-            for (edit, evidence) in selection.handles.corrections(&id) {
+            for (edit, evidence) in self.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
                 let detail = finding
@@ -57,58 +51,51 @@ impl<'s> Builder<'_, 's> {
                 let codes = finding.map(|f| f.code);
                 let change = Change::new(Verb::SetHandleCounts, subject, detail, codes.as_slice());
                 let action = Action::new(format!("handle-count {id}"), vec![edit], vec![change]);
-                self.actions.push(action.requiring(evidence));
+                actions.push(action.requiring(evidence));
             }
         }
     }
 
     /// Adds a step for each block. The step covers the block's addresses and their handles, and the owner or affinities
     /// that the block loses.
-    fn blocks(&mut self, selection: &mut Selection<'s>) {
-        let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
+    fn blocks(&mut self, actions: &mut Vec<Action>) {
+        let (mut owned, mut affinities) = self.held_by_gone_nodes();
+        let findings = self.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);
         let mut of_block: BTreeMap<IpNet, Vec<&Chosen<'s>>> = BTreeMap::new();
-        for ((block, _), chosen) in &selection.chosen {
+        for ((block, _), chosen) in &self.chosen {
             of_block.entry(*block).or_default().push(chosen);
         }
 
-        let mut held =
-            held_by_gone_nodes(self.basis, &selection.nodes, &selection.scope, &mut selection.skipped);
-        let all: BTreeSet<IpNet> = of_block.keys().chain(held.blocks.keys()).copied().collect();
+        let all: BTreeSet<IpNet> = of_block.keys().chain(owned.keys()).copied().collect();
         for block in all {
             let chosen = of_block.remove(&block).unwrap_or_default();
-            let mut action = self.release(block, &chosen, &preconditions, &selection.handles);
-            if let Some(node) = held.blocks.remove(&block) {
+            let mut action = self.release(block, &chosen, &preconditions);
+            if let Some(node) = owned.remove(&block) {
                 clear_owner(&mut action, block, &node);
-            } else if let Some(affinity) = unselected(self.basis, block, chosen.len(), self.cooldown) {
+            } else if let Some(affinity) = unselected(self.basis, block, chosen.len()) {
                 let node = &affinity.value.key.node;
                 let why = format!("it will be empty, and its pool does not select {node}");
                 give_up(&mut action, affinity, why);
             }
-            for affinity in held.affinities.remove(&block).unwrap_or_default() {
+            for affinity in affinities.remove(&block).unwrap_or_default() {
                 release_affinity(&mut action, affinity);
             }
-            self.actions.push(action);
+            actions.push(action);
         }
 
-        for affinity in held.affinities.into_values().flatten() {
+        for affinity in affinities.into_values().flatten() {
             let reason = format!("affinity {}", affinity.value.key);
             let mut action = Action::new(reason, Vec::new(), Vec::new());
             release_affinity(&mut action, affinity);
-            self.actions.push(action);
+            actions.push(action);
         }
     }
 
-    fn release(
-        &self,
-        block: IpNet,
-        chosen: &[&Chosen<'_>],
-        preconditions: &Preconditions,
-        handles: &HandleAllocations<'_>,
-    ) -> Action {
+    fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], preconditions: &Preconditions) -> Action {
         let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
         chosen.iter().for_each(|chosen| units.entry(chosen.allocated.unit()).or_default().push(chosen));
-        let part = |(unit, chosen)| self.part(block, unit, chosen, preconditions, handles);
+        let part = |(unit, chosen)| self.part(block, unit, chosen, preconditions);
         let parts = units.into_iter().map(part).collect();
 
         let changes: Vec<Change> = chosen.iter().map(|chosen| chosen.change()).collect();
@@ -127,10 +114,9 @@ impl<'s> Builder<'_, 's> {
         unit: Unit,
         chosen: Vec<&Chosen<'_>>,
         preconditions: &Preconditions,
-        handles: &HandleAllocations<'_>,
     ) -> Part {
         let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
-        let release = BlockEdit::Release { held, cooldown: self.cooldown };
+        let release = BlockEdit::Release { held, cooldown: self.basis.cooldown };
         let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Vec::new() };
 
         if let Unit::Handle(id) = &part.unit {
@@ -138,7 +124,7 @@ impl<'s> Builder<'_, 's> {
             let decrement = |object: &&Versioned<Handle>| {
                 Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, count))
             };
-            part.edits.extend(handles.objects(id).iter().map(decrement));
+            part.edits.extend(self.handles.objects(id).iter().map(decrement));
         }
         for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| preconditions.of(f)) {
             part.require(ground);
@@ -149,19 +135,19 @@ impl<'s> Builder<'_, 's> {
         part
     }
 
-    fn orphans(&mut self, selection: &Selection<'_>) {
-        let wanted = selection.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
+    fn orphan_handles(&self, actions: &mut Vec<Action>) {
+        let wanted = self.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
         let objects = calipam_check::objects(self.basis.snapshot, &wanted);
         let mut named: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
 
         for handle in self.basis.snapshot.handles.iter().map(|handle| &handle.value) {
             let id = handle.id().to_string();
-            if selection.orphans.contains_key(&id) {
+            if self.orphans.contains_key(&id) {
                 named.insert(id, handle.blocks().map(|(block, _)| block).take(MOST_NAMED).collect());
             }
         }
 
-        for (id, finding) in &selection.orphans {
+        for (id, finding) in &self.orphans {
             let Some(object) = objects.get(&Key::Handle(id.clone())) else { continue };
             let (subject, detail) = (finding.subject.clone(), "no allocation refers to it");
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
@@ -169,47 +155,36 @@ impl<'s> Builder<'_, 's> {
             let is_empty = |block| (Key::Block(block), Precondition::Records(id.clone(), 0..=0));
             let evidence = named.remove(id).unwrap_or_default().into_iter().map(is_empty);
             let reason = format!("orphan-handle {id}");
-            self.actions.push(Action::new(reason, vec![delete], vec![change]).requiring(evidence));
-        }
-    }
-}
-
-/// Blocks and affinities that deleted nodes still hold.
-struct HeldByGoneNodes<'s> {
-    /// Blocks, each with its owner's name.
-    blocks: BTreeMap<IpNet, String>,
-    /// Affinities by block.
-    affinities: BTreeMap<IpNet, Vec<&'s Versioned<Affinity>>>,
-}
-
-fn held_by_gone_nodes<'s>(
-    basis: &Basis<'s>,
-    nodes: &BTreeSet<String>,
-    scope: &Scope,
-    skipped: &mut Vec<Skipped>,
-) -> HeldByGoneNodes<'s> {
-    let mut held = HeldByGoneNodes { blocks: BTreeMap::new(), affinities: BTreeMap::new() };
-    for block in basis.context.index.blocks.iter().filter(|block| scope.has_block(block.key)) {
-        let Some(node) = block.host().filter(|node| nodes.contains(*node)) else { continue };
-        if block.sound.is_some() && !basis.context.index.is_unchecked(block.key) {
-            held.blocks.insert(block.key, node.to_owned());
-        } else {
-            let detail = format!("block {} of {node} is corrupt", block.key);
-            let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unchecked, detail);
-            skipped.push(corrupt.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([block.key].into()))));
+            actions.push(Action::new(reason, vec![delete], vec![change]).requiring(evidence));
         }
     }
 
-    for affinity in &basis.snapshot.affinities {
-        let key = &affinity.value.key;
-        let gone = key.kind == AffinityType::Host
-            && nodes.contains(&key.node)
-            && !affinity.value.deleted
-            && scope.has_block(key.cidr);
-        if gone && !basis.context.index.is_unchecked(key.cidr) {
-            held.affinities.entry(key.cidr).or_default().push(affinity);
+    /// Returns the blocks that deleted nodes still hold, each with its owner's name, and the affinities, by block.
+    fn held_by_gone_nodes(&mut self) -> (BTreeMap<IpNet, String>, AffinitiesByBlock<'s>) {
+        let index = &self.basis.context.index;
+        let (mut owned, mut affinities) = (BTreeMap::new(), AffinitiesByBlock::new());
+        for block in index.blocks.iter().filter(|block| self.scope.has_block(block.key)) {
+            let Some(node) = block.host().filter(|node| self.nodes.contains(*node)) else { continue };
+            if block.sound.is_some() && !index.is_unchecked(block.key) {
+                owned.insert(block.key, node.to_owned());
+            } else {
+                let detail = format!("block {} of {node} is corrupt", block.key);
+                let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unchecked, detail);
+                let rebuild = SuggestedAction::Remedy(Remedy::Rebuild([block.key].into()));
+                self.plan.skipped.push(corrupt.suggesting(rebuild));
+            }
         }
-    }
 
-    held
+        for affinity in &self.basis.snapshot.affinities {
+            let key = &affinity.value.key;
+            let gone = key.kind == AffinityType::Host
+                && self.nodes.contains(&key.node)
+                && !affinity.value.deleted
+                && self.scope.has_block(key.cidr);
+            if gone && !index.is_unchecked(key.cidr) {
+                affinities.entry(key.cidr).or_default().push(affinity);
+            }
+        }
+        (owned, affinities)
+    }
 }

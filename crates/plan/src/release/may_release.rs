@@ -77,12 +77,7 @@ pub(super) fn can_be_forced(reason: SkipReason) -> bool {
 
 /// Refuses a leaked address that has to wait: the objects that show owners are lost, or it was seen unused only once.
 /// Once is enough if the address's node was deleted, or its pod finished long ago.
-pub(crate) fn too_early(
-    basis: &Basis<'_>,
-    finding: &Finding,
-    held: &[Allocated],
-    observations: &[Observations],
-) -> Option<Refusal> {
+pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
             "{}; but there is not a single {what} in the cluster: the objects were probably lost, so restore them first",
@@ -91,7 +86,7 @@ pub(crate) fn too_early(
         return Some((SkipReason::EvidenceLost, detail));
     }
 
-    let seen = |held: &Allocated| seen_before(basis, observations, |s| s.saw(held.address, &held.held));
+    let seen = |held: &Allocated| seen_before(basis, |s| s.saw(held.address, &held.held));
     if is_certain_at_once(basis, finding) || held.iter().all(seen) {
         return None;
     }
@@ -103,11 +98,7 @@ pub(crate) fn too_early(
 
 /// Refuses a handle without allocations, unless it was seen twice in the same version. A CNI plugin writes the handle
 /// before the block.
-pub(crate) fn too_early_orphan(
-    basis: &Basis<'_>,
-    finding: &Finding,
-    observations: &[Observations],
-) -> Option<Refusal> {
+pub(crate) fn too_early_orphan(basis: &Basis<'_>, finding: &Finding) -> Option<Refusal> {
     let (Subject::Handle(id), Evidence::Handle(evidence)) = (&finding.subject, &finding.evidence) else {
         return None;
     };
@@ -115,22 +106,18 @@ pub(crate) fn too_early_orphan(
     let seen = |s: &Observations| {
         s.handles.get(id).is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
     };
-    (!seen_before(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
+    (!seen_before(basis, seen)).then(|| seen_once(basis, finding.message()))
 }
 
 /// Refuses an affinity that is neither confirmed nor marked deleted, unless it was seen twice: its holder may be about
 /// to create the block.
-pub(crate) fn too_early_affinity(
-    basis: &Basis<'_>,
-    affinity: &Versioned<Affinity>,
-    observations: &[Observations],
-) -> Option<Refusal> {
+pub(crate) fn too_early_affinity(basis: &Basis<'_>, affinity: &Versioned<Affinity>) -> Option<Refusal> {
     let Versioned { value, revision } = affinity;
     if value.state == AffinityState::Confirmed || value.deleted {
         return None;
     }
     let (key, what) = (Key::Affinity(value.key.clone()), format!("{} is {}", value.key, value.state));
-    too_early_unsettled(basis, &key, revision, observations, what)
+    too_early_unsettled(basis, &key, revision, what)
 }
 
 /// Refuses an object in the middle of a Calico operation, unless it was seen twice in the same version.
@@ -138,11 +125,10 @@ pub(crate) fn too_early_unsettled(
     basis: &Basis<'_>,
     key: &Key,
     revision: &Revision,
-    observations: &[Observations],
     what: impl Into<String>,
 ) -> Option<Refusal> {
     let seen = |s: &Observations| s.unsettled.get(key).is_some_and(|seen| *seen == revision.to_string());
-    (!seen_before(basis, observations, seen)).then(|| seen_once(basis, what))
+    (!seen_before(basis, seen)).then(|| seen_once(basis, what))
 }
 
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
@@ -152,13 +138,9 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
 
 /// Returns true if `saw` accepts an observation that is at least as old as the grace period, or if there is no grace
 /// period.
-fn seen_before(
-    basis: &Basis<'_>,
-    observations: &[Observations],
-    saw: impl Fn(&Observations) -> bool,
-) -> bool {
+fn seen_before(basis: &Basis<'_>, saw: impl Fn(&Observations) -> bool) -> bool {
     let (grace, now) = (basis.context.grace, basis.snapshot.taken_at);
-    !grace.is_positive() || observations.iter().any(|s| now.duration_since(s.at) >= grace && saw(s))
+    !grace.is_positive() || basis.observations.iter().any(|s| now.duration_since(s.at) >= grace && saw(s))
 }
 
 /// Returns true if one read is enough, since the owner cannot come back.

@@ -10,7 +10,6 @@ mod scope;
 mod select;
 pub(crate) mod unselected;
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use calipam_check::Scope;
@@ -18,7 +17,7 @@ use calipam_check::Scope;
 pub use self::observation::{Observation, Observations};
 pub use self::reports::{ReadReport, ReportError, ReportFile, objections, read_report};
 use crate::basis::Basis;
-use crate::plan::{Plan, PlanKind};
+use crate::plan::Plan;
 
 /// A request to release leaked addresses, handles without allocations, or both. If neither is requested, the named
 /// addresses, handles or nodes are released. Names of one kind add up, and each kind narrows the others: a named
@@ -57,17 +56,11 @@ pub enum Force {
 }
 
 /// Plans a release. Requested addresses and objects that cannot be released are skipped, with the reason.
-///
-/// `observations` are earlier reads of the cluster: of the same run, or from files that `--from-report` names.
-/// `cooldown` is the number of seconds for which a released address cools down: the cluster's setting, or 0 if its
-/// schema has no field for it.
-pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
-    let mut selection = select::select(basis, request, observations);
-    let actions = build::actions(basis, &mut selection, cooldown);
-    Plan {
-        skipped: selection.skipped.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
-        warnings: selection.warnings,
-        forced: selection.forced,
-        ..Plan::new(PlanKind::Release, basis.snapshot, actions)
-    }
+pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
+    let mut selection = select::select(basis, request);
+    selection.plan.actions = selection.actions();
+    let mut plan = selection.plan;
+    plan.skipped.sort();
+    plan.skipped.dedup();
+    plan
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
-use calipam_model::hint::Hint;
 
 use super::handle_owners::HandleOwners;
 use super::may_release::{
@@ -17,10 +16,13 @@ use super::scope::Scope;
 use super::{Force, Request};
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
 use crate::basis::{Basis, sound_records};
+use crate::plan::{Plan, PlanKind};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// The addresses and objects to release, and those to skip.
-pub(super) struct Selection<'s> {
+pub(super) struct Selection<'b, 's> {
+    pub basis: &'b Basis<'s>,
+    force: Force,
     pub chosen: Choice<'s>,
     /// Handles without allocations, which will be deleted.
     pub orphans: BTreeMap<String, &'s Finding>,
@@ -29,55 +31,37 @@ pub(super) struct Selection<'s> {
     pub scope: Scope,
     /// The named handles or, once the choice is made, the handles of the chosen allocations.
     pub handles: HandleAllocations<'s>,
-    pub skipped: Vec<Skipped>,
-    pub warnings: Vec<Hint>,
-    pub forced: Vec<IpAddr>,
+    pub plan: Plan,
 }
 
-pub(super) fn select<'s>(
-    basis: &Basis<'s>,
-    request: &Request,
-    observations: &[Observations],
-) -> Selection<'s> {
+pub(super) fn select<'b, 's>(basis: &'b Basis<'s>, request: &Request) -> Selection<'b, 's> {
     let named: HashSet<String> = request.handles.iter().map(|id| clean(id).to_owned()).collect();
-    let mut selector = Selector {
+    let mut selection = Selection {
         basis,
         force: request.force,
-        observations,
-        selection: Selection {
-            chosen: Choice::new(),
-            orphans: BTreeMap::new(),
-            nodes: BTreeSet::new(),
-            scope: Scope::new(request),
-            handles: HandleAllocations::new(basis, &named),
-            skipped: Vec::new(),
-            warnings: Vec::new(),
-            forced: Vec::new(),
-        },
+        chosen: Choice::new(),
+        orphans: BTreeMap::new(),
+        nodes: BTreeSet::new(),
+        scope: Scope::new(request),
+        handles: HandleAllocations::new(basis, &named),
+        plan: Plan::new(PlanKind::Release, basis.snapshot, Vec::new()),
     };
 
     if request.leaked {
-        selector.leaked();
+        selection.leaked();
     }
     if request.orphan_handles {
-        selector.orphans();
+        selection.orphans();
     }
 
     if !request.leaked && !request.orphan_handles {
-        selector.named(request);
+        selection.named(request);
     }
-    selector.whole_handles();
-    selector.selection
+    selection.whole_handles();
+    selection
 }
 
-struct Selector<'b, 's> {
-    basis: &'b Basis<'s>,
-    force: Force,
-    observations: &'b [Observations],
-    selection: Selection<'s>,
-}
-
-impl<'s> Selector<'_, 's> {
+impl<'s> Selection<'_, 's> {
     /// Chooses the named addresses. If there are none, chooses those of the named handles, or else everything that the
     /// named nodes hold. Named addresses and handles need no earlier observation.
     fn named(&mut self, request: &Request) {
@@ -95,8 +79,8 @@ impl<'s> Selector<'_, 's> {
         let finding = self.about(address);
         // An address that no block records is reported as such.
         let is_known = finding.is_some() || sound_records(index, address).next().is_some();
-        let is_wanted = |finding: &Finding| self.selection.scope.has(finding, index);
-        if is_known && !finding.map_or_else(|| self.selection.scope.has_address(address, index), is_wanted) {
+        let is_wanted = |finding: &Finding| self.scope.has(finding, index);
+        if is_known && !finding.map_or_else(|| self.scope.has_address(address, index), is_wanted) {
             let detail = format!("{address} is excluded by the other options");
             self.skip_other(Subject::Address(address), SkipReason::OutOfScope, detail);
             return;
@@ -105,12 +89,12 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn is_wanted(&self, finding: &Finding) -> bool {
-        self.selection.scope.has(finding, &self.basis.context.index)
+        self.scope.has(finding, &self.basis.context.index)
     }
 
     /// Chooses every leaked address whose record names its owner. If there are reports, they narrow the choice.
     fn leaked(&mut self) {
-        let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
+        let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         if let Some((first, others)) = reports.split_first() {
             let listed =
                 first.addresses.keys().filter(|a| others.iter().all(|r| r.addresses.contains_key(a)));
@@ -128,7 +112,7 @@ impl<'s> Selector<'_, 's> {
         }
 
         if unknown > 0 {
-            self.selection.warnings.push(format!(
+            self.plan.warnings.push(format!(
                 "unused addresses whose records name no owner: {unknown}; only `release --ip` or `release --handle` frees those"
             ).into());
         }
@@ -137,8 +121,8 @@ impl<'s> Selector<'_, 's> {
     /// Chooses an address that every report lists.
     fn reported(&mut self, address: IpAddr, reports: &[&Observations]) {
         let Some(finding) = self.basis.finding(Code::LeakedAddress, &Subject::Address(address)) else {
-            if self.selection.scope.has_address(address, &self.basis.context.index) {
-                self.selection.skipped.push(why_not(self.basis, address).with_code(Code::LeakedAddress));
+            if self.scope.has_address(address, &self.basis.context.index) {
+                self.plan.skipped.push(why_not(self.basis, address).with_code(Code::LeakedAddress));
             }
             return;
         };
@@ -147,7 +131,7 @@ impl<'s> Selector<'_, 's> {
         }
         if let Some((reason, detail)) = unknown_owner(finding).filter(|_| self.force != Force::Reported) {
             let skipped = Skipped::finding(finding, reason, detail);
-            self.selection.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
+            self.plan.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
             return;
         }
 
@@ -176,7 +160,7 @@ impl<'s> Selector<'_, 's> {
     /// Chooses the addresses of a finding about a leak, unless they have to wait.
     fn if_seen_enough(&mut self, finding: &'s Finding) {
         let held = allocations(self.basis, finding);
-        match too_early(self.basis, finding, &held, self.observations) {
+        match too_early(self.basis, finding, &held) {
             Some((reason, detail)) => self.skip(finding, reason, detail),
             None => self.choose(finding),
         }
@@ -204,7 +188,7 @@ impl<'s> Selector<'_, 's> {
         }
 
         if index.workloads_name_node(node) {
-            self.selection.warnings.push(format!(
+            self.plan.warnings.push(format!(
                 "node {node} does not exist, but endpoints or pods still refer to it; what they use is kept"
             ).into());
         }
@@ -219,7 +203,7 @@ impl<'s> Selector<'_, 's> {
             }
         }
 
-        self.selection.nodes.insert(node.to_owned());
+        self.nodes.insert(node.to_owned());
     }
 
     /// Returns true if all records of the address name the node, or name none and are in the node's block.
@@ -232,7 +216,7 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn orphans(&mut self) {
-        let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
+        let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
@@ -249,13 +233,13 @@ impl<'s> Selector<'_, 's> {
                 let detail =
                     format!("{id} is the handle of {owner}, which exists but has no recorded address");
                 let skipped = Skipped::finding(finding, SkipReason::InUse, detail);
-                self.selection
+                self.plan
                     .skipped
                     .push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild(BTreeSet::new()))));
-            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.observations) {
+            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding) {
                 self.skip(finding, reason, detail);
             } else {
-                self.selection.orphans.insert(id.clone(), finding);
+                self.orphans.insert(id.clone(), finding);
             }
         }
     }
@@ -267,12 +251,12 @@ impl<'s> Selector<'_, 's> {
                 // The address is released by itself, whatever other addresses its handle holds.
                 let is_corrupt = self.basis.context.index.is_unchecked(address.into());
                 if self.force == Force::Named && !is_corrupt {
-                    self.selection.forced.push(address);
+                    self.plan.forced.push(address);
                 }
                 self.choose(finding);
             }
             None if self.force == Force::Named => self.insist(address),
-            None => self.selection.skipped.push(why_not(self.basis, address)),
+            None => self.plan.skipped.push(why_not(self.basis, address)),
         }
     }
 
@@ -285,7 +269,7 @@ impl<'s> Selector<'_, 's> {
 
     /// Chooses all addresses under a named handle.
     fn handle(&mut self, id: &str) {
-        let held = self.selection.handles.allocated(id).to_vec();
+        let held = self.handles.allocated(id).to_vec();
         if held.is_empty() {
             self.empty_handle(id);
             return;
@@ -307,12 +291,12 @@ impl<'s> Selector<'_, 's> {
                     let detail = format!("{id} is the handle of {owner}, which exists");
                     self.skip(finding, SkipReason::InUse, detail);
                 }
-                None => drop(self.selection.orphans.insert(id.to_owned(), finding)),
+                None => drop(self.orphans.insert(id.to_owned(), finding)),
             }
             return;
         }
 
-        let exists = !self.selection.handles.objects(id).is_empty();
+        let exists = !self.handles.objects(id).is_empty();
         let (reason, detail) = if exists {
             (
                 SkipReason::Unchecked,
@@ -329,19 +313,19 @@ impl<'s> Selector<'_, 's> {
     fn insist(&mut self, address: IpAddr) {
         let refusal = why_not(self.basis, address);
         if !can_be_forced(refusal.reason) {
-            self.selection.skipped.push(refusal);
+            self.plan.skipped.push(refusal);
             return;
         }
 
-        self.selection.warnings.push(format!("--force: {}; releasing anyway", refusal.detail).into());
-        self.selection.forced.push(address);
+        self.plan.warnings.push(format!("--force: {}; releasing anyway", refusal.detail).into());
+        self.plan.forced.push(address);
         for block in self.basis.context.index.blocks_around(address) {
             let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address)) else {
                 continue;
             };
             let allocated = Allocated::new(block.key, &allocation);
             let record = (block.key, allocated.held.ordinal);
-            self.selection.chosen.insert(record, Chosen { allocated, finding: None });
+            self.chosen.insert(record, Chosen { allocated, finding: None });
         }
     }
 
@@ -354,35 +338,36 @@ impl<'s> Selector<'_, 's> {
             let repair = corrupt.map(|block| Remedy::Rebuild([block.key].into()));
             let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action = repair.map(SuggestedAction::Remedy);
-            self.selection.skipped.push(Skipped { suggested_action, ..skipped });
+            self.plan.skipped.push(Skipped { suggested_action, ..skipped });
             return;
         }
 
         for allocated in allocations(self.basis, finding) {
             let record = (allocated.block, allocated.held.ordinal);
-            self.selection.chosen.insert(record, Chosen { allocated, finding: Some(finding) });
+            self.chosen.insert(record, Chosen { allocated, finding: Some(finding) });
         }
     }
 
     /// Leaves out addresses whose handle keeps another address: most handles are released completely or not at all.
     fn whole_handles(&mut self) {
-        let Selection { chosen, forced, scope, .. } = &mut self.selection;
+        let basis = self.basis;
+        let Self { chosen, scope, plan: Plan { forced, .. }, .. } = self;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();
         let insists = |address| insisted.contains(&address);
-        let in_scope = |held: &Allocated| scope.has_address(held.address, &self.basis.context.index);
-        let (handles, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false, in_scope);
+        let in_scope = |held: &Allocated| scope.has_address(held.address, &basis.context.index);
+        let (handles, skipped) = keep_whole_handles(basis, chosen, insists, |_, _| false, in_scope);
         let kept: HashSet<&Subject> = skipped.iter().map(|kept| &kept.subject).collect();
         forced.retain(|address| !kept.contains(&Subject::Address(*address)));
-        self.selection.skipped.extend(skipped);
-        self.selection.handles = handles;
+        self.plan.skipped.extend(skipped);
+        self.handles = handles;
     }
 
     fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: String) {
-        self.selection.skipped.push(Skipped::finding(finding, reason, detail));
+        self.plan.skipped.push(Skipped::finding(finding, reason, detail));
     }
 
     fn skip_other(&mut self, subject: Subject, reason: SkipReason, detail: String) {
-        self.selection.skipped.push(Skipped::new(subject, reason, detail));
+        self.plan.skipped.push(Skipped::new(subject, reason, detail));
     }
 }
 

@@ -18,11 +18,10 @@ pub(super) fn unselected<'s>(
     basis: &Basis<'s>,
     block: IpNet,
     released: usize,
-    cooldown: i64,
 ) -> Option<&'s Versioned<Affinity>> {
     let index = &basis.context.index;
     let block = index.block(block)?;
-    let sound = block.sound.filter(|_| cooldown == 0)?;
+    let sound = block.sound.filter(|_| basis.cooldown == 0)?;
     let node = sound.host()?;
     if sound.allocations().count() != released {
         return None;

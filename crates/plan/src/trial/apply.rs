@@ -174,8 +174,8 @@ mod tests {
         let report = check(&snapshot, &options);
         let basis = Basis::new(&snapshot, &report, &options);
         let request = release::Request { leaked: true, orphan_handles: true, ..Default::default() };
-        let released = release::plan(&basis, &request, &[], 0);
-        let rebuilt = rebuild::plan(&basis, &rebuild::Request::default(), &[], 0);
+        let released = release::plan(&basis, &request);
+        let rebuilt = rebuild::plan(&basis, &rebuild::Request::default());
         // Splits each step in two, so that the second half starts from the blocks that the first half has written.
         let halves = |plan: &Plan| {
             let mut halves = plan.clone();

@@ -55,7 +55,7 @@ fn migration(snapshot: &Snapshot) -> Migration {
 #[test]
 fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
     let checked = Checked::new(cluster());
-    let plan = clean_up(&checked.basis(), &migration(&checked.snapshot), &[], 0);
+    let plan = clean_up(&checked.basis(), &migration(&checked.snapshot));
     let keys: BTreeSet<String> = edits(&plan).map(|edit| edit.key().to_string()).collect();
     let empty = [
         "/calico/ipam/v2/assignment/ipv4/block/10.0.0.12-30",
@@ -136,7 +136,7 @@ fn a_clean_up_waits_for_an_affinity_between_two_steps() {
         add(&mut snapshot, path, &json!({"state": state}));
         let checked = Checked::new(snapshot);
         let about_it = |observations: &[Observations]| {
-            let plan = clean_up(&checked.basis(), &migration(&checked.snapshot), observations, 0);
+            let plan = clean_up(&checked.basis().with(observations, 0), &migration(&checked.snapshot));
             let deletes = edits(&plan).filter(|edit| edit.key().to_string() == path).count();
             let waits = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count();
             (deletes, waits)

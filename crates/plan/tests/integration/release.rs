@@ -16,7 +16,7 @@ use crate::checked::{Checked, assert_nothing_else_changed, edits};
 /// The plan that releases all leaked addresses and orphan handles.
 fn released(checked: &Checked) -> Plan {
     let everything = Request { leaked: true, orphan_handles: true, ..Request::default() };
-    plan(&checked.basis(), &everything, &[], 0)
+    plan(&checked.basis(), &everything)
 }
 
 /// The subjects of the findings with this code. `errors_only` leaves out findings that are not errors.
@@ -90,7 +90,7 @@ fn no_mix_of_features_leads_to_a_release() {
 fn freed(cluster: &Cluster) -> (usize, Vec<SkipReason>) {
     let checked = Checked::without_grace(cluster.snapshot());
     assert!(subjects(&checked.report, Code::LeakedAddress, true).len() >= 50);
-    let rebuilt = rebuild::plan(&checked.basis(), &rebuild::Request::default(), &[], 0);
+    let rebuilt = rebuild::plan(&checked.basis(), &rebuild::Request::default());
     let released = released(&checked);
     let freed = repaired_leaks(&released).count();
     assert_eq!(freed, repaired_leaks(&rebuilt).count());

@@ -11,7 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
 use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task, change};
-use crate::error::RepairError;
+use crate::error::Result;
 use crate::journal::{
     ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, compared_by_value,
     intent_outcome, same_value,
@@ -26,21 +26,10 @@ const RESEND_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before a retry after a conflict.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The result of one write.
-enum WriteResult {
-    Done(Made),
-    /// Objects were marked deleted, but could not be deleted after that.
-    Marked(String),
-    Lost,
-    /// The answer was lost, and other clients have since changed these objects, so the outcome of the write is unknown.
-    Unclear(Vec<String>),
-    /// The server refuses the write.
-    Refused(String),
-}
-
-/// The result of a task.
+/// The result of a task, or of one of its writes.
 enum TaskResult {
     Written(Made),
+    /// Objects were marked deleted, but could not be deleted after that.
     Marked(String),
     Already,
     Conflict(String),
@@ -124,7 +113,7 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
         }
         let Some(change) = change(key, before, now) else { continue };
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
-        if !matches!(write(context, group, &objects, &batch).await, Ok(WriteResult::Done(_))) {
+        if !matches!(write(context, group, &objects, &batch).await, Ok(Some(TaskResult::Written(_)))) {
             return false;
         }
     }
@@ -137,7 +126,7 @@ async fn run_task(
     group: &Group,
     task: &Arc<dyn Task>,
     omitted: &mut Omitted,
-) -> Result<TaskResult, RepairError> {
+) -> Result<TaskResult> {
     for attempt in 0..RETRIES {
         let keys = if attempt == 0 { task.reads_first() } else { task.reads() };
         let objects = read(context, &keys).await?;
@@ -149,21 +138,11 @@ async fn run_task(
                 Decision::Omit(parts) => omitted.add(parts),
             }
         };
-        match write(context, group, &objects, &batch).await? {
-            WriteResult::Done(made) => return Ok(TaskResult::Written(made)),
-            WriteResult::Marked(reason) => return Ok(TaskResult::Marked(reason)),
-            WriteResult::Lost => {
-                (context.events)(&Event::Lost { step: group.step });
-                tokio::time::sleep(pause(attempt)).await;
-            }
-            WriteResult::Refused(reason) => return Ok(TaskResult::Conflict(reason)),
-            WriteResult::Unclear(keys) => {
-                return Ok(TaskResult::Conflict(format!(
-                    "the datastore's answer was lost, and others have since changed {}",
-                    keys.join(", ")
-                )));
-            }
+        if let Some(result) = write(context, group, &objects, &batch).await? {
+            return Ok(result);
         }
+        (context.events)(&Event::Lost { step: group.step });
+        tokio::time::sleep(pause(attempt)).await;
     }
 
     Ok(TaskResult::Conflict(format!("others changed the objects {RETRIES} times in a row")))
@@ -174,18 +153,24 @@ fn pause(attempt: usize) -> Duration {
     Duration::from_millis(attempt as u64 / 2).min(LONGEST_PAUSE)
 }
 
-async fn read(context: &Context, keys: &[Key]) -> Result<Objects, RepairError> {
+async fn read(context: &Context, keys: &[Key]) -> Result<Objects> {
     let _turn = context.requests.acquire().await;
     let stored = context.writer.read(keys).await?;
     Ok(keys.iter().cloned().zip(stored).collect())
 }
 
+/// Writes once. Returns `None` if the objects were not written because others have changed them.
 async fn write(
     context: &Context,
     group: &Group,
     objects: &Objects,
     batch: &Batch,
-) -> Result<WriteResult, RepairError> {
+) -> Result<Option<TaskResult>> {
+    // The answer was lost, so the outcome of the write is unknown.
+    let unclear = |keys: Vec<String>| {
+        let keys = keys.join(", ");
+        format!("the datastore's answer was lost, and others have since changed {keys}")
+    };
     let mut intent = intent(group, objects, batch);
     context.journal.intend(&mut intent).await?;
     (context.events)(&Event::Intended { step: group.step });
@@ -203,7 +188,7 @@ async fn write(
             Ok(Swap::Conflict) => match outcome_of(context, &intent).await? {
                 IntentOutcome::Written(outcome) => break outcome.written,
                 IntentOutcome::NotWritten => break None,
-                IntentOutcome::Changed(keys) => return Ok(WriteResult::Unclear(keys)),
+                IntentOutcome::Changed(keys) => return Ok(Some(TaskResult::Conflict(unclear(keys)))),
             },
             Err(error) if resends == RESENDS && !error.is_refusal() => {
                 is_certain &= error.is_certainly_unwritten();
@@ -225,24 +210,22 @@ async fn write(
                         if error.is_refusal() && (resends > RESENDS || !error.may_pass()) =>
                     {
                         context.journal.conclude(Outcome { id: intent.id, written: None })?;
-                        return Ok(WriteResult::Refused(error.to_string()));
+                        return Ok(Some(TaskResult::Conflict(error.to_string())));
                     }
                     // Sending the write again is safe: it still expects the same versions.
                     Ok(IntentOutcome::NotWritten) => tokio::time::sleep(RESEND_PAUSE * resends as u32).await,
-                    Ok(IntentOutcome::Changed(keys)) => return Ok(WriteResult::Unclear(keys)),
+                    Ok(IntentOutcome::Changed(keys)) => return Ok(Some(TaskResult::Conflict(unclear(keys)))),
                     Err(_) => return Err(error.into()),
                 }
             }
         }
     };
 
-    let result = match (&written, failure) {
-        (Some(revisions), None) => WriteResult::Done(made(objects, batch, revisions)),
-        (Some(_), Some(failure)) => WriteResult::Marked(failure),
-        (None, _) => WriteResult::Lost,
-    };
-
-    if written.is_some() {
+    let result = written.as_ref().map(|revisions| match failure {
+        None => TaskResult::Written(made(objects, batch, revisions)),
+        Some(failure) => TaskResult::Marked(failure),
+    });
+    if result.is_some() {
         (context.events)(&Event::Written { step: group.step });
     }
     context.journal.conclude(Outcome { id: intent.id, written })?;
@@ -294,7 +277,7 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
 }
 
 /// Reads the objects to find the outcome of a write whose answer was lost.
-async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
+async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome> {
     Ok(intent_outcome(intent, &context.writer.read(&intent.keys()?).await?))
 }
 

@@ -17,6 +17,7 @@ use calipam_model::block::Cooling;
 use calipam_model::display::text_or_null;
 use calipam_model::edit::Unit;
 use calipam_model::key::Key;
+use calipam_model::words::joined;
 use jiff::SignedDuration;
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -329,9 +330,8 @@ impl Execution {
                 Unit::WholeStep => conflict.what = group.reason.clone(),
                 _ if conflict.what == group.reason => {}
                 _ => {
-                    let list: Vec<String> = conflict.addresses.iter().map(ToString::to_string).collect();
                     let what = if releases { "releasing" } else { "recording" };
-                    conflict.what = format!("{what} {}", list.join(", "));
+                    conflict.what = format!("{what} {}", joined(&conflict.addresses, ", "));
                 }
             }
         }

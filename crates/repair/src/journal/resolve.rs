@@ -10,7 +10,7 @@ use calipam_model::key::Key;
 use super::append::{append, unfinished};
 use super::entry::{ChangeRecord, Entry, Intent, Outcome};
 use super::read::Recorded;
-use crate::error::RepairError;
+use crate::error::{RepairError, Result};
 
 /// The outcome of an intent, judged by the state of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum IntentOutcome {
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
-) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>), RepairError> {
+) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>)> {
     let mut found = BTreeMap::new();
     for intent in recorded.open() {
         let stored = datastore.stored(&intent.keys()?).await?;
@@ -62,11 +62,7 @@ pub struct Resolved {
 
 /// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in these journals, because
 /// they can no longer be determined once other clients have written to the same objects.
-pub async fn resolve_killed(
-    datastore: &Datastore,
-    folder: &Path,
-    cluster: &str,
-) -> Result<Resolved, RepairError> {
+pub async fn resolve_killed(datastore: &Datastore, folder: &Path, cluster: &str) -> Result<Resolved> {
     let mut all = Resolved::default();
     for path in unfinished(folder).unwrap_or_default() {
         match resolve_one(datastore, &path, cluster).await {
@@ -81,7 +77,7 @@ pub async fn resolve_killed(
 }
 
 /// Resolves one journal. Returns false if it belongs to another cluster, or has no open intents.
-async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool, RepairError> {
+async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool> {
     let recorded = Recorded::read_own(path)?;
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
         return Ok(false);
@@ -97,7 +93,7 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
 
 /// Parses the path of an object in a journal. Calipam changes only blocks, handles, affinities, pools and the allocator
 /// configuration.
-pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
+pub(crate) fn key_of(path: &str) -> Result<Key> {
     let is_ours = |key: &Key| {
         matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
     };
@@ -107,7 +103,7 @@ pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
 
 impl Intent {
     /// Returns the objects that the intent changes, in order.
-    pub(crate) fn keys(&self) -> Result<Vec<Key>, RepairError> {
+    pub(crate) fn keys(&self) -> Result<Vec<Key>> {
         self.changes.iter().map(|change| key_of(&change.key)).collect()
     }
 }

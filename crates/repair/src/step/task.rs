@@ -10,6 +10,7 @@ use calipam_model::block::BlockContent;
 use calipam_model::edit::{Current, Edit, EditError, Found, Part, Precondition, Step, Unit, apply};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
+use calipam_model::words::joined;
 use calipam_model::writable::Object;
 use jiff::Timestamp;
 
@@ -222,8 +223,8 @@ fn omission(part: &Part, reason: String) -> Omission {
 
 /// Puts the addresses of a part before a reason.
 fn about_addresses(part: &Part, reason: &str) -> String {
-    let addresses: Vec<String> = part.addresses().iter().map(ToString::to_string).collect();
-    if addresses.is_empty() { reason.to_owned() } else { format!("{}: {reason}", addresses.join(", ")) }
+    let addresses = joined(part.addresses(), ", ");
+    if addresses.is_empty() { reason.to_owned() } else { format!("{addresses}: {reason}") }
 }
 
 /// Returns true for evidence that a write can compare without reading the object first.

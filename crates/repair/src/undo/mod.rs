@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use self::refusal::refusals;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
-use crate::error::RepairError;
+use crate::error::Result;
 use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
@@ -118,7 +118,7 @@ impl UndoPlan {
     ///
     /// # Errors
     /// If the journal names an object that calipam never writes.
-    pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
+    pub fn new(recorded: &Recorded) -> Result<Self> {
         let mut plan = Self {
             cluster: recorded.header.cluster.clone(),
             began: recorded.header.started_at.parse().ok(),
@@ -217,7 +217,7 @@ fn is_marked(recorded: &Recorded) -> bool {
 }
 
 /// Returns the objects of an intent as they were before it.
-fn as_before(intent: &Intent) -> Result<Vec<UndoObject>, RepairError> {
+fn as_before(intent: &Intent) -> Result<Vec<UndoObject>> {
     let object = |change: &ChangeRecord| {
         Ok(UndoObject::unchanged(key_of(&change.key)?, change.before.as_ref().map(LeftVersion::of)))
     };
@@ -242,11 +242,7 @@ struct ObjectWrite {
 
 /// Returns the writes that an intent made to each of its objects. On Kubernetes (`is_marked`), a deletion has a
 /// revision only if it stopped at the mark. In etcd, a deletion also has a revision, but leaves no object.
-fn object_writes(
-    intent: &Intent,
-    revisions: &[Option<String>],
-    is_marked: bool,
-) -> Result<Vec<ObjectWrite>, RepairError> {
+fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<ObjectWrite>> {
     let write = |(change, revision): (&ChangeRecord, &Option<String>)| {
         let found = change.before.as_ref().map(LeftVersion::of).filter(|found| found.value.is_some());
         let stays = change.after.is_some() || is_marked;
@@ -350,7 +346,7 @@ pub async fn undo(
     plan: &UndoPlan,
     consent: Consent,
     options: &Options,
-) -> Result<Execution, RepairError> {
+) -> Result<Execution> {
     let purpose = Purpose {
         what: "journal",
         cluster: plan.cluster.clone(),

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::restored::is_restored;
 use super::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep};
-use crate::error::RepairError;
+use crate::error::Result;
 use crate::journal::{compared_by_value, same_value};
 use crate::lock;
 use crate::session::check_guid;
@@ -99,7 +99,7 @@ impl UndoStep {
 impl UndoPlan {
     /// Reads the objects as they are now. Skips steps whose objects have changed since the run, or would conflict with
     /// other objects. Leaves out steps that find everything as it was before the run.
-    pub async fn read(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
+    pub async fn read(mut self, datastore: &Datastore) -> Result<Self> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         check_guid(information.as_ref(), "journal", &self.cluster)?;
         let keys: Vec<Key> =
@@ -255,7 +255,7 @@ pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],
     began: Option<Timestamp>,
-) -> Result<Vec<Option<String>>, RepairError> {
+) -> Result<Vec<Option<String>>> {
     let objects = || steps.iter().flat_map(|step| &step.objects);
     let own: BTreeSet<&Key> = objects().map(|object| &object.key).collect();
     let (existing, pools) = existing(datastore, steps).await?;
@@ -297,10 +297,7 @@ pub(super) async fn refusals(
 
 /// Reads pools, blocks and affinities if they can conflict with the undo. Blocks are read only if a pool is deleted, a
 /// block has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
-async fn existing(
-    datastore: &Datastore,
-    steps: &[UndoStep],
-) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>), RepairError> {
+async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>)> {
     let objects = || steps.iter().flat_map(|step| &step.objects);
     let footprints: Vec<Footprint> = objects().filter_map(Footprint::of).collect();
     let mut sources = BTreeSet::new();
@@ -330,7 +327,7 @@ async fn existing(
     Ok((keys, snapshot.pools.iter().map(|pool| pool.value.clone()).collect()))
 }
 
-async fn is_block_missing(datastore: &Datastore, footprints: &[Footprint]) -> Result<bool, RepairError> {
+async fn is_block_missing(datastore: &Datastore, footprints: &[Footprint]) -> Result<bool> {
     let blocks = footprints.iter().filter_map(|footprint| match footprint {
         Footprint::Blocks(blocks) => Some(blocks),
         Footprint::Pool(_) => None,

@@ -97,12 +97,12 @@ fn work(scene: &Scene, shared: &Shared) -> Vec<ChurnLog> {
 
 fn release_all(basis: &Basis<'_>) -> Plan {
     let all = release::Request { leaked: true, orphan_handles: true, ..release::Request::default() };
-    release::plan(basis, &all, &[], 0)
+    release::plan(basis, &all)
 }
 
 fn rebuild_all(basis: &Basis<'_>) -> Plan {
     let all = rebuild::Request { endpoints_only: true, ..rebuild::Request::default() };
-    rebuild::plan(basis, &all, &[], 0)
+    rebuild::plan(basis, &all)
 }
 
 /// The result of a repairer.

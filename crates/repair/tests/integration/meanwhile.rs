@@ -125,7 +125,7 @@ async fn every_object_in_turn(world: World) {
     let snapshot = site.observe().await;
     let report = check(&snapshot, &judgement());
     let all = release::Request { leaked: true, ..release::Request::default() };
-    let mut steps = release::plan(&Basis::new(&snapshot, &report, &judgement()), &all, &[], 0).divide().1;
+    let mut steps = release::plan(&Basis::new(&snapshot, &report, &judgement()), &all).divide().1;
     assert_eq!(steps.len(), CASES.len(), "{steps:?}");
     for (case, step) in steps.iter_mut().enumerate() {
         let block = Key::Block(cidr(case).parse().unwrap());

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::block_size::with_each_size;
 use super::several::variants;
 use super::{BlockSizeRow, Run, percent};
-use crate::scenario::{PoolSpec, Scenario, ScenarioError};
+use crate::scenario::{PoolSpec, Result, Scenario};
 use crate::time::Micros;
 
 /// A block size is slow if its mean ADD time exceeds this many thousandths of the fastest size's mean.
@@ -95,7 +95,7 @@ pub struct Advice {
 /// Simulates a cluster with each block size, and finds the best: of the sizes without drawbacks in any run, the one
 /// with the lowest total cost of wasted addresses and routes. If every size has drawbacks, finds the best one in a
 /// larger pool.
-pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, ScenarioError> {
+pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
     let family = if has_v4 { Family::V4 } else { Family::V6 };
@@ -143,7 +143,7 @@ struct Trial {
 }
 
 impl Trials {
-    fn run(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Self, ScenarioError> {
+    fn run(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Self> {
         let shown = with_each_size(scenario, sizes, runs)?;
         let pods_per_node: Vec<u32> =
             variants(scenario, runs).iter().map(|variant| variant.pods_per_node).collect();

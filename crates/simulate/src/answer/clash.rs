@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::run::{median, simulate};
 use super::several::in_parallel;
-use crate::scenario::{Event, Planned, Scenario, ScenarioError};
+use crate::scenario::{Event, Planned, Result, Scenario};
 use crate::time::Micros;
 
 /// The interval of checks.
@@ -39,17 +39,9 @@ pub enum Cause {
 impl Cause {
     pub const ALL: [Self; 5] =
         [Self::None, Self::OldBackup, Self::SharedHandle, Self::FreedByHand, Self::Partition];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::OldBackup => "old-backup",
-            Self::SharedHandle => "shared-handle",
-            Self::FreedByHand => "freed-by-hand",
-            Self::Partition => "partition",
-        }
-    }
 }
+
+calipam_model::display_serialized!(Cause);
 
 /// The sightings of one finding after a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -97,7 +89,7 @@ struct Observation {
 }
 
 /// Runs a cluster `runs` times with each cause, each time with a different seed.
-pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes, ScenarioError> {
+pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes> {
     let jobs: Vec<(Cause, Scenario)> = causes
         .iter()
         .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
@@ -132,7 +124,7 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     }
 }
 
-fn observe(scenario: &Scenario) -> Result<Observation, ScenarioError> {
+fn observe(scenario: &Scenario) -> Result<Observation> {
     let (end, lifetime) = (scenario.end(), scenario.lifetime.unwrap_or(LIFETIME));
     let at = end - AFTER;
     let first = at - lifetime.min(BEFORE);

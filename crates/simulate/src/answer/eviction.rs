@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::run::simulate;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Result, Scenario};
 use crate::time::Micros;
 
 /// An eviction of pods in batches. Each batch waits until all pods of the previous one are ready elsewhere.
@@ -37,7 +37,7 @@ pub struct Evicted {
 const STEP: Micros = Micros::from_mins(10);
 
 /// Evicts pods from the cluster with which a scenario begins.
-pub fn evict(scenario: &Scenario, eviction: &Eviction) -> Result<Evicted, ScenarioError> {
+pub fn evict(scenario: &Scenario, eviction: &Eviction) -> Result<Evicted> {
     let mut result = None;
     // Nothing else happens during the eviction.
     let scenario = Scenario { duration: Some(STEP), grace: None, ..scenario.clone() };

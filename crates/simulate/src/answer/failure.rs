@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Range;
 use super::run::simulate;
 use super::several::{in_parallel, of_several, variants};
-use crate::scenario::{GRACE, Scenario, ScenarioError};
+use crate::scenario::{GRACE, Result, Scenario};
 use crate::time::Micros;
 
 /// The state at some time after a failure.
@@ -58,7 +58,7 @@ pub struct Failure {
 const MOMENTS: u64 = 240;
 
 /// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
-pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError> {
+pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
     let with = Scenario { grace: Some(scenario.grace.unwrap_or(GRACE)), ..scenario.clone() };
     // The runs with and without the collector have the same duration.
     let with = Scenario { duration: Some(with.end()), ..with };
@@ -79,7 +79,7 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError>
     Ok(Failure { range, ..median })
 }
 
-fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
+fn course(scenario: &Scenario) -> Result<Course> {
     let failed = scenario.event.as_ref().map(|planned| planned.at).unwrap_or_default();
     // The first sample is taken right after the failure, since events at the same time keep their order.
     let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;

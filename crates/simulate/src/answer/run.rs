@@ -11,24 +11,21 @@ use calipam_model::cidr;
 use super::several::run_each;
 use super::{Adds, BlockUse, Requests, Run, Times, percent};
 use crate::cluster::{Measured, Pod, Timed, World};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Result, Scenario};
 use crate::time::Micros;
 
 /// Runs a scenario once.
-pub fn run(scenario: &Scenario) -> Result<Run, ScenarioError> {
+pub fn run(scenario: &Scenario) -> Result<Run> {
     simulate(scenario, |_| ()).map(|world| world.show())
 }
 
 /// Runs a scenario `runs` times, and returns the median of each number with its range.
-pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run, ScenarioError> {
+pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run> {
     run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
 }
 
 /// Runs a scenario after `prepare` has planned more events. Returns the world at the end.
-pub(super) fn simulate(
-    scenario: &Scenario,
-    prepare: impl FnOnce(&Rc<World>),
-) -> Result<Finished, ScenarioError> {
+pub(super) fn simulate(scenario: &Scenario, prepare: impl FnOnce(&Rc<World>)) -> Result<Finished> {
     let world = World::new(&Arc::new(scenario.clone()))?;
     prepare(&world);
     world.run();

@@ -2,11 +2,11 @@
 
 use super::Scale;
 use super::several::run_each;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Result, Scenario};
 
 /// Runs a scenario with each number of nodes. If the scenario sets an arrival rate, it grows in proportion to the
 /// number of nodes.
-pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale, ScenarioError> {
+pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale> {
     let before = scenario.node_count().max(1);
     let sized = |count: &u32| Scenario {
         nodes: *count,

@@ -7,7 +7,7 @@ use calipam_model::parallel;
 
 use super::run::{rank, run};
 use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Result, Scenario};
 use crate::time::Micros;
 
 /// The maximum variation of pod counts in repeated runs, in percent. The average number of pods per node varies by up
@@ -16,12 +16,12 @@ use crate::time::Micros;
 pub const SPREAD: u32 = 12;
 
 /// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before the first run.
-pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, ScenarioError> {
+pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>> {
     Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
 }
 
 /// Runs each scenario `runs` times, and returns its runs in the order of [`variants`].
-pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>, ScenarioError> {
+pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>> {
     scenarios.iter().try_for_each(Scenario::check)?;
     let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs)).collect();
     let shown: Vec<Run> = in_parallel(&jobs, run)?;
@@ -32,8 +32,8 @@ pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>
 /// jobs, which usually have more nodes or smaller blocks and take longest.
 pub(super) fn in_parallel<J: Sync, T: Send>(
     jobs: &[J],
-    work: impl Fn(&J) -> Result<T, ScenarioError> + Sync,
-) -> Result<Vec<T>, ScenarioError> {
+    work: impl Fn(&J) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let last = jobs.len();
     let mut results = parallel::map(parallel::cores(), last, |number| work(&jobs[last - 1 - number]));
     results.reverse();

@@ -29,7 +29,7 @@ use self::pods::Pods;
 use crate::datastore::{Data, Server};
 use crate::engine::Engine;
 use crate::random::Random;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Result, Scenario};
 use crate::time::Micros;
 
 /// If no pod starts for this long, waiting pods count as stuck.
@@ -55,7 +55,7 @@ pub(crate) struct World {
 
 impl World {
     /// Creates a scenario's cluster at its start, with all events planned.
-    pub(crate) fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>, ScenarioError> {
+    pub(crate) fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>> {
         scenario.check()?;
         let engine = Engine::default();
         let costs = scenario.costs()?;

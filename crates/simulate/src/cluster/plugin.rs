@@ -139,15 +139,15 @@ pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     };
     let added = call.plugin().add(&add).await;
     let mut measured = world.measured.borrow_mut();
-    measured.conflicts += u64::from(call.client().conflicts());
+    measured.conflicts += u64::from(call.client().conflicts.get());
     match added {
         Ok(Added { addresses, .. }) => {
             let micros = |time: Micros| u32::try_from(time.0).unwrap_or(u32::MAX);
             measured.started.push(Timed {
                 time: micros(world.engine.now() - call.started),
                 waited: micros(call.waited.get()),
-                requests: u16::try_from(call.client().requests()).unwrap_or(u16::MAX),
-                listed: call.client().has_searched(),
+                requests: u16::try_from(call.client().requests.get()).unwrap_or(u16::MAX),
+                listed: call.client().has_searched.get(),
             });
             return Some(addresses.iter().map(IpNet::addr).collect());
         }

@@ -33,9 +33,12 @@ pub(crate) struct Client {
     lists_affinities: bool,
     /// On Kubernetes, the objects that the client has read and so can replace without reading them again.
     known: RefCell<HashMap<Key, Revision, foldhash::fast::FixedState>>,
-    requests: Cell<u32>,
-    conflicts: Cell<u32>,
-    has_searched: Cell<bool>,
+    /// The number of requests sent.
+    pub requests: Cell<u32>,
+    /// The number of writes that failed because another client wrote first.
+    pub conflicts: Cell<u32>,
+    /// True if the client read block keys, which is mostly done to find a block to claim or to borrow from.
+    pub has_searched: Cell<bool>,
 }
 
 impl Client {
@@ -60,21 +63,6 @@ impl Client {
             conflicts: Cell::default(),
             has_searched: Cell::default(),
         }
-    }
-
-    /// The number of requests sent.
-    pub(crate) fn requests(&self) -> u32 {
-        self.requests.get()
-    }
-
-    /// The number of writes that failed because another client wrote first.
-    pub(crate) fn conflicts(&self) -> u32 {
-        self.conflicts.get()
-    }
-
-    /// True if the client read block keys, which is mostly done to find a block to claim or to borrow from.
-    pub(crate) fn has_searched(&self) -> bool {
-        self.has_searched.get()
     }
 
     /// Reads an object that does not belong to IPAM, with one request.

@@ -13,6 +13,9 @@ const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
+/// The result of a simulation.
+pub(crate) type Result<T, E = ScenarioError> = std::result::Result<T, E>;
+
 /// The reason why a scenario cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
@@ -53,7 +56,7 @@ pub enum ScenarioError {
 impl Scenario {
     /// Refuses a scenario that no cluster can have, or that is too large to simulate. A pool that is too small for the
     /// blocks of all nodes is allowed: simulations show its effects.
-    pub fn check(&self) -> Result<(), ScenarioError> {
+    pub fn check(&self) -> Result<()> {
         let costs = self.costs()?;
         if costs.jitter_permille > 1_000 {
             return Err(ScenarioError::Jitter(costs.jitter_permille));
@@ -63,7 +66,7 @@ impl Scenario {
         self.check_times()
     }
 
-    fn check_pools(&self) -> Result<(), ScenarioError> {
+    fn check_pools(&self) -> Result<()> {
         if self.pools_for_pods().next().is_none() {
             return Err(ScenarioError::NoPool);
         }
@@ -89,7 +92,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_size(&self) -> Result<(), ScenarioError> {
+    fn check_size(&self) -> Result<()> {
         let nodes = self.node_count();
         if nodes == 0 {
             return Err(ScenarioError::NoNodes);
@@ -109,7 +112,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_times(&self) -> Result<(), ScenarioError> {
+    fn check_times(&self) -> Result<()> {
         let end = self.end();
         if end.is_zero() {
             return Err(ScenarioError::NoTime);

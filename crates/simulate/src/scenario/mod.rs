@@ -14,6 +14,7 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
 
+pub(crate) use self::check::Result;
 pub use self::check::ScenarioError;
 pub use self::event::{Event, Planned};
 pub use self::rate::{NotARate, Rate};

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
 use super::{open, warn_of_gap};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::Operator;
 
 /// A state of an archive: an export, with or without the changes after it.
@@ -27,11 +27,7 @@ impl ArchivedState {
 
     /// Applies an export's recorded changes, all of them or those until a time, and writes the resulting state to a
     /// temporary file. Without recorded changes, returns the export itself.
-    fn written(
-        export: &Archived,
-        until: Option<Timestamp>,
-        operator: &dyn Operator,
-    ) -> Result<Self, Failure> {
+    fn written(export: &Archived, until: Option<Timestamp>, operator: &dyn Operator) -> Result<Self> {
         if !export.changes().exists() {
             return Ok(Self::of(export));
         }
@@ -54,7 +50,7 @@ const QUIET: SignedDuration = SignedDuration::from_secs(120);
 ///
 /// # Errors
 /// If there is no earlier export.
-pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Failure> {
+pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState> {
     state_in(&open(folder, operator)?, folder, time, operator)
 }
 
@@ -63,7 +59,7 @@ fn state_in(
     folder: &Path,
     time: Timestamp,
     operator: &dyn Operator,
-) -> Result<ArchivedState, Failure> {
+) -> Result<ArchivedState> {
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
     let first = archive.exports().first().map(|export| export.taken_at);
     let mut best: Option<ArchivedState> = None;
@@ -97,7 +93,7 @@ pub fn states_around(
     folder: &Path,
     time: Timestamp,
     operator: &dyn Operator,
-) -> Result<(ArchivedState, Option<ArchivedState>), Failure> {
+) -> Result<(ArchivedState, Option<ArchivedState>)> {
     let archive = open(folder, operator)?;
     let before = state_in(&archive, folder, time, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);

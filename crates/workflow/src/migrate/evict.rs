@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
 use super::moving::Pins;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::operator::{Activity, Operator};
 
 /// The settings of an eviction.
@@ -60,7 +60,7 @@ impl Eviction {
         pool: &Pool,
         moves: Moves,
         operator: &dyn Operator,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, pins) = (pool.cidr, Pins::of(pool, &namespaces));
@@ -108,7 +108,7 @@ impl Eviction {
     }
 
     /// Evicts as many pods as may be absent at the same time.
-    async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch, Failure> {
+    async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch> {
         let mut batch = Batch::default();
         for pod in left {
             if batch.gone.len() >= self.batch.max(1) {
@@ -166,7 +166,7 @@ impl Eviction {
         before: &[WorkloadPod],
         gone: &BTreeMap<String, Owner>,
         old: &Pool,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let owners: BTreeSet<&Owner> = gone.values().collect();
         let known: BTreeSet<&str> = before.iter().map(|pod| pod.uid.as_str()).collect();
         let began = Instant::now();

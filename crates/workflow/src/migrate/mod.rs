@@ -5,7 +5,6 @@ mod evict;
 mod moving;
 
 use calipam_check::Subject;
-use calipam_datastore::Datastore;
 use calipam_datastore::write::Question;
 use calipam_model::document::Document;
 use calipam_model::edit::Precondition;
@@ -22,8 +21,8 @@ pub use self::estimate::Estimate;
 pub use self::evict::Eviction;
 use self::evict::Moves;
 pub use self::moving::{Group, Moving, Pin};
-use crate::failure::Failure;
-use crate::operator::{Activity, Operator, Proposal};
+use crate::failure::{Failure, Result};
+use crate::operator::{Access, Activity, Proposal};
 use crate::preflight::Passed;
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 use crate::run::{Intent, Run};
@@ -67,19 +66,15 @@ pub struct Migrated {
 ///
 /// # Errors
 /// If an object cannot be read or written, the migration is refused, or the operator does not agree.
-pub async fn migrate(
-    datastore: &Datastore,
-    request: &MigrateRequest,
-    operator: &dyn Operator,
-) -> Result<Migrated, Failure> {
-    let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
+pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Migrated> {
+    let run = Run::on_live(access, &request.intent, ["migrate a pool", "a migration"])?;
     let criteria = &request.criteria;
-    let (mut seen, mut surveyed, stored) = survey_all(datastore, request, operator).await?;
+    let (mut seen, mut surveyed, stored) = survey_all(access, request).await?;
     if surveyed.survey.phase == Phase::Move
         && let (Some(eviction), true) = (&request.eviction, run.writing().is_some())
     {
         evict(&run, &surveyed, eviction).await?;
-        (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
+        (seen, surveyed, _) = survey_all(access, request).await?;
         // The next phase needs another run, because the operator has not seen its plan.
         let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
         return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
@@ -93,7 +88,7 @@ pub async fn migrate(
     }
     let run = Run { intent: &intent, ..run };
     if run.writing().is_some() && survey.phase != Phase::Move {
-        operator.show(Proposal::Migration(&surveyed))?;
+        access.operator.show(Proposal::Migration(&surveyed))?;
         if !request.force {
             survey.has_room()?;
         }
@@ -101,10 +96,8 @@ pub async fn migrate(
     let holds = async |_: bool| look_again(&run, request, survey).await;
     let repaired = match survey.phase {
         Phase::CleanUp => {
-            warn_of_short_grace(&seen.snapshot, criteria, operator);
-            let plan = |basis: &Basis<'_>, observations: &[_], cooldown| {
-                migrate::clean_up(basis, &survey.migration, observations, cooldown)
-            };
+            warn_of_short_grace(&seen.snapshot, criteria, access.operator);
+            let plan = |basis: &Basis<'_>| migrate::clean_up(basis, &survey.migration);
             let Planned { seen, plan, passed } =
                 plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
             let plan = seen.try_plan(plan, criteria)?;
@@ -148,17 +141,17 @@ async fn wait_for_grace(
     request: &MigrateRequest,
     seen: &CheckResult,
     plan: &Plan,
-) -> Result<Option<Passed>, Failure> {
+) -> Result<Option<Passed>> {
     let Some(writing) = run.writing() else { return Ok(None) };
     let cluster = plan.cluster.guid.clone();
     let passed = run.preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len()).await?;
     let after = calipam_check::grace(&seen.snapshot, &request.criteria.options).min(ADD);
     if after.is_positive() {
-        run.operator.info(format!(
+        run.access.operator.info(format!(
             "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled can \
              still get a block in it"
         ));
-        wait(after, Activity::WaitingForSecondRead, run.operator).await;
+        wait(after, Activity::WaitingForSecondRead, run.access.operator).await;
     }
     Ok(Some(passed))
 }
@@ -170,8 +163,8 @@ async fn look_again(
     run: &Run<'_>,
     request: &MigrateRequest,
     before: &Survey,
-) -> Result<Vec<(Key, Precondition)>, Failure> {
-    let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
+) -> Result<Vec<(Key, Precondition)>> {
+    let (seen, now, stored) = survey(run.access, request).await?;
     let pool = before.migration.old.name.clone();
     match (before.phase, now.phase) {
         (phase, now) if phase == now => {}
@@ -191,20 +184,16 @@ async fn look_again(
 }
 
 /// Reads and surveys the migration. Also returns the pools as they are stored.
-async fn survey(
-    datastore: &Datastore,
-    request: &MigrateRequest,
-    operator: &dyn Operator,
-) -> Result<(CheckResult, Survey, StoredPools), Failure> {
+async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckResult, Survey, StoredPools)> {
     let criteria = &request.criteria;
-    let mut seen = read_and_check(datastore, criteria, operator).await?;
+    let mut seen = read_and_check(access, criteria).await?;
     let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
     let unknown = |name: &str| unknown_pool(&[&seen.snapshot], name);
     let (old, target) = found.ok_or_else(|| unknown(request.from.as_deref().unwrap_or_default()))?;
     let migration = Migration::of(&seen.snapshot, old, &target)?;
 
-    let pool = async |name: &str| -> Result<Document, Failure> {
-        let stored = datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
+    let pool = async |name: &str| -> Result<Document> {
+        let stored = access.datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
             // The pool was deleted after it was listed.
@@ -230,12 +219,11 @@ async fn survey(
 
 /// Surveys the migration, and adds Kubernetes data about the users that move.
 async fn survey_all(
-    datastore: &Datastore,
+    access: Access<'_>,
     request: &MigrateRequest,
-    operator: &dyn Operator,
-) -> Result<(CheckResult, Surveyed, StoredPools), Failure> {
-    let (seen, survey, stored) = survey(datastore, request, operator).await?;
-    let moving = match datastore.workloads() {
+) -> Result<(CheckResult, Surveyed, StoredPools)> {
+    let (seen, survey, stored) = survey(access, request).await?;
+    let moving = match access.datastore.workloads() {
         Some(workloads) => {
             let since = seen.snapshot.cluster.as_ref().and_then(|cluster| cluster.is_since((3, 32)));
             let (eviction, moves) = (request.eviction.as_ref(), since == Some(false));
@@ -247,18 +235,18 @@ async fn survey_all(
 }
 
 /// Evicts the pods of the old pool, once the operator agrees.
-async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<(), Failure> {
-    let workloads = run.datastore.workloads().ok_or_else(|| {
+async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<()> {
+    let workloads = run.access.datastore.workloads().ok_or_else(|| {
         Failure::refused("pods are evicted through Kubernetes, but no kubeconfig was given")
             .hint(Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]))
     })?;
-    run.operator.show(Proposal::Migration(surveyed))?;
+    run.access.operator.show(Proposal::Migration(surveyed))?;
     let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
-    let cluster = crate::scope::guid(run.datastore).await?;
+    let cluster = crate::scope::guid(run.access.datastore).await?;
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
-    run.operator.ask(question).await?;
+    run.access.operator.ask(question).await?;
 
     let moves =
         Moves { machines: surveyed.moving.as_ref().is_some_and(|moving| moving.live_migration_moves) };
-    eviction.run(&workloads, &surveyed.survey.migration.old, moves, run.operator).await
+    eviction.run(&workloads, &surveyed.survey.migration.old, moves, run.access.operator).await
 }

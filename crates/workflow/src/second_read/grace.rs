@@ -6,7 +6,7 @@ use calipam_plan::release::Observations;
 use calipam_plan::{Basis, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::operator::{Activity, Event, Operator, Proposal};
 use crate::preflight::Passed;
 use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
@@ -28,10 +28,10 @@ pub(crate) async fn plan_after_grace(
     criteria: &Criteria,
     seen: CheckResult,
     mut observations: Vec<Observations>,
-    plan: impl Fn(&Basis<'_>, &[Observations], i64) -> Plan,
-) -> Result<Planned, Failure> {
-    let seconds = cooldown(run.datastore, &seen.snapshot).await;
-    let first = plan(&seen.basis(criteria), &observations, seconds);
+    plan: impl Fn(&Basis<'_>) -> Plan,
+) -> Result<Planned> {
+    let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
+    let first = plan(&seen.basis(criteria).with(&observations, seconds));
     let addresses = seen_once(&first);
     if addresses == 0 {
         return Ok(Planned { seen, plan: first, passed: None });
@@ -42,9 +42,9 @@ pub(crate) async fn plan_after_grace(
     let observation = Observations::of_report(&seen.report);
     let at = observation.at;
     observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
-    let expected = plan(&seen.basis(criteria), &observations, seconds);
+    let expected = plan(&seen.basis(criteria).with(&observations, seconds));
     let Some(writing) = run.writing() else {
-        run.operator.warn(format!(
+        run.access.operator.warn(format!(
             "{} found unused once; the plan assumes that a second check, {after:#} later, finds the same",
             count(addresses, "address or handle was", "addresses or handles were")
         ));
@@ -54,19 +54,19 @@ pub(crate) async fn plan_after_grace(
     let expected = seen.try_plan(expected, criteria)?;
     // The steps are planned from the read after the wait.
     let (expected, _) = expected.divide();
-    run.operator.show(Proposal::Plan(&expected))?;
+    run.access.operator.show(Proposal::Plan(&expected))?;
     let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
     let passed = run.preflight(writing, guid, sources(kind), changes).await?;
     let passed = Passed { shown: Some(expected), ..passed };
 
-    run.operator.tell(Event::SecondRead { addresses, after, kind });
-    wait(after, Activity::WaitingForSecondRead, run.operator).await;
-    let seen = read_and_check(run.datastore, criteria, run.operator).await?;
+    run.access.operator.tell(Event::SecondRead { addresses, after, kind });
+    wait(after, Activity::WaitingForSecondRead, run.access.operator).await;
+    let seen = read_and_check(run.access, criteria).await?;
     if let Some(observation) = observations.last_mut() {
         observation.at = at;
     }
-    let seconds = cooldown(run.datastore, &seen.snapshot).await;
-    let plan = plan(&seen.basis(criteria), &observations, seconds);
+    let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
+    let plan = plan(&seen.basis(criteria).with(&observations, seconds));
     Ok(Planned { seen, plan, passed: Some(passed) })
 }
 

@@ -2,38 +2,35 @@
 //! findings whose objects have changed are dropped.
 
 use calipam_check::{Finding, Recheck, Report, check};
-use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
 use jiff::SignedDuration;
 
-use crate::failure::Failure;
-use crate::operator::{Activity, Event, Operator};
+use crate::failure::Result;
+use crate::operator::{Access, Activity, Event};
 use crate::read::{CheckResult, Criteria, wait};
 
 /// Checks a snapshot, and checks suspicious objects a second time.
 pub(crate) async fn check_twice(
-    datastore: &Datastore,
+    access: Access<'_>,
     mut snapshot: Snapshot,
     criteria: &Criteria,
-    operator: &dyn Operator,
-) -> Result<CheckResult, Failure> {
+) -> Result<CheckResult> {
     snapshot.rechecked = false;
     let mut report = check(&snapshot, &criteria.options);
-    let dropped = recheck(datastore, &snapshot, &mut report, criteria.recheck_after, operator).await?;
+    let dropped = recheck(access, &snapshot, &mut report, criteria.recheck_after).await?;
     Ok(CheckResult { snapshot, report, dropped })
 }
 
 /// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.
 /// Reads nothing again if the datastore is a file or the pause is zero.
 pub(crate) async fn recheck(
-    datastore: &Datastore,
+    access: Access<'_>,
     snapshot: &Snapshot,
     report: &mut Report,
     pause: SignedDuration,
-    operator: &dyn Operator,
-) -> Result<Vec<Finding>, Failure> {
-    if !datastore.is_live() || !pause.is_positive() {
+) -> Result<Vec<Finding>> {
+    if !access.datastore.is_live() || !pause.is_positive() {
         return Ok(Vec::new());
     }
 
@@ -42,9 +39,9 @@ pub(crate) async fn recheck(
     let mut recheck = Recheck::new(snapshot);
     while let Some(keys) = recheck.keys(report) {
         let objects = count(keys.len(), "object", "objects");
-        operator.tell(Event::Detail(format!("rechecking {objects} after {pause:#}")));
-        wait(pause, Activity::Rechecking, operator).await;
-        let Some(later) = datastore.reread(&keys).await? else { break };
+        access.operator.tell(Event::Detail(format!("rechecking {objects} after {pause:#}")));
+        wait(pause, Activity::Rechecking, access.operator).await;
+        let Some(later) = access.datastore.reread(&keys).await? else { break };
         dropped.append(&mut recheck.take(report, later));
     }
     Ok(dropped)

@@ -7,12 +7,12 @@ use calipam_plan::migrate::{Phase, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{
-    Intent, Live, LiveCounts, MigrateRequest, Side, Step, Writing, diff, migrate, read_pair,
+    Access, Intent, Live, LiveCounts, MigrateRequest, Side, Step, Writing, diff, migrate, read_pair,
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{Person, UNATTENDED, criteria, open, open_etcd};
+use super::{Person, UNATTENDED, criteria, open, open_etcd, unattended};
 
 /// The live state has one finding more than the file. Everything that findings depend on is written again before the
 /// second read. That read drops the findings that an operation in progress could explain.
@@ -69,7 +69,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
         let block = Key::Block(block.parse().unwrap()).to_string();
         let overtake = || assert!(etcd.put(&block, "{}").is_ok());
         let operator = Person { agrees: true, as_writing_starts: overtake };
-        let migrated = migrate(&datastore, &request, &operator).await.unwrap();
+        let migrated = migrate(Access::new(&datastore, &operator), &request).await.unwrap();
         assert_eq!(migrated.surveyed.survey.phase, Phase::Delete);
         let execution = migrated.repaired.run.unwrap().execution;
         assert_eq!(execution.is_complete(), is_deleted, "{execution:?}");
@@ -84,7 +84,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
 async fn a_complete_read_replaces_the_followed_snapshot() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
     let datastore = open_etcd(&etcd).await;
-    let mut live = Live::begin(&datastore, &criteria(0), &UNATTENDED).await.unwrap().unwrap();
+    let mut live = Live::begin(unattended(&datastore), &criteria(0)).await.unwrap().unwrap();
     assert_eq!(live.report().findings, []);
 
     // Removes an endpoint from the snapshot in memory, as a bug in following could. A later change reveals the loss.
@@ -98,10 +98,10 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
     let key = Key::Block(block).to_string();
     let value = etcd.entries().unwrap()[&key].0.clone();
     etcd.put(&key, value).unwrap();
-    let Step::Changes(1) = live.step(&datastore, &UNATTENDED).await.unwrap() else { panic!("no change") };
+    let Step::Changes(1) = live.step(unattended(&datastore)).await.unwrap() else { panic!("no change") };
     assert!(live.report().findings.iter().any(|finding| finding.code == Code::LeakedAddress));
 
-    let Step::Whole(None) = live.read(&datastore, &UNATTENDED).await.unwrap() else { panic!("not read") };
+    let Step::Whole(None) = live.read(unattended(&datastore)).await.unwrap() else { panic!("not read") };
     assert_eq!(live.report().findings, []);
     assert_eq!(live.counts, LiveCounts { changes: 1, checks: 3, reads: 2 });
 }

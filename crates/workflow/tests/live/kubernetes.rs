@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{UNATTENDED, criteria, open};
+use super::{criteria, open, unattended};
 
 /// The time within which a change must reach the snapshot, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ fn sorted(mut snapshot: Snapshot) -> Snapshot {
 }
 
 async fn begin(datastore: &Datastore) -> Live {
-    Live::begin(datastore, &criteria(0), &UNATTENDED).await.unwrap().unwrap()
+    Live::begin(unattended(datastore), &criteria(0)).await.unwrap().unwrap()
 }
 
 /// The snapshot in memory, with the fields of `at` that need not be equal, such as the time. The namespaces are one of
@@ -79,7 +79,7 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     while held(live, &whole) != whole {
         assert!(begin.elapsed() < PATIENCE, "{name}: {}", differences(&held(live, &whole), &whole));
         live.wait(Duration::from_millis(500)).await.unwrap();
-        live.step(datastore, &UNATTENDED).await.unwrap();
+        live.step(unattended(datastore)).await.unwrap();
     }
     let key = |finding: &Finding| finding.key();
     let expected = check(&whole, &criteria(0).options).findings;
@@ -170,11 +170,11 @@ async fn churn(
     let mut steps = 0;
     while !work.is_finished() {
         live.wait(Duration::from_millis(200)).await.unwrap();
-        assert!(matches!(live.step(datastore, &UNATTENDED).await.unwrap(), Step::Changes(_)));
+        assert!(matches!(live.step(unattended(datastore)).await.unwrap(), Step::Changes(_)));
         steps += 1;
         // Performs the hourly complete read while other clients write.
         if steps == 3 {
-            assert!(matches!(live.read(datastore, &UNATTENDED).await.unwrap(), Step::Whole(None)));
+            assert!(matches!(live.read(unattended(datastore)).await.unwrap(), Step::Whole(None)));
         }
         if steps > 8 && activity.done() > 30 {
             activity.stop();
@@ -207,7 +207,7 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     };
     server.restart(delete).unwrap();
     let begin = Instant::now();
-    while let Err(error) = live.step(&datastore, &UNATTENDED).await {
+    while let Err(error) = live.step(unattended(&datastore)).await {
         assert!(begin.elapsed() < PATIENCE, "{error}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -249,7 +249,7 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     let begin = Instant::now();
     while live.counts.reads == reads {
         assert!(begin.elapsed() < PATIENCE, "it goes on as if nothing had happened");
-        let _ = live.step(&datastore, &UNATTENDED).await;
+        let _ = live.step(unattended(&datastore)).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_equal(&mut live, &datastore, "afterwards").await;

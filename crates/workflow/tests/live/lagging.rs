@@ -10,7 +10,7 @@ use calipam_testkit::kube::fake::{Fake, Reply};
 use calipam_workflow::Live;
 use serde_json::{Value, json};
 
-use super::{UNATTENDED, criteria, open};
+use super::{criteria, open, unattended};
 
 const CALICO: &str = "/apis/crd.projectcalico.org/v1/";
 
@@ -113,11 +113,11 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
         ..Overrides::default()
     };
     let datastore = open(&settings).await;
-    let mut live = Live::begin(&datastore, &criteria(1), &UNATTENDED).await.unwrap().unwrap();
+    let mut live = Live::begin(unattended(&datastore), &criteria(1)).await.unwrap().unwrap();
     let mut reports = Vec::new();
     for _ in 0..6 {
         live.wait(Duration::from_millis(500)).await.unwrap();
-        live.step(&datastore, &UNATTENDED).await.unwrap();
+        live.step(unattended(&datastore)).await.unwrap();
         let report = live.report();
         reports.push(report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect());
     }

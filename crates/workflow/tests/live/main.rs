@@ -11,7 +11,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
 use calipam_testkit::servers::Etcd;
-use calipam_workflow::{Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
+use calipam_workflow::{Access, Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::SignedDuration;
 
 /// An operator. `as_writing_starts` runs after the last read and before the first write.
@@ -22,6 +22,10 @@ struct Person<F> {
 
 /// An operator who is absent, and does not agree.
 const UNATTENDED: Person<fn()> = Person { agrees: false, as_writing_starts: || () };
+
+fn unattended(datastore: &Datastore) -> Access<'_> {
+    Access::new(datastore, &UNATTENDED)
+}
 
 impl<F: Fn() + Sync> Operator for Person<F> {
     fn tell(&self, _: Event<'_>) {}

@@ -10,7 +10,7 @@ pub use self::man_pages::MAN_PAGES;
 use crate::args::InstallLinksArgs;
 use crate::completion_scripts;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Result};
 use crate::render::text::quoted;
 
 /// The names of the links to the program.
@@ -26,7 +26,7 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Creates or removes links and files.
-pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome> {
     let directory = &args.directory;
     if !directory.is_dir() {
         return Err(Failure::refused(format!("{} is not a directory", quoted(directory)))
@@ -58,7 +58,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
 }
 
 /// Removes the links to this program, and the unchanged files that it has written.
-fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome, Failure> {
+fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome> {
     let links = LINKS.into_iter().chain([CALICOCTL]).map(|name| directory.join(name));
     let links = links.filter(|path| path.is_symlink() && leads_to(path, program));
     let files = files(share, |_| true).into_iter().filter(|(path, text)| has(path, text));
@@ -93,7 +93,7 @@ fn is_there(shell: &str) -> bool {
 }
 
 /// Returns `share` next to the directory, such as `/usr/local/share` for `/usr/local/bin`.
-fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
+fn share_of(directory: &Path) -> Result<PathBuf> {
     let directory = fs::canonicalize(directory).map_err(Failure::io_at("find", directory))?;
     Ok(directory.parent().unwrap_or(&directory).join("share"))
 }
@@ -138,7 +138,7 @@ fn install(
 }
 
 /// Returns the path of the program with all links resolved.
-fn program() -> Result<PathBuf, Failure> {
+fn program() -> Result<PathBuf> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
     program.map_err(Failure::io("find this program"))
 }

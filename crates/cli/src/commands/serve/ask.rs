@@ -7,12 +7,12 @@ use std::io;
 use calipam_check::views;
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
-use calipam_workflow::{Failure, Object};
+use calipam_workflow::{Failure, Object, Result};
 use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
 use crate::render::page::Page;
-use crate::render::show::{AddressDetails, View, ViewDocument};
+use crate::render::show::{AddressDetails, View, ViewDocument, of_handle};
 use crate::render::{document, html};
 
 /// The paths of questions, for error messages.
@@ -47,7 +47,7 @@ pub(super) fn of_query(query: &str) -> Option<Object> {
 ///
 /// # Errors
 /// If the cluster does not have the object.
-pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>, Failure> {
+pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>> {
     let title = if let Object::Text(text) = &object { text.clone() } else { String::new() };
     // The form has no options to resolve ambiguity: text in the form of an address is an address, even if a node has
     // that name.
@@ -56,7 +56,7 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
     match object {
         Object::Address(address) => {
             let view = views::address(snapshot, address);
-            write(&AddressDetails { view: &view, events: &[] }, &title, snapshot, format)
+            write(&AddressDetails::new(&view, &[]), &title, snapshot, format)
         }
         Object::Pod(pod) => {
             let list = views::addresses(snapshot, &scope, std::slice::from_ref(&pod));
@@ -72,7 +72,7 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
         Object::Handle(id) | Object::Text(id) => {
             let view = views::handle(snapshot, &id);
             let view = view.ok_or_else(|| Failure::refused(format!("handle {id:?} not found")))?;
-            write(&view, &title, snapshot, format)
+            write(&of_handle(&view), &title, snapshot, format)
         }
     }
     .map_err(Failure::io("format the answer"))

@@ -10,14 +10,14 @@ use calipam_datastore::Datastore;
 use calipam_datastore::feed::WholeReadReason;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
-use calipam_workflow::{Live, Step, trends};
+use calipam_workflow::{Access, Live, Step, trends};
 
 use super::super::check::Checker;
 use super::served::Good;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
@@ -74,7 +74,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    pub(super) async fn check(&mut self, begin: Instant) -> Result<Good, Failure> {
+    pub(super) async fn check(&mut self, begin: Instant) -> Result<Good> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
         self.revision = None;
@@ -89,7 +89,8 @@ impl<'a> Checks<'a> {
         let (mut report, snapshot, counts) = match &mut self.live {
             Some(live) => (live.report().clone(), live.snapshot(), Some(live.counts)),
             None => {
-                let checked = checker.check(&datastore, &self.console).await?;
+                let checked =
+                    checker.check(Access::new(&datastore, &Person::watching(&self.console))).await?;
                 (checked.report, Arc::new(RwLock::new(checked.snapshot)), None)
             }
         };
@@ -107,13 +108,14 @@ impl<'a> Checks<'a> {
 
     /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does
     /// nothing with `--confirm`, which needs complete reads.
-    async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
+    async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<()> {
         if self.args.options.confirm.is_some() {
             return Ok(());
         }
         let person = Person::watching(&self.console);
+        let access = Access::new(datastore, &person);
         let Some(live) = &mut self.live else {
-            match Live::begin(datastore, &checker.criteria(), &person).await? {
+            match Live::begin(access, &checker.criteria()).await? {
                 Ok(live) => {
                     self.past = self.args.record.as_deref().and_then(|folder| self.recall(&live, folder));
                     self.live = Some(live);
@@ -126,7 +128,7 @@ impl<'a> Checks<'a> {
         if let Some(past) = self.past.take_if(|past| past.is_finished()) {
             past.join().ok().flatten().into_iter().for_each(|past| live.trends.recall(past));
         }
-        let step = live.step(datastore, &person).await?;
+        let step = live.step(access).await?;
         self.is_rare = matches!(step, Step::Whole(None));
         match step {
             Step::Changes(_) | Step::Whole(None) => {}

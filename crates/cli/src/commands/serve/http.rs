@@ -16,17 +16,17 @@ use hyper::header::{
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
 use super::ask;
 use super::host::Hosts;
-use super::impatient::Impatient;
 use super::served::{Good, Served, Text};
 use crate::format::Format;
 use crate::render::html;
@@ -39,6 +39,8 @@ const CONNECTIONS: usize = 64;
 const PROBES: usize = 512;
 /// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(10);
+/// The longest time without progress while a client reads an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(120);
 /// The maximum size of the head of a request, in bytes.
@@ -140,13 +142,15 @@ async fn connection(
         let end = end.clone();
         async move { Ok::<_, Infallible>(respond(&request, answers, state, asking, end).await) }
     });
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(PATIENCE));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_HEAD)
         .keep_alive(answers == Answers::All)
-        .serve_connection(Impatient::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let lifetime = if answers == Answers::All { LIFETIME } else { PROBE };
     tokio::pin!(connection);
     tokio::select! {

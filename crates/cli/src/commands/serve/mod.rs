@@ -9,7 +9,6 @@ mod checks;
 mod events;
 mod host;
 mod http;
-mod impatient;
 mod served;
 
 use std::sync::Arc;
@@ -30,7 +29,7 @@ use super::record;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{self, Failure, Kind, Outcome};
+use crate::exit::{self, Failure, Kind, Outcome, Result};
 use crate::render::text::count;
 
 /// The age up to which a report counts as current, in intervals.
@@ -40,7 +39,7 @@ const CURRENT: u32 = 3;
 ///
 /// # Errors
 /// If the server cannot start, or the first check finds wrong options or settings.
-pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read only once: name the file"));
     }
@@ -53,7 +52,7 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
     runtime.block_on(serve(args, global, console))
 }
 
-async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
+async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome> {
     let interval = Duration::try_from(args.interval).unwrap_or(Duration::MAX);
     let listen = args.listen;
     let failed = Failure::io(format!("listen on {listen}"));

@@ -44,9 +44,8 @@ pub(super) struct Good {
     pub counts: Option<LiveCounts>,
     /// The trends of the pools of a followed cluster.
     trends: Option<Trends>,
-    json: OnceLock<Bytes>,
-    page: OnceLock<Bytes>,
-    metrics: OnceLock<Bytes>,
+    /// The documents, each at the place of its `Text`.
+    texts: [OnceLock<Bytes>; 3],
 }
 
 /// A served document about the last successful check, unless the variant says otherwise.
@@ -68,8 +67,7 @@ impl Good {
         trends: Option<Trends>,
     ) -> Self {
         let (at, ended) = (Timestamp::now(), Instant::now());
-        let (json, page, metrics) = Default::default();
-        Self { at, ended, took, report, snapshot, counts, trends, json, page, metrics }
+        Self { at, ended, took, report, snapshot, counts, trends, texts: Default::default() }
     }
 
     /// Returns the time since the end of the check.
@@ -83,11 +81,7 @@ impl Good {
 
     /// Returns a document, which is formatted when it is first requested.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
-        let place = match text {
-            Text::Json => &self.json,
-            Text::Page => &self.page,
-            Text::Metrics => &self.metrics,
-        };
+        let place = &self.texts[text as usize];
         if let Some(written) = place.get() {
             return Ok(written);
         }

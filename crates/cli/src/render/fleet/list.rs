@@ -1,73 +1,60 @@
 //! The output of a command for several clusters, with a document for each.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_model::IpNet;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::exit::Outcome;
 use crate::format::Format;
 use crate::render::document::{Document, Printed, unsupported};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{escape, joined};
 
 /// The documents of the clusters.
-#[derive(Default)]
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct FleetList {
-    pub clusters: Vec<ListOfCluster>,
-    /// The errors of clusters that could not be read, by cluster.
-    pub unreadable: BTreeMap<String, String>,
+    pub notes: Vec<String>,
+    /// The clusters that could not be read, by name.
+    pub unreadable: Vec<Unreadable>,
     /// The clusters that have only an earlier state.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub only_old: Vec<String>,
     /// The clusters that have only a later state.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub only_new: Vec<String>,
+    pub clusters: Vec<ListOfCluster>,
+    /// Ranges that no cluster uses, if they were requested.
+    #[serde(rename = "freeRanges", skip_serializing_if = "Option::is_none")]
+    pub free: Option<Vec<IpNet>>,
     /// The outcome of clusters without relevant results, such as clusters without a change. Most clusters of a fleet
     /// have this outcome, so a short table omits them.
+    #[serde(skip)]
     pub omits: Option<Outcome>,
     /// Sums over all clusters, as text.
+    #[serde(skip)]
     pub sums: Vec<String>,
-    /// Ranges that no cluster uses, if they were requested.
-    pub free: Option<Vec<IpNet>>,
-    pub notes: Vec<String>,
 }
 
 /// A cluster, and its document in the output format.
+#[derive(Serialize)]
 pub(crate) struct ListOfCluster {
+    #[serde(rename = "name")]
     pub cluster: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    #[serde(skip)]
     pub outcome: Outcome,
+    #[serde(rename = "document")]
     pub printed: Printed,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FleetListJson<'a> {
-    notes: &'a [String],
-    unreadable: Vec<OneUnreadable<'a>>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    only_old: &'a [String],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    only_new: &'a [String],
-    clusters: Vec<OneCluster<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    free_ranges: Option<&'a [IpNet]>,
-}
-
-#[derive(Serialize)]
-struct OneCluster<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<&'a str>,
-    document: &'a Value,
-}
-
 /// A cluster that could not be read, with the reason.
-#[derive(Serialize)]
-struct OneUnreadable<'a> {
-    cluster: &'a str,
-    reason: &'a str,
+#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Unreadable {
+    pub cluster: String,
+    pub reason: String,
 }
 
 impl Document for FleetList {
@@ -94,24 +81,6 @@ impl Document for FleetList {
         let only_in = [only_in(&self.only_old, "OLD"), only_in(&self.only_new, "NEW")];
         let only_in: Vec<String> = only_in.into_iter().flatten().collect();
         text.notes(&[&only_in[..], &self.sums[..], free.as_slice(), &self.notes[..]].concat());
-    }
-
-    fn schema(&self) -> impl Serialize {
-        let clusters = self.clusters.iter().filter_map(|of| match &of.printed {
-            Printed::Value(document) => {
-                Some(OneCluster { name: &of.cluster, group: of.group.as_deref(), document })
-            }
-            _ => None,
-        });
-        let unreadable = self.unreadable.iter().map(|(cluster, reason)| OneUnreadable { cluster, reason });
-        FleetListJson {
-            notes: &self.notes,
-            unreadable: unreadable.collect(),
-            only_old: &self.only_old,
-            only_new: &self.only_new,
-            clusters: clusters.collect(),
-            free_ranges: self.free.as_deref(),
-        }
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

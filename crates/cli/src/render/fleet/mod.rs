@@ -12,13 +12,13 @@ use std::time::Duration;
 use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Report, Severity};
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-pub(crate) use self::list::{FleetList, ListOfCluster};
+pub(crate) use self::list::{FleetList, ListOfCluster, Unreadable};
 use super::document::{Document, unsupported};
 use super::findings::{ChangesOf, Found, write_ignore_file, write_names};
-use super::page::Text;
-use super::report::{junit, prometheus};
+use super::output::Text;
+use super::report::{RunMetrics, junit, prometheus};
 use crate::format::Format;
 
 /// A finished check of several clusters.
@@ -84,6 +84,12 @@ impl FleetReport {
     }
 }
 
+impl Serialize for FleetReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        schema::FleetReportJson::new(self).serialize(serializer)
+    }
+}
+
 impl Document for FleetReport {
     const KIND: &'static str = "FleetReport";
 
@@ -91,14 +97,13 @@ impl Document for FleetReport {
         text::write(self, text);
     }
 
-    fn schema(&self) -> impl Serialize {
-        schema::FleetReportJson::new(self)
-    }
-
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Name => write_names(&self.findings(), out),
-            Format::Prometheus => prometheus::write_fleet(self, out),
+            Format::Prometheus => {
+                let run = RunMetrics { up: true, took: self.took, exit_code: self.exit_code, live: None };
+                prometheus::write_fleet(&run, &self.clusters, out)
+            }
             Format::Junit => {
                 let codes = Code::ALL.iter().copied();
                 let each = self.clusters.iter().map(|of| (of.name.as_str(), &of.report));

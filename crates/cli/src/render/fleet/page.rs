@@ -11,10 +11,11 @@ use maud::{Markup, html};
 
 use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
-use crate::render::check::{unread, verdict};
+use crate::render::check::verdict;
 use crate::render::html::{COMMON_SCRIPT, Frame, NO_SERVER, head, long, notice};
 use crate::render::report::page::findings::{controls, filtered, kinds, list, meanings};
 use crate::render::report::page::{sentence, tiles};
+use crate::render::sources::unread;
 use crate::render::text::{count, escape, thousands};
 
 pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {

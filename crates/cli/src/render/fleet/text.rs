@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use super::FleetReport;
 use crate::render::check::{color, summary, table};
 use crate::render::column::{left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::show::percent;
 use crate::render::table::Grid;
 use crate::render::text::{count, dash, thousands};

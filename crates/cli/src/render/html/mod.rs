@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::document::Document;
-use super::page::{Page, Text};
+use super::output::{Part, Text};
+use super::page::Page;
 use super::text::escape;
 
 pub(super) use self::tables::{evidence, facts, grid, head};
@@ -87,11 +88,19 @@ pub(crate) fn answer(title: &str, content: &Markup) -> String {
         .into_string()
 }
 
-/// Converts the text of a document to HTML, for [`answer`].
+/// Converts the text of a document to HTML, for [`answer`]: paragraphs and tables.
 pub(crate) fn text_of(document: &impl Document) -> Markup {
     let mut text = Text::new(Page { wide: true, ..Page::default() });
     document.text(&mut text);
-    text.html()
+    html! {
+        @for part in text.parts {
+            @match part {
+                Part::Line(line) | Part::About(line) => { @if line != "\n" { p { (line) } } }
+                Part::Facts(of) => (facts(&[], of.iter().map(|(name, value)| (name, vec![html! { (escape(value)) }])))),
+                Part::Grid(list, _) => (grid(list)),
+            }
+        }
+    }
 }
 
 /// Creates the form for a question to `serve`.

@@ -9,31 +9,28 @@ use calipam_workflow::{Estimate, Executed, Group, Moving, Pin, Surveyed};
 use jiff::Unit;
 use serde::Serialize;
 
-use self::shown::ShownSurvey;
+pub(crate) use self::shown::SurveyDocument;
 use super::column::{left, right};
 use super::document::Document;
 use super::header;
-use super::page::Text;
-use super::plan::{PlanDocument, PlanJson};
+use super::output::Text;
+use super::plan::PlanDocument;
 use super::table::{FEW, Grid};
 use super::text::{count, joined, shell_word, thousands};
 
-/// The state of a migration.
-pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
-
 /// The state of a migration, with the plan of the next phase or, if it was executed, the result.
+#[derive(Serialize)]
 pub(crate) struct MigrationDocument<'a> {
-    pub surveyed: &'a Surveyed,
-    pub plan: &'a PlanSummary,
-    pub run: Option<&'a Executed>,
+    #[serde(flatten)]
+    survey: SurveyDocument<'a>,
+    #[serde(flatten)]
+    plan: PlanDocument<'a>,
 }
 
-#[derive(Serialize)]
-struct ShownMigration<'a> {
-    #[serde(flatten)]
-    survey: ShownSurvey<'a>,
-    #[serde(flatten)]
-    plan: PlanJson<'a>,
+impl<'a> MigrationDocument<'a> {
+    pub(crate) fn new(surveyed: &'a Surveyed, plan: &'a PlanSummary, run: Option<&'a Executed>) -> Self {
+        Self { survey: SurveyDocument::new(surveyed), plan: PlanDocument::new(plan, run) }
+    }
 }
 
 const KIND: &str = "MigrationPlan";
@@ -42,7 +39,7 @@ impl Document for SurveyDocument<'_> {
     const KIND: &'static str = KIND;
 
     fn text(&self, text: &mut Text) {
-        let Surveyed { survey, moving } = self.0;
+        let Surveyed { survey, moving } = self.surveyed;
         let wide = text.page.wide;
         text.line(heading(survey));
         text.blank();
@@ -73,12 +70,8 @@ impl Document for SurveyDocument<'_> {
             text.grid(users(&survey.users, wide));
             text.blank();
         }
-        text.section(pins(moving.as_ref().map_or(&[], |moving| &moving.pins)));
-        text.lines(notes(self.0));
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self.shown()
+        text.section(pins(self.pins));
+        text.lines(&self.unread);
     }
 }
 
@@ -86,22 +79,16 @@ impl Document for MigrationDocument<'_> {
     const KIND: &'static str = KIND;
 
     fn text(&self, text: &mut Text) {
-        let Self { surveyed, plan, run } = *self;
-        let document = PlanDocument { plan, run };
-        if run.is_some() {
-            return document.text(text);
+        let Self { survey, plan } = self;
+        if plan.execution.is_some() {
+            return plan.text(text);
         }
-        text.line(header::cluster(&plan.cluster));
+        text.line(header::cluster(plan.cluster));
         text.blank();
-        SurveyDocument(surveyed).text(text);
-        if surveyed.survey.phase != Phase::Move {
-            document.body(text);
+        survey.text(text);
+        if survey.phase != Phase::Move {
+            plan.body(text);
         }
-    }
-
-    fn schema(&self) -> impl Serialize {
-        let survey = SurveyDocument(self.surveyed).shown();
-        ShownMigration { survey, plan: PlanDocument { plan: self.plan, run: self.run }.shown() }
     }
 }
 

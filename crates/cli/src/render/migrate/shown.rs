@@ -1,4 +1,4 @@
-//! The state of a migration in YAML and JSON.
+//! The document of the state of a migration.
 
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
@@ -6,7 +6,7 @@ use calipam_plan::migrate::{Detour, Difference, Leftovers, NodeCapacity, Phase, 
 use calipam_workflow::{Estimate, Group, Pin, Surveyed};
 use serde::Serialize;
 
-use super::{SurveyDocument, command, notes};
+use super::{command, notes};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,15 +32,18 @@ struct ShownGroup<'a> {
     command: Option<String>,
 }
 
+/// The state of a migration.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ShownSurvey<'a> {
+pub(crate) struct SurveyDocument<'a> {
+    #[serde(skip)]
+    pub(super) surveyed: &'a Surveyed,
     from: ShownPool<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<ShownPool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detour: Option<Detour<'a>>,
-    phase: Phase,
+    pub(super) phase: Phase,
     left: &'a Leftovers,
     capacity: &'a [NodeCapacity],
     #[serde(skip_serializing_if = "<[NodeCapacity]>::is_empty")]
@@ -49,18 +52,19 @@ pub(super) struct ShownSurvey<'a> {
     workloads: Vec<ShownGroup<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     eviction: Option<&'a Estimate>,
-    pins: &'a [Pin],
+    pub(super) pins: &'a [Pin],
     differences: &'a [Difference],
-    unread: Vec<String>,
+    pub(super) unread: Vec<String>,
 }
 
 impl<'a> SurveyDocument<'a> {
-    pub(super) fn shown(&self) -> ShownSurvey<'a> {
-        let Surveyed { survey, moving } = self.0;
+    pub(crate) fn new(surveyed: &'a Surveyed) -> Self {
+        let Surveyed { survey, moving } = surveyed;
         let shown = |group, moving| ShownGroup { group, command: command(group, moving) };
         let groups =
             moving.iter().flat_map(|moving| moving.workloads.iter().map(move |group| shown(group, moving)));
-        ShownSurvey {
+        Self {
+            surveyed,
             from: (&survey.migration.old).into(),
             to: survey.migration.new.as_ref().map(ShownPool::from),
             detour: survey.migration.detour(),
@@ -73,7 +77,7 @@ impl<'a> SurveyDocument<'a> {
             eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()),
             pins: moving.as_ref().map_or(&[], |moving| &moving.pins),
             differences: &survey.differences,
-            unread: notes(self.0),
+            unread: notes(surveyed),
         }
     }
 }

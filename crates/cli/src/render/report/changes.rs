@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use calipam_check::{Change, EarlierFinding, Report};
 use calipam_model::snapshot::Source;
 
-use crate::render::check::words;
+use crate::render::sources::words;
 use crate::render::text::{escape, join, joined, thousands};
 
 /// Returns the lines below a report: the numbers of new, worse, gone and unchanged findings, and the findings that

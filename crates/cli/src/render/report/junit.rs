@@ -10,8 +10,8 @@ use calipam_check::{Change, Code, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use maud::{Markup, html};
 
-use crate::render::check::unread;
 use crate::render::findings::Found;
+use crate::render::sources::unread;
 use crate::render::text::{count, escape};
 
 /// The maximum number of findings in the text of a failure, since viewers show the whole text. The failure's message

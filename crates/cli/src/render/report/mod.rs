@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use calipam_check::{Code, Report};
 use calipam_model::snapshot::Snapshot;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::check;
 use super::document::{Document, unsupported};
 use super::findings::{Found, WithFindings, write_ignore_file, write_names};
-use super::page::Text;
+use super::output::Text;
 use crate::format::Format;
 
 pub(crate) use self::calicoctl::write as write_calicoctl;
@@ -35,15 +35,17 @@ pub(crate) struct Checked<'a> {
     pub exit_code: u8,
 }
 
+impl Serialize for Checked<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        WithFindings::of_report(self.report).serialize(serializer)
+    }
+}
+
 impl Document for Checked<'_> {
     const KIND: &'static str = "CheckReport";
 
     fn text(&self, text: &mut Text) {
-        check::text(self, text);
-    }
-
-    fn schema(&self) -> impl Serialize {
-        WithFindings::of_report(self.report)
+        check::text(self.report, self.snapshot, text);
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

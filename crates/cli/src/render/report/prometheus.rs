@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use calipam_check::fleet::Cluster;
 use calipam_check::views::{self, Count, PoolList};
 use calipam_check::{Changes, Code, Report};
 use calipam_history::trend::Trends;
@@ -12,7 +13,6 @@ use calipam_workflow::LiveCounts;
 use jiff::Timestamp;
 
 use super::Checked;
-use crate::render::fleet::FleetReport;
 
 /// The type and the help of each metric.
 const METRICS: &str = include_str!("metrics.txt");
@@ -48,10 +48,14 @@ pub(crate) fn write_report(
 }
 
 /// Writes the results of a check of many clusters, with the label `cluster`.
-pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
+pub(in crate::render) fn write_fleet(
+    run: &RunMetrics,
+    clusters: &[Cluster],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code, live: None });
-    for cluster in &report.clusters {
+    metrics.run(run);
+    for cluster in clusters {
         metrics.cluster = Some(&cluster.name);
         metrics.set("cluster_up", &[], f64::from(u8::from(cluster.is_read)));
         metrics.findings(&cluster.report, Code::ALL.iter().copied());

@@ -11,25 +11,23 @@ use serde::Serialize;
 use super::View;
 use crate::render::findings::WithFindings;
 use crate::render::history;
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{count, joined};
 
-/// An address with its last events.
-#[derive(Serialize)]
-pub(crate) struct AddressDetails<'a> {
-    pub view: &'a AddressView,
-    /// The last known events.
-    pub events: &'a [Event],
-}
-
-/// The fields of the view, and the events.
+/// An address with its last known events.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WithEvents<'a> {
+pub(crate) struct AddressDetails<'a> {
     #[serde(flatten)]
     view: WithFindings<'a, AddressView>,
     #[serde(skip_serializing_if = "<[Event]>::is_empty")]
     last_events: &'a [Event],
+}
+
+impl<'a> AddressDetails<'a> {
+    pub(crate) fn new(view: &'a AddressView, last_events: &'a [Event]) -> Self {
+        Self { view: WithFindings::new(view, &view.findings, &view.partly_read), last_events }
+    }
 }
 
 impl View for AddressDetails<'_> {
@@ -37,16 +35,11 @@ impl View for AddressDetails<'_> {
     const NAME: &'static str = "address";
 
     fn names(&self) -> impl Iterator<Item = String> {
-        [self.view.address.to_string()].into_iter()
-    }
-
-    fn schema(&self) -> impl Serialize {
-        let view = WithFindings::new(self.view, &self.view.findings, &self.view.partly_read);
-        WithEvents { view, last_events: self.events }
+        [self.view.content.address.to_string()].into_iter()
     }
 
     fn text(&self, text: &mut Text) {
-        let view = self.view;
+        let view = self.view.content;
         text.styled(Style::new().bold(), &format!("{} {}", view.address, words_of_state(view.state)));
         add_partly_read(text, &view.partly_read);
         if view.pools.is_empty() {
@@ -76,7 +69,7 @@ impl View for AddressDetails<'_> {
             );
         }
         add_findings(text, &view.findings, &view.partly_read);
-        for event in self.events {
+        for event in self.last_events {
             text.fact("Event", history::line(event, text.page.wide));
         }
     }
@@ -120,27 +113,29 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
     text.fact("Sequence", record.sequence_number);
 }
 
-impl View for HandleView {
+/// Returns a handle with its findings.
+pub(crate) fn of_handle(view: &HandleView) -> impl View {
+    WithFindings::new(view, &view.findings, &view.partly_read)
+}
+
+impl View for WithFindings<'_, HandleView> {
     const KIND: &'static str = "Handle";
     const NAME: &'static str = "handle";
 
     fn names(&self) -> impl Iterator<Item = String> {
-        [self.id.clone()].into_iter()
-    }
-
-    fn schema(&self) -> impl Serialize {
-        WithFindings::new(self, &self.findings, &self.partly_read)
+        [self.content.id.clone()].into_iter()
     }
 
     fn text(&self, text: &mut Text) {
-        text.styled(Style::new().bold(), &self.id);
-        add_partly_read(text, &self.partly_read);
-        match (&self.revision, self.exists) {
+        let handle = self.content;
+        text.styled(Style::new().bold(), &handle.id);
+        add_partly_read(text, &handle.partly_read);
+        match (&handle.revision, handle.exists) {
             (Some(revision), true) => text.fact("Object", format!("revision {revision}")),
             (None, true) => text.fact("Object", "exists"),
             (_, false) => text.fact("Object", "none"),
         }
-        for block in &self.blocks {
+        for block in &handle.blocks {
             let gone = if block.exists { "" } else { ", which does not exist" };
             let claims = usize::try_from(block.in_handle).unwrap_or_default();
             let claims = count(claims, "address", "addresses");
@@ -149,10 +144,10 @@ impl View for HandleView {
                 text.fact("Address", address);
             }
         }
-        if self.blocks.iter().all(|block| block.addresses.is_empty()) {
+        if handle.blocks.iter().all(|block| block.addresses.is_empty()) {
             text.fact("Address", "none is recorded under it");
         }
-        add_findings(text, &self.findings, &self.partly_read);
+        add_findings(text, &handle.findings, &handle.partly_read);
     }
 }
 

@@ -7,7 +7,7 @@ use calipam_check::views::{Comparison, NodeComparison, RecordedFor};
 
 use super::View;
 use crate::render::column::{Column, left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{or_dash, thousands};
 
 impl View for Comparison {

@@ -11,7 +11,7 @@ use calipam_model::plugin::Plugin;
 
 use super::View;
 use crate::render::column::{left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{count, dash, joined, or_dash, thousands};
 
 impl View for NodeList {

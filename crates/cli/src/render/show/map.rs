@@ -8,7 +8,8 @@ use clap::builder::styling::{Ansi256Color, Color, Style};
 use textwrap::core::display_width;
 
 use super::View;
-use crate::render::page::{Page, Text};
+use crate::render::output::Text;
+use crate::render::page::Page;
 use crate::render::text::{count, join, joined, thousands};
 
 /// The number of cells in a line if the width is unknown.

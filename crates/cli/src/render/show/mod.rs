@@ -13,14 +13,14 @@ use calipam_check::{ClusterIdentity, note_of_other_ipam};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 
-use super::check::unread;
 use super::document::{Document, unsupported};
 use super::header;
-use super::page::Text;
+use super::output::Text;
+use super::sources::unread;
 use super::text::escape;
 use crate::format::Format;
 
-pub(crate) use self::address::AddressDetails;
+pub(crate) use self::address::{AddressDetails, of_handle};
 pub(crate) use self::compare::agrees;
 pub(crate) use self::pools_and_blocks::{cool_down, percent, use_of_pools};
 
@@ -35,19 +35,17 @@ pub(crate) trait View: Serialize {
 
     /// Writes the view as text; see [`Document::text`].
     fn text(&self, text: &mut Text);
-
-    /// Returns the view for YAML and JSON.
-    fn schema(&self) -> impl Serialize {
-        self
-    }
 }
 
 /// A view with its cluster, and the sources that were read for it.
+#[derive(Serialize)]
 pub(crate) struct ViewDocument<'a, V> {
     cluster: ClusterIdentity,
     coverage: &'a BTreeMap<Source, Coverage>,
     /// A note if Calico IPAM does not serve pods.
+    #[serde(skip)]
     note: Option<&'static str>,
+    #[serde(flatten)]
     view: &'a V,
 }
 
@@ -56,14 +54,6 @@ impl<'a, V: View> ViewDocument<'a, V> {
         let (cluster, note) = (ClusterIdentity::of(snapshot), note_of_other_ipam(snapshot));
         Self { cluster, coverage: &snapshot.coverage, note, view }
     }
-}
-
-#[derive(Serialize)]
-struct OfCluster<'a, T> {
-    cluster: &'a ClusterIdentity,
-    coverage: &'a BTreeMap<Source, Coverage>,
-    #[serde(flatten)]
-    view: T,
 }
 
 impl<V: View> Document for ViewDocument<'_, V> {
@@ -77,10 +67,6 @@ impl<V: View> Document for ViewDocument<'_, V> {
         text.lines(self.note);
         text.blank();
         self.view.text(text);
-    }
-
-    fn schema(&self) -> impl Serialize {
-        OfCluster { cluster: &self.cluster, coverage: self.coverage, view: self.view.schema() }
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

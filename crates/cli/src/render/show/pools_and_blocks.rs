@@ -8,7 +8,8 @@ use super::View;
 use crate::hints;
 use crate::render::bar::bar;
 use crate::render::column::{Column, left, right};
-use crate::render::page::{Page, Text};
+use crate::render::output::Text;
+use crate::render::page::Page;
 use crate::render::table::Grid;
 use crate::render::text::{dash, thousands};
 

@@ -3,7 +3,7 @@
 use calipam_simulate::answer::{Advice, Candidate, Drawback};
 
 use super::{heading, runs, share};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{joined, thousands};
 
 pub(super) fn write(advice: &Advice, text: &mut Text) {

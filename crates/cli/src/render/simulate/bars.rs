@@ -2,7 +2,8 @@
 
 use textwrap::core::display_width;
 
-use crate::render::page::{Page, Text};
+use crate::render::output::Text;
+use crate::render::page::Page;
 use crate::render::text::thousands;
 
 /// The maximum width of a bar, and the width of a curve if the width of the page is unknown.

@@ -4,7 +4,7 @@ use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
 use super::heading;
 use crate::render::column::{Column, left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{dash, thousands};
 
 pub(super) fn write(clashes: &Clashes, text: &mut Text) {

@@ -6,7 +6,7 @@ use calipam_simulate::answer::{Course, Failure, Point};
 use super::runs::{HIGHEST, LOWEST};
 use super::{bars, heading};
 use crate::render::column::{left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::table::Grid;
 use crate::render::text::{count, thousands};
 

@@ -4,7 +4,7 @@ use calipam_simulate::answer::{Run, Times};
 
 use super::{heading, share};
 use crate::render::column::{left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::text::{escape, thousands};
 
 pub(super) fn write(run: &Run, text: &mut Text) {

@@ -136,11 +136,8 @@ fn of_failure(failure: &Failure) -> Markup {
 }
 
 fn of_clashes(found: &Clashes) -> Markup {
-    let bars: Vec<_> = found
-        .causes
-        .iter()
-        .map(|row| (row.cause.name().to_owned(), vec![number(row.runs_with_clash)]))
-        .collect();
+    let bars: Vec<_> =
+        found.causes.iter().map(|row| (row.cause.to_string(), vec![number(row.runs_with_clash)])).collect();
     html! {
         h2 { "Causes of duplicate addresses" }
         (grid(Grid::new(false, &found.causes, clashes::columns())))

@@ -4,7 +4,7 @@ use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::{bars, heading, share};
 use crate::render::column::{left, right};
-use crate::render::page::Text;
+use crate::render::output::Text;
 use crate::render::table::Grid;
 use crate::render::text::thousands;
 

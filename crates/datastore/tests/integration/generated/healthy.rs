@@ -17,7 +17,7 @@ use super::forms::every_form;
 fn assert_nothing_to_rebuild(name: &str, snapshot: &Snapshot) {
     let options = Options::default();
     let report = check(snapshot, &options);
-    let plan = rebuild::plan(&Basis::new(snapshot, &report, &options), &rebuild::Request::default(), &[], 0);
+    let plan = rebuild::plan(&Basis::new(snapshot, &report, &options), &rebuild::Request::default());
     assert!(plan.is_empty() && plan.skipped.len() == report.findings.len(), "{name}: {plan:?}");
 }
 
@@ -30,7 +30,7 @@ async fn assert_healthy(name: &str, cluster: &Cluster) {
         assert_eq!(report.findings, [], "{name}, {form}");
 
         let request = release::Request { leaked: true, orphan_handles: true, ..release::Request::default() };
-        let plan = release::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0);
+        let plan = release::plan(&Basis::new(&snapshot, &report, &options), &request);
         assert!(plan.is_empty() && plan.skipped.is_empty(), "{name}, {form}: {plan:?}");
         assert_nothing_to_rebuild(&format!("{name}, {form}"), &snapshot);
     }

@@ -13,7 +13,7 @@ use calipam_model::cidr::address_at;
 use super::raw::RawBlock;
 use super::{beyond, is_users};
 use crate::basis::Basis;
-use crate::skipped::{Refusal, SkipReason};
+use crate::skipped::{Refusal, Result, SkipReason};
 
 /// The state of an ordinal after the repair of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl SlotMapping {
         key: IpNet,
         raw: &RawBlock,
         records: &[AttributeRef<'_>],
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self> {
         let mut sorter = Sorter { basis, key, raw, records, slots: Vec::new(), open: BTreeSet::new() };
         sorter.read()?;
         let unrecorded = sorter.by_usage();
@@ -63,7 +63,7 @@ struct Sorter<'m, 'b, 's> {
 
 impl Sorter<'_, '_, '_> {
     /// Reads the slots from the lists in the block.
-    fn read(&mut self) -> Result<(), Refusal> {
+    fn read(&mut self) -> Result<()> {
         let RawBlock { size, allocations, free, attributes, .. } = self.raw;
         let listed: BTreeSet<u32> = free.iter().copied().collect();
         let contradicts =
@@ -165,7 +165,7 @@ impl Sorter<'_, '_, '_> {
     }
 
     /// Matches the remaining ordinals, which are not in use, with the remaining records.
-    fn match_unused(&mut self) -> Result<(), Refusal> {
+    fn match_unused(&mut self) -> Result<()> {
         let unused = self.unused();
         let cooling = unused.iter().rev().find(|index| self.records[**index].is_cooling()).copied();
         let (cooled, named): (Vec<usize>, Vec<usize>) =

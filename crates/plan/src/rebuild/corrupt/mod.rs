@@ -20,7 +20,7 @@ use self::raw::RawBlock;
 use super::planner::{hidden_blocks, overlapping};
 use super::request::Request;
 use crate::basis::Basis;
-use crate::skipped::{Refusal, SkipReason, Skipped};
+use crate::skipped::{Refusal, Result, SkipReason, Skipped};
 
 /// A corrupt block with its structure repaired.
 pub(super) struct Repaired {
@@ -103,11 +103,7 @@ fn beyond(detail: impl Into<String>) -> Refusal {
 }
 
 /// Repairs a block. Also returns the ordinals whose records are lost although they are in use.
-fn repair(
-    basis: &Basis<'_>,
-    broken: &IndexedBlock<'_>,
-    content: &BlockContent,
-) -> Result<(Block, Vec<u32>), Refusal> {
+fn repair(basis: &Basis<'_>, broken: &IndexedBlock<'_>, content: &BlockContent) -> Result<(Block, Vec<u32>)> {
     let key = broken.key;
     let allowed = if is_v4(key) { BLOCK_PREFIXES_V4 } else { BLOCK_PREFIXES_V6 };
     if !allowed.contains(&key.prefix_len()) {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::beyond;
 use super::mapping::{Slot, SlotMapping};
-use crate::skipped::Refusal;
+use crate::skipped::Result;
 
 /// The number of addresses in the largest block that Calico allows.
 const MOST: usize = 4096;
@@ -28,7 +28,7 @@ pub(super) struct RawBlock {
 }
 
 impl RawBlock {
-    pub(super) fn new(key: IpNet, content: &BlockContent) -> Result<Self, Refusal> {
+    pub(super) fn new(key: IpNet, content: &BlockContent) -> Result<Self> {
         let value = match content {
             BlockContent::Sound(block) => serde_json::to_value(block).ok(),
             BlockContent::Corrupt(block) => serde_json::from_str(&block.raw).ok(),
@@ -61,7 +61,7 @@ impl RawBlock {
 
     /// Creates a block that contains only the owner records, in order to decode them. Refuses more records than the
     /// largest block has addresses: they cannot all be in use.
-    pub(super) fn records(&self) -> Result<Block, Refusal> {
+    pub(super) fn records(&self) -> Result<Block> {
         if self.attributes.len() > MOST {
             return Err(beyond(format!(
                 "{} has {} owner records, more than any block can use",

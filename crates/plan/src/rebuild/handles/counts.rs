@@ -134,11 +134,11 @@ fn too_early(
     found.iter().find_map(|(code, subject)| {
         let finding = planner.basis.finding(*code, subject)?;
         match code {
-            Code::OrphanHandle => too_early_orphan(planner.basis, finding, planner.observations),
+            Code::OrphanHandle => too_early_orphan(planner.basis, finding),
             Code::HandleCount => objects.iter().filter(counts_more).find_map(|object| {
                 let key = Key::Handle(object.value.id().to_string());
                 let what = finding.message();
-                too_early_unsettled(planner.basis, &key, &object.revision, planner.observations, what)
+                too_early_unsettled(planner.basis, &key, &object.revision, what)
             }),
             _ => None,
         }

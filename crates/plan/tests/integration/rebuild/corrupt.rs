@@ -267,7 +267,7 @@ fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
         release::Request { leaked: true, ..release::Request::default() },
         release::Request { addresses: vec![address], force: Force::Named, ..release::Request::default() },
     ] {
-        let plan = release::plan(&checked.basis(), &request, &[], 0);
+        let plan = release::plan(&checked.basis(), &request);
         assert!(plan.is_empty(), "{}", words(&plan));
         let [skipped] = plan.skipped.as_slice() else { panic!("{:?}", plan.skipped) };
         assert_eq!(skipped.reason, SkipReason::Unchecked);
@@ -275,7 +275,7 @@ fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
         assert_eq!(skipped.suggested_action, Some(repair));
     }
 
-    let plan = calipam_plan::rebuild::plan(&checked.basis(), &Request::default(), &[], 0);
+    let plan = calipam_plan::rebuild::plan(&checked.basis(), &Request::default());
     let repairs: Vec<Code> =
         plan.changes().flat_map(|change| &change.repairs).map(|(code, _)| *code).collect();
     assert_eq!(repairs, [Code::CorruptBlock, Code::LeakedAddress], "{}", words(&plan));

@@ -28,12 +28,12 @@ pub(super) struct Rebuilt {
 
 /// Plans a rebuild. The report is also used as an earlier observation, so that leaked addresses count as seen twice.
 pub(super) fn planned(checked: &Checked, request: &Request) -> Plan {
-    plan(&checked.basis(), request, &[checked.seen(60)], 0)
+    plan(&checked.basis().with(&[checked.seen(60)], 0), request)
 }
 
 /// Plans a rebuild without earlier observations.
 pub(super) fn at_first_sight(snapshot: Snapshot) -> Plan {
-    plan(&Checked::new(snapshot).basis(), &Request::default(), &[], 0)
+    plan(&Checked::new(snapshot).basis(), &Request::default())
 }
 
 /// Plans a rebuild, simulates and verifies it, and checks the properties that every rebuild must have.
@@ -46,7 +46,7 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
     if let Err(refusal) = FindingSet::from(&first.report).verify(&plan, &second.report) {
         panic!("{name}: {refusal}\n{}", words(&plan));
     }
-    let again = calipam_plan::rebuild::plan(&second.basis(), request, &[first.seen(60)], 0);
+    let again = calipam_plan::rebuild::plan(&second.basis().with(&[first.seen(60)], 0), request);
     let texts = [&again, &plan].map(words).join("\nafter\n");
     assert!(again.is_empty(), "{name}: a second rebuild does more:\n{texts}");
 

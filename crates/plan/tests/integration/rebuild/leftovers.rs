@@ -19,12 +19,9 @@ use crate::checked::{Checked, created_block, edits};
 
 /// Plans a release of orphan handles and a rebuild, both with these observations.
 fn plans(checked: &Checked, observations: &[Observations]) -> [Plan; 2] {
-    let basis = checked.basis();
+    let basis = checked.basis().with(observations, 0);
     let orphans = release::Request { orphan_handles: true, ..release::Request::default() };
-    [
-        release::plan(&basis, &orphans, observations, 0),
-        rebuild::plan(&basis, &Request::default(), observations, 0),
-    ]
+    [release::plan(&basis, &orphans), rebuild::plan(&basis, &Request::default())]
 }
 
 /// The number of changes of a plan with this verb.
@@ -166,7 +163,7 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     let own = snapshot.affinities.iter().filter(|affinity| affinity.value.key.node == node).count();
     assert!(own > 0 && own < snapshot.affinities.len());
     let checked = Checked::new(snapshot.clone());
-    let skipped = |request: Request| rebuild::plan(&checked.basis(), &request, &[], 0).skipped.len();
+    let skipped = |request: Request| rebuild::plan(&checked.basis(), &request).skipped.len();
     assert_eq!(skipped(Request { scope: Scope::of_nodes([node]), ..Request::default() }), own);
     let pool = snapshot.pools[0].value.cidr;
     let inside = snapshot.affinities.iter().filter(|a| pool.contains(&a.value.key.cidr)).count();

@@ -21,7 +21,7 @@ use crate::cluster::{Site, judgement, sound};
 
 /// Plans a rebuild of everything.
 pub(super) fn plan_all(snapshot: &Snapshot, report: &Report) -> Plan {
-    rebuild::plan(&Basis::new(snapshot, report, &judgement()), &Request::default(), &[], 0)
+    rebuild::plan(&Basis::new(snapshot, report, &judgement()), &Request::default())
 }
 
 /// A small cluster without faults.

@@ -14,7 +14,7 @@ use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as pl
 use calipam_repair::journal::Recorded;
 use calipam_testkit::memory::MemoryStore;
 use calipam_workflow::{
-    Activity, AssignRequest, ConfigureRequest, Criteria, Event, Executed, Failure, Intent, Meter,
+    Access, Activity, AssignRequest, ConfigureRequest, Criteria, Event, Executed, Failure, Intent, Meter,
     MigrateRequest, Names, Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired,
     SplitRequest, Writing, assign, configure, migrate, rebuild, release, split, undo,
 };
@@ -90,7 +90,7 @@ impl Session {
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
         // If the run is incomplete, the next command has to complete it.
-        let why = match carry_out(datastore, command, intent, &self.person()).await {
+        let why = match carry_out(Access::new(datastore, &self.person()), command, intent).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
             // A migration can proceed only after the users of the pool have moved.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
@@ -109,9 +109,9 @@ impl Session {
         let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
         self.world.begin_phase(self.actor, Phase::Undoes);
         let intent = Intent { writing: Some(self.writing(own, folder)), max_changes: None };
-        let Ok(undone) = undo(datastore, &journal, recorded, None, &intent, &self.person()).await else {
-            return;
-        };
+        let person = self.person();
+        let access = Access::new(datastore, &person);
+        let Ok(undone) = undo(access, &journal, recorded, None, &intent).await else { return };
         let is_complete = |run: &Executed| run.execution.is_complete();
         if undone.plan.skipped().is_empty()
             && undone.run.as_ref().is_none_or(is_complete)
@@ -154,12 +154,7 @@ fn criteria() -> Criteria {
     Criteria { options, recheck_after: SignedDuration::ZERO }
 }
 
-async fn carry_out(
-    datastore: &Datastore,
-    command: &Command,
-    intent: Intent,
-    operator: &dyn Operator,
-) -> Result<Repaired, Failure> {
+async fn carry_out(access: Access<'_>, command: &Command, intent: Intent) -> Result<Repaired, Failure> {
     let released = |targets| ReleaseRequest {
         targets,
         names: Names::default(),
@@ -171,11 +166,11 @@ async fn carry_out(
     match command {
         Command::Release => {
             let targets = plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() };
-            release(datastore, &released(targets), operator).await
+            release(access, &released(targets)).await
         }
         Command::ReleaseAddress(address) => {
             let targets = plan_release::Request { addresses: vec![*address], ..Default::default() };
-            release(datastore, &released(targets), operator).await
+            release(access, &released(targets)).await
         }
         Command::Rebuild => {
             let wanted = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
@@ -186,7 +181,7 @@ async fn carry_out(
                 criteria: criteria(),
                 intent,
             };
-            rebuild(datastore, &request, operator).await
+            rebuild(access, &request).await
         }
         Command::Assign(address, node, handle) => {
             let wanted = plan_assign::Request {
@@ -199,7 +194,7 @@ async fn carry_out(
                 force: false,
             };
             let request = AssignRequest { wanted, pools: Vec::new(), criteria: criteria(), intent };
-            assign(datastore, &request, operator).await
+            assign(access, &request).await
         }
         Command::Split(pool) => {
             let request = SplitRequest {
@@ -209,11 +204,11 @@ async fn carry_out(
                 disables_first: false,
                 intent,
             };
-            split(datastore, &request, operator).await
+            split(access, &request).await
         }
         Command::Configure(setting) => {
             let request = ConfigureRequest { settings: vec![*setting], predicts_effects: false, intent };
-            configure(datastore, &request, operator).await
+            configure(access, &request).await
         }
         Command::Migrate(cidr, size) => {
             let cidr = cidr.parse().map_err(|_| Failure::declined())?;
@@ -224,7 +219,7 @@ async fn carry_out(
             let from = Some("pool".to_owned());
             let request =
                 MigrateRequest { from, target, force: false, eviction: None, criteria: criteria(), intent };
-            migrate(datastore, &request, operator).await.map(|migrated| migrated.repaired)
+            migrate(access, &request).await.map(|migrated| migrated.repaired)
         }
         Command::Undo | Command::Others { .. } => Err(Failure::declined()),
     }
@@ -256,7 +251,7 @@ pub(crate) fn rebuild_all(
             disk: Some(Arc::new(crate::world::FreeDisk)),
         };
         let intent = Intent { writing: Some(writing), max_changes: None };
-        let repaired = carry_out(&datastore, &Command::Rebuild, intent, &AtTerminal(None)).await;
+        let repaired = carry_out(Access::new(&datastore, &AtTerminal(None)), &Command::Rebuild, intent).await;
         let repaired = repaired.map_err(|error| format!("rebuild fails: {error}"))?;
         match repaired.run {
             Some(Executed { execution, .. }) if !execution.is_complete() => {

@@ -14,11 +14,12 @@ use calipam_check::{Code, Finding, Report, Severity};
 use maud::{Markup, html};
 
 use super::Checked;
-use crate::render::check::{unread, verdict};
+use crate::render::check::verdict;
 use crate::render::explanation;
 use crate::render::findings::Found;
 use crate::render::header;
 use crate::render::html::{Frame, NO_SERVER, alert, ask, notice};
+use crate::render::sources::unread;
 use crate::render::text::{escape, thousands};
 
 const SCRIPT: &str = concat!(include_str!("../../html/common.js"), include_str!("page.js"));

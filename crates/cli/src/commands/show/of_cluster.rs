@@ -1,0 +1,84 @@
+//! Reads what a subject needs from one cluster, and prints it.
+
+use calipam_check::views;
+use calipam_datastore::read::Lookup;
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_workflow::{Access, Found, Object};
+
+use super::subject;
+use crate::args::{ShowArgs, Subject};
+use crate::console::Console;
+use crate::exit::{Outcome, Result};
+
+/// The maximum number of events in the details of an address.
+const LAST_EVENTS: usize = 3;
+
+/// Reads the data of the subject, and prints it. The result includes an error for each missing node or pool.
+pub(crate) async fn show(
+    access: Access<'_>,
+    args: &ShowArgs,
+    console: &Console,
+) -> Result<Found<(Snapshot, Outcome)>> {
+    let (snapshot, subject) = read(access, args).await?;
+    args.check_table(&subject)?;
+    let events = match &subject {
+        Subject::Object(Object::Address(address)) => {
+            calipam_workflow::last_events(access.datastore, &snapshot, *address, LAST_EVENTS).await
+        }
+        _ => Vec::new(),
+    };
+    let of_object = if let Subject::Object(object) = &subject { object.names() } else { None };
+    let names = of_object.unwrap_or_else(|| args.selection.names(None));
+    let Found { found: scope, not_found } = names.found(&[&snapshot])?;
+    let outcome = subject::print(&subject, &scope, &snapshot, &events, console)?;
+    Ok(Found { found: (snapshot, outcome), not_found })
+}
+
+/// Reads the data of the subject. With `--quick`, reads only the objects around an address or a handle. Otherwise,
+/// reads the sources that a view needs, or everything. In the returned subject, a handle has its complete ID, and the
+/// kind of a named object is known.
+async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)> {
+    let object = match args.subject() {
+        Subject::Object(object) => object,
+        subject => {
+            let snapshot = match sources(args, &subject) {
+                Some(sources) => calipam_workflow::read_sources(access, sources).await?,
+                None => calipam_workflow::read(access).await?,
+            };
+            return Ok((snapshot, subject));
+        }
+    };
+    if !args.quick {
+        let snapshot = calipam_workflow::read(access).await?;
+        let object = object.find(&snapshot)?;
+        return Ok((snapshot, Subject::Object(object)));
+    }
+    let (snapshot, object) = match object.by_form() {
+        Object::Address(address) => {
+            let lookup = Lookup::Address(address);
+            (calipam_workflow::read_around(access, &lookup).await?, Object::Address(address))
+        }
+        Object::Handle(begin) => {
+            let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;
+            (snapshot, Object::Handle(id))
+        }
+        _ => unreachable!("a usage error"),
+    };
+    Ok((snapshot, Subject::Object(object)))
+}
+
+/// Returns the sources that a view needs, or `None` if it needs all of them. All sources are also needed if options
+/// name nodes, since only a complete read finds these nodes.
+fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
+    let sources: &[Source] = match subject {
+        // This includes services, since free ranges must not overlap them.
+        Subject::Pools if args.find_range.is_some() => &views::sources::PLACES,
+        Subject::Pools => &views::sources::POOLS,
+        Subject::Blocks => &views::sources::BLOCKS,
+        Subject::Nodes => &views::sources::NODES,
+        Subject::Borrowed => &views::sources::BORROWED,
+        Subject::Configuration => &views::sources::CONFIGURATION,
+        Subject::Compare | Subject::Map | Subject::Object(_) | Subject::Addresses => return None,
+    };
+    (!args.selection.names_nodes()).then_some(sources)
+}

@@ -1,0 +1,160 @@
+//! The views of subjects, with the notes and the outcome of each.
+
+use std::net::IpAddr;
+
+use calipam_check::views::{self, MapLimits, MapList, PodName};
+use calipam_check::{Options, Scope, check};
+use calipam_history::timeline::Event;
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_workflow::{Object, nearest_pod};
+
+use crate::args::Subject;
+use crate::console::Console;
+use crate::exit::{Failure, Outcome, Result};
+use crate::format::Format;
+use crate::hints;
+use crate::render::show::{self as render, View, ViewDocument};
+use crate::render::text::escape;
+
+/// Prints a subject.
+///
+/// # Errors
+/// If the snapshot does not have it.
+pub(super) fn print(
+    subject: &Subject,
+    scope: &Scope,
+    snapshot: &Snapshot,
+    events: &[Event],
+    console: &Console,
+) -> Result<Outcome> {
+    match subject {
+        Subject::Pools | Subject::Object(Object::Pool(_)) => {
+            write(&views::pools(snapshot).within(scope), snapshot, console)?;
+        }
+        Subject::Blocks | Subject::Object(Object::Network(_)) => {
+            write(&views::blocks(snapshot).within(scope), snapshot, console)?;
+        }
+        Subject::Nodes => write(&views::nodes(snapshot).within(scope), snapshot, console)?,
+        Subject::Borrowed => write(&views::borrowed(snapshot, scope), snapshot, console)?,
+        Subject::Configuration => write(&views::configuration(snapshot), snapshot, console)?,
+        Subject::Map => write(&map(snapshot).within(scope), snapshot, console)?,
+        Subject::Compare => return compare(scope, snapshot, console),
+        Subject::Addresses | Subject::Object(Object::Node(_)) => {
+            return addresses(None, scope, snapshot, console);
+        }
+        Subject::Object(Object::Pod(pod)) => return addresses(Some(pod), scope, snapshot, console),
+        Subject::Object(Object::Address(address)) => return details(*address, snapshot, events, console),
+        Subject::Object(Object::Handle(id) | Object::Text(id)) => return handle(id, snapshot, console),
+    }
+    Ok(Outcome::Clean)
+}
+
+fn write(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<()> {
+    console.print(&ViewDocument::new(view, snapshot))
+}
+
+/// The maximum number of cells, which limits a map to a few screens.
+const CELLS: u32 = 2048;
+
+/// Creates the maps of all pools, with the findings of a single read.
+fn map(snapshot: &Snapshot) -> MapList {
+    let report = check(snapshot, &Options::default());
+    let limits = MapLimits { cells: CELLS, blocks: 0, owners: 0 };
+    MapList { pools: views::map(snapshot, &report, limits) }
+}
+
+fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
+    let view = views::address(snapshot, address);
+    write(&render::AddressDetails::new(&view, events), snapshot, console)?;
+    if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
+        console.hint(&format!(
+            "{address} is in no pool or block; {} lists the pools",
+            hints::command(&["show"])
+        ));
+        return Ok(Outcome::Refused);
+    }
+    hint_at_the_rest(&view.partly_read, console);
+    Ok(Outcome::Clean)
+}
+
+/// If only a part was read, prints the command that reads everything.
+fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
+    if !partly_read.is_empty() {
+        let all = hints::again(&[], &["quick"]);
+        console.hint(&format!("{all} reads everything, and shows every owner and finding"));
+    }
+}
+
+/// Prints the addresses of nodes, or of a pod.
+fn addresses(
+    pod: Option<&PodName>,
+    scope: &Scope,
+    snapshot: &Snapshot,
+    console: &Console,
+) -> Result<Outcome> {
+    let within = |scope| views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
+    let list = within(scope);
+    if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
+        let pod = format!("{namespace}/{name}");
+        if !within(&Scope::default()).addresses.is_empty() {
+            let all = format!("{} shows all its addresses", hints::command(&["show", "--pod", &pod]));
+            let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
+            return Err(Failure::refused(message).hint(all));
+        }
+        if let Some(explanation) = views::explain_pod(snapshot, namespace, name) {
+            return Err(Failure::refused(explanation.sentence())
+                .hint(format!("{} explains it", hints::command(&["explain", "--pod", &pod]))));
+        }
+        return Err(Failure::refused(format!(
+            "no address is recorded for the pod {pod}, and it is not known to use one"
+        ))
+        .hint_if(match snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
+            false => Some(read_pods()),
+            true => near_pod(snapshot, namespace, name),
+        }));
+    }
+    write(&list, snapshot, console)?;
+    Ok(Outcome::Clean)
+}
+
+/// Returns the hint that pods were not read and need a kubeconfig.
+pub(in crate::commands) fn read_pods() -> String {
+    format!("pods were not read: {}", name_kubeconfig())
+}
+
+/// Returns a hint that suggests a pod with a similar name.
+pub(in crate::commands) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
+    nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
+}
+
+/// Returns the hint to name the kubeconfig that is needed to read pods, with the command for it.
+fn name_kubeconfig() -> String {
+    format!("name the cluster's kubeconfig: {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
+}
+
+/// Compares pods and records; exit code 1 if they differ.
+fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+    let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
+        return Err(
+            Failure::refused("there is nothing to compare with: pods were not read").hint(name_kubeconfig())
+        );
+    };
+    write(&comparison, snapshot, console)?;
+    let agree = comparison.nodes.iter().all(render::agrees);
+    if !agree && console.format == Format::Table {
+        console.hint(&format!("{} names the addresses", hints::again(&["-o", "wide"], &["output"])));
+    }
+    Ok(if agree { Outcome::Clean } else { Outcome::Findings })
+}
+
+fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+    let Some(view) = views::handle(snapshot, id) else {
+        return Err(Failure::refused(format!("handle {id:?} not found")).hint(format!(
+            "{} lists handles that allocations name but that have no object",
+            hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
+        )));
+    };
+    write(&render::of_handle(&view), snapshot, console)?;
+    hint_at_the_rest(&view.partly_read, console);
+    Ok(Outcome::Clean)
+}

@@ -1,0 +1,189 @@
+//! Lines and tables of text output, fitted to the terminal.
+
+use std::io;
+
+use clap::builder::styling::Style;
+
+use super::column::Column;
+use super::page::Page;
+use super::table::Grid;
+use super::text::escape;
+use super::wrap::on_page;
+
+/// The lines and tables of a page. Strings from the datastore are escaped here, before they can reach a terminal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Text {
+    pub page: Page,
+    pub parts: Vec<Part>,
+}
+
+/// A part of a text.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// A line that is ready to be printed.
+    Line(String),
+    /// Lines that each have a name and a value.
+    Facts(Vec<(&'static str, String)>),
+    /// A line above a table. It is kept when the output for several clusters is joined.
+    About(String),
+    /// A table, with the column to sort it by.
+    Grid(Grid, Option<&'static str>),
+}
+
+/// The width of the name column: the longest name of a fact, and two spaces.
+const NAMES: usize = 11;
+
+impl Text {
+    pub(crate) fn new(page: Page) -> Self {
+        Self { page, ..Self::default() }
+    }
+
+    /// Adds a line, which is broken between words if the page is too narrow.
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        self.hanging(0, line);
+    }
+
+    /// Adds a line, and indents its continuations by `indent` spaces.
+    pub(crate) fn hanging(&mut self, indent: usize, line: impl AsRef<str>) {
+        self.drawn(&on_page(&escape(line.as_ref()), indent, self.page));
+    }
+
+    /// Adds a line as [`Self::hanging`] does. The line is kept when the output for several clusters is joined; see
+    /// [`Self::clusters`].
+    pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
+        self.add(Part::About, &on_page(&escape(line.as_ref()), indent, self.page));
+    }
+
+    /// Adds a line with a name and a value. Handle IDs are not shortened, so that they can be copied.
+    pub(crate) fn fact(&mut self, name: &'static str, value: impl ToString) {
+        let fact = (name, value.to_string());
+        match self.parts.last_mut() {
+            _ if self.page.rows_only => {}
+            Some(Part::Facts(facts)) => facts.push(fact),
+            _ => self.parts.push(Part::Facts(vec![fact])),
+        }
+    }
+
+    pub(crate) fn lines<T: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = T>) {
+        lines.into_iter().for_each(|line| self.line(line));
+    }
+
+    /// Adds the notes, with an empty line before them if the text has any lines or tables.
+    pub(crate) fn notes(&mut self, notes: &[String]) {
+        if !notes.is_empty() && !self.parts.is_empty() {
+            self.blank();
+        }
+        self.lines(notes);
+    }
+
+    pub(crate) fn blank(&mut self) {
+        self.drawn("");
+    }
+
+    /// Adds a line in a style.
+    pub(crate) fn styled(&mut self, style: Style, line: &str) {
+        self.drawn(&self.page.styled(style, &escape(line)));
+    }
+
+    /// Adds a line unchanged, including styles, unless only table rows are printed.
+    pub(crate) fn drawn(&mut self, line: &str) {
+        self.add(Part::Line, line);
+    }
+
+    fn add(&mut self, part: fn(String) -> Part, line: &str) {
+        if !self.page.rows_only {
+            self.parts.push(part(format!("{line}\n")));
+        }
+    }
+
+    pub(crate) fn table<R: Copy>(&mut self, rows: impl IntoIterator<Item = R>, columns: Vec<Column<'_, R>>) {
+        self.grid(Grid::new(self.page.wide, rows, columns));
+    }
+
+    pub(crate) fn grid(&mut self, grid: Grid) {
+        self.parts.push(Part::Grid(grid, self.page.sort_by));
+    }
+
+    /// Adds a table and an empty line, if the table has rows.
+    pub(crate) fn section(&mut self, grid: Grid) {
+        if !grid.is_empty() {
+            self.grid(grid);
+            self.blank();
+        }
+    }
+
+    /// Adds a table that is not the subject of the command. It is never sorted, and it is omitted if only table rows
+    /// are printed.
+    pub(crate) fn aside(&mut self, grid: Grid) {
+        if !self.page.rows_only {
+            let sort_by = self.page.sort_by.take();
+            self.section(grid);
+            self.page.sort_by = sort_by;
+        }
+    }
+
+    /// Adds the output for several clusters. Output with neither a table nor a line of [`Self::about`] comes first,
+    /// below the name of its cluster. Then come the tables. Tables of the same list are joined into one table, with the
+    /// cluster in the first column. The lines of [`Self::about`] and the lines below tables come last, each with its
+    /// cluster's name in front.
+    pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
+        let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
+        for (name, text) in texts {
+            if text.parts.iter().all(|part| matches!(part, Part::Line(_) | Part::Facts(_))) {
+                self.styled(Style::new().bold(), name);
+                self.parts.extend(text.parts);
+                self.blank();
+                continue;
+            }
+            for part in text.parts.into_iter().skip_while(|part| matches!(part, Part::Line(_))) {
+                match part {
+                    Part::Grid(grid, _) => match lists.iter_mut().find(|list| list[0].1.is_like(&grid)) {
+                        Some(list) => list.push((name, grid)),
+                        None => lists.push(vec![(name, grid)]),
+                    },
+                    Part::Line(line) | Part::About(line) if line != "\n" => {
+                        lines.push(Part::Line(format!("{}: {line}", escape(name))));
+                    }
+                    Part::Line(_) | Part::About(_) | Part::Facts(_) => {}
+                }
+            }
+        }
+        let has_lists = !lists.is_empty();
+        for (place, list) in lists.into_iter().enumerate() {
+            if place > 0 {
+                self.blank();
+            }
+            self.grid(Grid::of_clusters(list));
+        }
+        if has_lists && !lines.is_empty() {
+            self.blank();
+        }
+        self.parts.extend(lines);
+    }
+
+    /// Returns the text.
+    ///
+    /// # Errors
+    /// If one of its tables does not have the column to sort by.
+    pub(crate) fn finish(self) -> io::Result<String> {
+        let mut written = String::new();
+        for part in self.parts {
+            match part {
+                Part::Line(line) | Part::About(line) => written.push_str(&line),
+                Part::Facts(facts) => {
+                    for (name, value) in facts {
+                        let line = escape(&format!("{name:NAMES$}{value}")).into_owned();
+                        written.push_str(&(on_page(&line, NAMES, self.page) + "\n"));
+                    }
+                }
+                Part::Grid(grid, sort_by) => {
+                    let table = grid.draw(Page { sort_by, ..self.page });
+                    let table =
+                        table.map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure))?;
+                    written.push_str(&table);
+                }
+            }
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,52 @@
+//! Sources of data in words.
+
+use std::collections::BTreeMap;
+
+use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
+
+use super::text::{join, joined};
+
+/// Formats the sources that were not read completely, with the reasons. Omits sources that do not exist in this kind of
+/// cluster.
+pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (source, coverage) in coverage {
+        let reason = match coverage {
+            Coverage::Read => continue,
+            // The Kubernetes datastore has no endpoints: pods replace them.
+            _ if *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes => continue,
+            Coverage::Skipped(WhySkipped::NotInCalico2) => continue,
+            Coverage::Skipped(WhySkipped::NotInstalled(_)) if *source == Source::Machines => continue,
+            Coverage::Partial => "partly read".to_owned(),
+            Coverage::Skipped(reason) => reason.to_string(),
+        };
+        by_reason.entry(reason).or_default().push(words(*source));
+    }
+    let parts = by_reason.into_iter().map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
+    let parts = joined(parts, "; ");
+    (!parts.is_empty()).then_some(parts)
+}
+
+/// Formats a source in prose, such as `virtual machines`.
+pub(crate) fn words(source: Source) -> String {
+    match source {
+        Source::Pods => "pods".into(),
+        Source::Services => "services".into(),
+        Source::Machines => "virtual machines".into(),
+        Source::KubernetesNodes => "Kubernetes nodes".into(),
+        Source::ClusterInformation => "ClusterInformation".into(),
+        Source::KubeControllersConfiguration => "KubeControllersConfiguration".into(),
+        Source::IpamConfig => "IPAMConfig".into(),
+        Source::IpamConfiguration => "IPAMConfiguration".into(),
+        other => {
+            let mut words = String::new();
+            for c in other.to_string().chars() {
+                if c.is_uppercase() {
+                    words.push(' ');
+                }
+                words.extend(c.to_lowercase());
+            }
+            words
+        }
+    }
+}

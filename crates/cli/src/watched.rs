@@ -1,0 +1,48 @@
+//! The last document that `--watch` has printed.
+
+use std::sync::Mutex;
+
+use calipam_model::parallel::lock;
+use serde_json::Value;
+
+use crate::format::Format;
+use crate::render::document::{self, Document};
+
+/// The last document, with which the next one is compared.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    /// The document without the fields that differ with every read.
+    content: Option<Value>,
+    /// The revision that was read last.
+    revision: Option<i64>,
+}
+
+impl Watched {
+    /// Returns the text to print between the last document and this one; `None` if both have the same content.
+    pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
+        let mut content = document::value(document).unwrap_or_default();
+        let mut last = lock(&self.0);
+        if let Some(cluster) = content.get_mut("cluster").and_then(Value::as_object_mut) {
+            cluster.remove("takenAt");
+            let revision = cluster.remove("revision");
+            last.revision = revision.and_then(|revision| revision.as_str()?.parse().ok());
+        }
+        let separator = match &last.content {
+            None => "",
+            Some(same) if *same == content => return None,
+            Some(_) if format == Format::Yaml => "---\n",
+            Some(_) if format == Format::Json => "",
+            Some(_) => "\n",
+        };
+        last.content = Some(content);
+        Some(separator)
+    }
+
+    /// The revision of the last document; `None` if it has none.
+    pub(crate) fn revision(&self) -> Option<i64> {
+        lock(&self.0).revision
+    }
+}
