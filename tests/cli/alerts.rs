@@ -7,12 +7,24 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
 use serde_json::{Value, json};
 
-use super::program::on_example;
+use super::program::{items, on_example};
 use super::scheduled::{documents, text};
 use super::serve::Server;
 
+/// Returns the alerting rules of the manifests.
+pub(super) fn alerts() -> Vec<Value> {
+    let objects = ["prometheus.yaml", "cni/prometheus.yaml"].into_iter().flat_map(documents);
+    let rules = objects.filter(|object| object["kind"] == "PrometheusRule");
+    rules.flat_map(|object| items(&object["spec"]["groups"][0]["rules"]).to_vec()).collect()
+}
+
+/// Reads the dashboard.
+pub(super) fn dashboard() -> Value {
+    serde_json::from_str(&text("kubernetes/grafana-dashboard.json")).unwrap()
+}
+
 /// Collects every `expr` in a document.
-fn expressions(tree: &Value, found: &mut Vec<String>) {
+pub(super) fn expressions(tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
         Value::Object(fields) => {
@@ -40,10 +52,10 @@ fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
 
 #[test]
 fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
-    let printed = on_example(&["check", "-o", "prometheus"]).stdout;
+    let printed = on_example("check -o prometheus").stdout;
     // A server that follows an etcd has additional metrics. One of them has no value in the first hour.
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 1, 1)).unwrap();
-    let server = Server::start(&["--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
+    let server = Server::start(&format!("--settle 0 --etcd-endpoints {}", etcd.endpoint()));
     let served =
         server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;
     let names = |text: &str| -> BTreeSet<String> {
@@ -51,10 +63,9 @@ fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
         types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
     };
     let names = &names(&printed) | &names(&served);
-    let dashboard: Value = serde_json::from_str(&text("kubernetes/grafana-dashboard.json")).unwrap();
     let rules = documents("prometheus.yaml");
 
-    for (tree, at_least) in [(&json!(rules), 7), (&dashboard, 19)] {
+    for (tree, at_least) in [(&json!(rules), 7), (&dashboard(), 19)] {
         let mut found = Vec::new();
         expressions(tree, &mut found);
         assert!(found.len() >= at_least, "{found:?}");
@@ -73,8 +84,7 @@ fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
             }
         }
     }
-    let alerts: Vec<&Value> = rules[1]["spec"]["groups"][0]["rules"].as_array().unwrap().iter().collect();
-    for alert in alerts {
+    for alert in alerts() {
         assert!(alert["alert"].is_string() && alert["annotations"]["summary"].is_string(), "{alert}");
     }
 }

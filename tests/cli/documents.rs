@@ -1,10 +1,12 @@
 //! The fields of YAML and JSON documents are documented.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
-use super::program::{on_example, root};
+use super::program::{files, on_example, root};
 
 /// Collects the names of all fields, except those in maps whose keys are data.
 fn fields(value: &Value, found: &mut BTreeSet<String>) {
@@ -24,31 +26,29 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_field_is_described() {
-    let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let runs: [&[&str]; 14] = [
-        &["check"],
-        &["explain"],
-        &["show"],
-        &["show", "--blocks"],
-        &["show", "--nodes"],
-        &["show", "--borrowed"],
-        &["show", "--configuration"],
-        &["show", "--map"],
-        &["show", "--ip", "10.244.10.6"],
-        &["show", "--handle", "monitoring.prometheus-76"],
-        &["release", "--leaked", "--orphan-handles"],
-        &["rebuild"],
-        &["assign", "--count", "1", "--node", "node-1", "--dry-run"],
-        &["explain", "--node", "node-1"],
-    ];
-    for arguments in runs {
-        let run = on_example(&[arguments, &["-o", "json"]].concat());
-        let json = run.json();
+    let text = fs::read_to_string(root().join("docs/output.md")).unwrap();
+    for line in [
+        "check",
+        "explain",
+        "show",
+        "show --blocks",
+        "show --nodes",
+        "show --borrowed",
+        "show --configuration",
+        "show --map",
+        "show --ip 10.244.10.6",
+        "show --handle monitoring.prometheus-76",
+        "release --leaked --orphan-handles",
+        "rebuild",
+        "assign --count 1 --node node-1 --dry-run",
+        "explain --node node-1",
+    ] {
+        let json = on_example(&format!("{line} -o json")).json();
         let mut found = BTreeSet::new();
         fields(&json, &mut found);
         for name in found {
             let described = text.contains(&format!("`{name}`")) || text.contains(&format!("`{name}:"));
-            assert!(described, "docs/output.md does not describe `{name}` of {arguments:?}");
+            assert!(described, "docs/output.md does not describe `{name}` of {line}");
         }
         let kind = json["kind"].as_str().unwrap();
         assert!(text.contains(&format!("`{kind}`")), "docs/output.md does not name {kind}");
@@ -61,12 +61,9 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads a source file, or all files below a folder, into one string.
-fn source(path: &std::path::Path) -> String {
-    if path.is_file() {
-        return std::fs::read_to_string(path).unwrap();
-    }
-    let files = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    files.map(|file| source(&file.unwrap().path())).collect()
+fn source(path: &Path) -> String {
+    let files = if path.is_file() { vec![path.to_owned()] } else { files(path) };
+    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
 /// Returns the columns of all tables, from the source: the first argument of each constructor of a `Column`.
@@ -82,7 +79,7 @@ fn columns() -> BTreeSet<String> {
 /// Each column name is described once, and no two names have the same description.
 #[test]
 fn every_column_is_described_once() {
-    let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/output.md")).unwrap();
     let section = text.split("\n### Columns\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows: Vec<(&str, &str)> = section
         .lines()
@@ -100,7 +97,7 @@ fn every_column_is_described_once() {
 /// The steps in the tables of `docs/architecture.md` are functions of the file in that row.
 #[test]
 fn the_paths_in_architecture_exist() {
-    let text = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let mut steps = 0;
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split(" | ").collect();

@@ -4,7 +4,7 @@ use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
-use super::program::{Run, calipam, scratch};
+use super::program::{Run, calipam, items, scratch};
 
 const LONG_AGO: &str = "2026-05-01T11:00:00Z";
 
@@ -39,14 +39,10 @@ fn finished() -> [(&'static str, Value, Option<String>); 6] {
     ]
 }
 
-fn parsed(run: &Run) -> Value {
-    run.json()
-}
-
 /// Returns the finished pods that a check reports, with their times.
 fn told(check: &Run) -> Vec<(String, Option<String>)> {
-    let report = parsed(check);
-    let leaks = report["findings"].as_array().unwrap().iter().filter(|f| f["code"] == "leaked-address");
+    let report = check.json();
+    let leaks = items(&report["findings"]).iter().filter(|f| f["code"] == "leaked-address");
     let pod = |finding: &Value| {
         let owner = &finding["evidence"]["owners"][0];
         let name = owner["name"].as_str().unwrap().trim_start_matches("default/").to_owned();
@@ -59,8 +55,7 @@ fn told(check: &Run) -> Vec<(String, Option<String>)> {
 
 #[test]
 fn pods_that_finished_long_ago_are_released_after_one_check() {
-    let cluster = KubeCluster::start(Flavour::Native);
-    cluster.add_node("node-1", json!({}));
+    let cluster = KubeCluster::with_nodes(Flavour::Native, &["node-1"]);
     let (mut pods, mut records, mut expected) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (name, containers, since)) in finished().into_iter().enumerate() {
         let address = format!("10.0.0.{number}");
@@ -75,21 +70,19 @@ fn pods_that_finished_long_ago_are_released_after_one_check() {
     cluster.add_block("10.0.0.0/26", "node-1", &records);
     cluster.add_pods(&pods);
     expected.sort();
-    let check = ["check", "-o", "json", "--settle", "0"];
-    assert_eq!(told(&cluster.run(&check)), expected);
+    let check = "check -o json --settle 0";
+    assert_eq!(told(&cluster.run(check)), expected);
 
     // A check of an export reports the same.
     let (_folder, export) = scratch("export.jsonl");
-    let export = export.to_str().unwrap();
-    assert_eq!(cluster.run(&["export", export]).code, 0);
-    assert_eq!(told(&calipam(&[&check[..], &["--datastore", export]].concat())), expected);
+    let export = export.display();
+    cluster.run(&format!("export {export}")).succeeded();
+    assert_eq!(told(&calipam(&format!("{check} --datastore {export}"))), expected);
 
     // Three of the six addresses in the plan need no second check. For the other three, the plan assumes that a second
     // check finds the same.
-    let dry = cluster.run(&["release", "--leaked", "--dry-run", "-o", "json", "--settle", "0"]);
-    assert!(
-        dry.stderr.contains("3 addresses or handles were found unused once; the plan assumes"),
-        "{dry:?}"
-    );
-    assert_eq!(parsed(&dry)["totals"]["addresses"], 6, "{dry:?}");
+    let dry = cluster
+        .run("release --leaked --dry-run -o json --settle 0")
+        .says("3 addresses or handles were found unused once; the plan assumes");
+    assert_eq!(dry.json()["totals"]["addresses"], 6, "{dry:?}");
 }

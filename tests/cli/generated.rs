@@ -1,38 +1,26 @@
 //! Generated files are current.
 
-use super::program::root;
+use super::program::{files, root};
 
 #[path = "../../crates/cli/examples/generated_files/main.rs"]
 #[allow(dead_code, reason = "the program that writes the files has a main of its own")]
 mod generated_files;
 
 #[test]
-fn committed_files_are_current() {
-    let files = generated_files::files().unwrap();
-    assert!(files.len() > 10, "{:?}", files.keys());
-    for (name, content) in &files {
+fn committed_files_are_current_and_no_others_are_left_over() {
+    let generated = generated_files::files().unwrap();
+    assert!(generated.len() > 10, "{:?}", generated.keys());
+    for (name, content) in &generated {
         let committed = std::fs::read(root().join(name)).unwrap_or_default();
         assert!(committed == *content, "{name} is not current: run `cargo xtask generate`");
     }
-}
-
-#[test]
-fn the_program_holds_every_man_page() {
-    let held: Vec<String> = calipam::MAN_PAGES.iter().map(|(name, _)| format!("docs/man/{name}")).collect();
-    let files = generated_files::files().unwrap();
-    let pages: Vec<&String> = files.keys().filter(|name| name.starts_with("docs/man/")).collect();
-    assert_eq!(held.iter().collect::<Vec<_>>(), pages, "`man_pages.rs` of `install-links` lists them");
-}
-
-#[test]
-fn nothing_else_is_left_over() {
-    let files = generated_files::files().unwrap();
-    for folder in ["completions", "docs/man"] {
-        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
-            let name = format!("{folder}/{}", entry.unwrap().file_name().to_str().unwrap());
-            assert!(files.contains_key(&name), "{name} is not generated any more");
-        }
+    for file in ["completions", "docs/man"].into_iter().flat_map(|folder| files(&root().join(folder))) {
+        let name = file.strip_prefix(root()).unwrap().display().to_string();
+        assert!(generated.contains_key(&name), "{name} is not generated any more");
     }
+    let held: Vec<String> = calipam::MAN_PAGES.iter().map(|(name, _)| format!("docs/man/{name}")).collect();
+    let pages: Vec<&String> = generated.keys().filter(|name| name.starts_with("docs/man/")).collect();
+    assert_eq!(held.iter().collect::<Vec<_>>(), pages, "`man_pages.rs` of `install-links` lists them");
 }
 
 /// The pictures in the README exist. They are not compared with new ones, since browser versions draw differently. Only

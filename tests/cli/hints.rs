@@ -7,6 +7,7 @@ use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 
+use super::kube_cluster::connection;
 use super::program::Run;
 use super::shell::{NAMES, Shell};
 
@@ -105,9 +106,7 @@ fn every_hint_is_run_as_printed_through_each_name() {
     let every_fault = Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1);
     let example = Cluster::example();
     for (place, name) in NAMES.into_iter().enumerate() {
-        let etcd = Etcd::start().unwrap();
-        let cluster = if place == 0 { &every_fault } else { &example };
-        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let etcd = Etcd::of(if place == 0 { &every_fault } else { &example }).unwrap();
         let connection = format!("--etcd-endpoints {}", etcd.endpoint());
         let hints = follow(&misled(None), name, &connection, &etcd.endpoint());
         assert!(hints >= 12, "{name}: {hints}");
@@ -121,9 +120,7 @@ fn on_kubernetes_too() {
     Cluster::example().kubernetes(flavour).write_to_server(&server).unwrap();
 
     let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));
-    let kubeconfig = server.kubeconfig();
-    let connection = format!("--datastore kubernetes --kubeconfig {}", kubeconfig.display());
     // One name is enough here. All names were tested with etcd, and the name does not determine the datastore.
-    let hints = follow(&shell, NAMES[0], &connection, &server.url());
+    let hints = follow(&shell, NAMES[0], &connection(&server), &server.url());
     assert!(hints >= 12, "{hints}");
 }

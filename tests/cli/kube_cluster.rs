@@ -1,12 +1,14 @@
 //! A small cluster with Calico's objects on a test's API server.
 
 use calipam_model::affinity::{AffinityKey, AffinityType};
-use calipam_testkit::kube::{Flavour, Kinds, Lease, create, create_in_etcd, lease};
-use serde_json::{Value, json};
-
 use std::process::Command;
 
-use super::program::{Run, command};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, create_in_etcd, lease};
+use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::values;
+use serde_json::{Value, json};
+
+use super::program::{Run, Words, items, prepare};
 
 /// A cluster with one pool, whose blocks have 64 addresses.
 pub(super) struct KubeCluster {
@@ -14,10 +16,9 @@ pub(super) struct KubeCluster {
     flavour: Flavour,
 }
 
-/// An allocation: its ordinal in the block, its handle, and its owner's attributes.
+/// An allocation: its ordinal in the block, and its handle with the owner's attributes.
 pub(super) struct Record {
     pub ordinal: u64,
-    pub handle: String,
     pub attribute: Value,
 }
 
@@ -31,8 +32,7 @@ impl Record {
     /// Creates a record that is older than the grace period.
     pub(super) fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
         owner["timestamp"] = "2026-05-01 10:12:00.123456789 +0000 UTC".into();
-        let attribute = json!({"handle_id": handle, "secondary": owner});
-        Self { ordinal, handle: handle.to_owned(), attribute }
+        Self { ordinal, attribute: json!({"handle_id": handle, "secondary": owner}) }
     }
 }
 
@@ -40,6 +40,13 @@ impl KubeCluster {
     /// Starts a server with Calico's kinds and configuration.
     pub(super) fn start(flavour: Flavour) -> Self {
         Self::start_as(flavour, "0f0e1d2c3b4a59687786951423324150")
+    }
+
+    /// Starts a server with Calico's kinds and configuration, and with some nodes.
+    pub(super) fn with_nodes(flavour: Flavour, names: &[&str]) -> Self {
+        let cluster = Self::start(flavour);
+        names.iter().for_each(|name| cluster.add_node(name, json!({})));
+        cluster
     }
 
     /// Starts a server for a cluster with this GUID.
@@ -80,23 +87,18 @@ impl KubeCluster {
         create(&self.server, "/api/v1/nodes", &[object]).unwrap();
     }
 
-    /// Creates a block of 64 addresses, its affinity, and the handles of its records. `owner` is a node, or
-    /// `virtual:load-balancer`.
+    /// Creates a block, its affinity, and the handles of its records. `owner` is a node, or `virtual:load-balancer`.
     pub(super) fn add_block(&self, cidr: &str, owner: &str, records: &[Record]) {
         let (kind, owner) = owner.split_once(':').unwrap_or(("host", owner));
-        let place = |ordinal| records.iter().position(|record| record.ordinal == ordinal);
         let name = cidr.replace(['.', '/'], "-");
-        let numbers: serde_json::Map<String, Value> = records
-            .iter()
-            .map(|r| (r.ordinal.to_string(), json!(1777630272123456789_u64 + r.ordinal)))
-            .collect();
-        let spec = json!({
-            "cidr": cidr, "affinity": format!("{kind}:{owner}"), "strictAffinity": false, "deleted": false,
-            "allocations": (0..64).map(place).collect::<Vec<_>>(),
-            "unallocated": (0..64).filter(|ordinal| place(*ordinal).is_none()).collect::<Vec<_>>(),
-            "attributes": records.iter().map(|r| &r.attribute).collect::<Vec<_>>(),
-            "sequenceNumber": 1777630272123457000_u64, "sequenceNumberForAllocation": numbers,
-        });
+        let held = records.iter().map(|r| (r.ordinal as usize, r.attribute.clone()));
+        let mut spec = values::block(cidr, format!("{kind}:{owner}"), values::sparse(held));
+        (spec["deleted"], spec["strictAffinity"]) = (false.into(), false.into());
+        spec["sequenceNumber"] = 1777630272123457000_u64.into();
+        for ordinal in records.iter().map(|record| record.ordinal) {
+            let number = 1777630272123456789_u64 + ordinal;
+            spec["sequenceNumberForAllocation"][ordinal.to_string()] = number.into();
+        }
         self.add("ipamblocks", "IPAMBlock", &name, spec);
         let key = AffinityKey {
             kind: AffinityType::parse(kind),
@@ -110,7 +112,7 @@ impl KubeCluster {
             json!({"cidr": cidr, "node": owner, "state": "confirmed", "type": kind, "deleted": deleted});
         let metadata = json!({"name": format!("{owner}-{name}"), "labels": labels});
         self.create("blockaffinities", json!({"kind": "BlockAffinity", "metadata": metadata, "spec": spec}));
-        for id in records.iter().map(|record| &record.handle) {
+        for id in records.iter().filter_map(|record| record.attribute["handle_id"].as_str()) {
             let spec = json!({"handleID": id, "block": {cidr: 1}, "deleted": false});
             self.add("ipamhandles", "IPAMHandle", &id.to_lowercase(), spec);
         }
@@ -123,32 +125,33 @@ impl KubeCluster {
     }
 
     /// Runs the program on the cluster.
-    pub(super) fn run(&self, arguments: &[&str]) -> Run {
+    pub(super) fn run(&self, arguments: &(impl Words + ?Sized)) -> Run {
         Run::of(self.command(arguments))
     }
 
     /// Prepares a run of the program on the cluster.
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(crate::cli::PROGRAM);
-        command
-            .args(arguments)
-            .args(["--datastore", "kubernetes", "--kubeconfig"])
-            .arg(self.server.kubeconfig());
+    pub(super) fn command(&self, arguments: &(impl Words + ?Sized)) -> Command {
+        let mut command = prepare(arguments);
+        command.args(connection(&self.server).words());
         command
     }
 
     /// Checks the cluster, and lists findings as `severity code subject [reasons]`.
     pub(super) fn findings(&self) -> Vec<String> {
-        let run = self.run(&["check", "-o", "json", "--settle", "0"]);
-        let report = run.json();
+        let report = self.run("check -o json --settle 0").json();
         let line = |finding: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let reasons = finding["evidence"]["reasons"].as_array().cloned().unwrap_or_default();
             let words = [&finding["severity"], &finding["code"], &finding["subject"]["name"]].map(text);
             words.into_iter().chain(reasons.iter().map(text)).collect::<Vec<_>>().join(" ")
         };
-        report["findings"].as_array().unwrap().iter().map(line).collect()
+        items(&report["findings"]).iter().map(line).collect()
     }
+}
+
+/// Returns the options that name a server.
+pub(super) fn connection(server: &KubeApiserver) -> String {
+    format!("--datastore kubernetes --kubeconfig {}", server.kubeconfig().display())
 }
 
 /// Creates a running pod with one address in its status, and a UID from `number`.

@@ -2,33 +2,31 @@
 //! group.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use calipam_testkit::kube::{Flavour, create};
 use calipam_testkit::servers::{KubeApiserver, helm, kubectl};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
-use super::program::{Run, command};
-use super::scheduled::documents;
+use super::program::{Run, Words, command, scratch};
+use super::scheduled::{documents, parsed};
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 /// The time limit for a new policy or binding to take effect.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs kubectl as an administrator.
-fn kube(server: &KubeApiserver, arguments: &[&str]) -> Run {
+fn kube(server: &KubeApiserver, arguments: &str) -> Run {
     let mut kubectl = command(kubectl().unwrap());
-    kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments).stdin(Stdio::null());
+    kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments.words());
     kubectl.env("KUBECACHEDIR", server.kubeconfig().with_file_name("cache"));
     Run::of(kubectl)
 }
 
-/// Runs the program on the cluster as a service account.
-fn as_account(cluster: &KubeCluster, account: &str, arguments: &[&str]) -> Run {
-    cluster.run(&[arguments, &["--as", &format!("system:serviceaccount:{account}")]].concat())
+/// Runs a check of the cluster as a service account.
+fn check_as(cluster: &KubeCluster, account: &str) -> Run {
+    cluster.run(&format!("check --settle 0 --as system:serviceaccount:{account}"))
 }
 
 /// Waits until the account may check, since new permissions take a moment.
@@ -36,7 +34,7 @@ fn as_account(cluster: &KubeCluster, account: &str, arguments: &[&str]) -> Run {
 fn assert_checks(cluster: &KubeCluster, account: &str) {
     let end = Instant::now() + PATIENCE;
     loop {
-        let run = as_account(cluster, account, &["check", "--settle", "0"]);
+        let run = check_as(cluster, account);
         if run.code != 3 || Instant::now() > end {
             return drop(run.succeeded());
         }
@@ -44,19 +42,32 @@ fn assert_checks(cluster: &KubeCluster, account: &str) {
 }
 
 #[test]
-fn the_kustomizations_are_accepted_and_their_account_may_check() {
+fn kustomizations_and_output_of_helm_are_accepted_and_their_account_may_check() {
+    let (_folder, path) = scratch("rendered.yaml");
     for flavour in FLAVOURS {
         let cluster = KubeCluster::start(flavour);
         for (folder, objects) in [("docs/kubernetes", 14), ("docs/kubernetes/cni", 5)] {
             // A dry run does not store the namespace, which the other objects need.
-            kube(&cluster.server, &["apply", "-f", &format!("{folder}/namespace.yaml")]).succeeded();
-            let dry = kube(&cluster.server, &["apply", "-k", folder, "--dry-run=server"]).succeeded();
+            kube(&cluster.server, &format!("apply -f {folder}/namespace.yaml")).succeeded();
+            let dry = kube(&cluster.server, &format!("apply -k {folder} --dry-run=server")).succeeded();
             assert_eq!(dry.stdout.lines().count(), objects, "{dry:?}");
             assert!(dry.stdout.lines().all(|line| line.ends_with("(server dry run)")), "{dry:?}");
         }
-        assert_eq!(as_account(&cluster, "calipam:calipam", &["check"]).code, 3, "nothing is bound yet");
-        kube(&cluster.server, &["apply", "-f", "docs/kubernetes/rbac.yaml"]).succeeded();
+        assert_eq!(check_as(&cluster, "calipam:calipam").code, 3, "nothing is bound yet");
+        kube(&cluster.server, "apply -f docs/kubernetes/rbac.yaml").succeeded();
         assert_checks(&cluster, "calipam:calipam");
+
+        let Some(helm) = helm() else { continue };
+        cluster.add_namespace("watching");
+        let apply = |chart: &str, settings: &[&str], option: &str| {
+            std::fs::write(&path, rendered(&helm, chart, "watching", settings)).unwrap();
+            kube(&cluster.server, &format!("apply -f {} {option}", path.display())).succeeded();
+        };
+        apply("calipam", &[], "--dry-run=server");
+        apply("calipam", &["serve=true", "archive=false"], "--dry-run=server");
+        apply("calipam-cni", &["seLinuxOptions.type=spc_t"], "--dry-run=server");
+        apply("calipam", &["serve=true"], "");
+        assert_checks(&cluster, "watching:calipam");
     }
 }
 
@@ -64,16 +75,12 @@ fn the_kustomizations_are_accepted_and_their_account_may_check() {
 fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> String {
     let mut helm = command(helm);
     helm.args(["template", chart, &format!("docs/kubernetes/charts/{chart}"), "--namespace", namespace]);
-    helm.args(settings.iter().flat_map(|setting| ["--set", setting]));
-    let output = helm.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    Run::of(helm.args(settings.iter().flat_map(|setting| ["--set", setting]))).succeeded().stdout
 }
 
 /// Parses the YAML objects in `text`, and sorts them by kind and name.
 fn objects(text: &str) -> Vec<Value> {
-    let all = serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap());
-    sorted(all.filter(|object| !object.is_null()).collect())
+    sorted(parsed(text).into_iter().filter(|object| !object.is_null()).collect())
 }
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
@@ -105,32 +112,6 @@ fn a_chart_makes_the_manifests_unless_a_setting_says_otherwise() {
     assert!(!text.contains("namespace: calipam") && text.contains("namespace: other\n"), "{text}");
 }
 
-#[test]
-fn helm_output_is_accepted_and_its_account_may_check() {
-    let Some(helm) = helm() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let written = |text: String| {
-        let path = folder.path().join("rendered.yaml");
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    for flavour in FLAVOURS {
-        let cluster = KubeCluster::start(flavour);
-        cluster.add_namespace("watching");
-        for (chart, settings) in [
-            ("calipam", &[][..]),
-            ("calipam", &["serve=true", "archive=false"]),
-            ("calipam-cni", &["seLinuxOptions.type=spc_t"]),
-        ] {
-            let file = written(rendered(&helm, chart, "watching", settings));
-            kube(&cluster.server, &["apply", "-f", &file, "--dry-run=server"]).succeeded();
-        }
-        let file = written(rendered(&helm, "calipam", "watching", &["serve=true"]));
-        kube(&cluster.server, &["apply", "-f", &file]).succeeded();
-        assert_checks(&cluster, "watching:calipam");
-    }
-}
-
 /// Creates a token as the kubelet does, for the installer's pod on a node.
 fn token_on(server: &KubeApiserver, node: &str) -> String {
     let namespace = "/api/v1/namespaces/calipam-cni";
@@ -153,9 +134,8 @@ fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
     for node in ["a", "b"] {
         cluster.add_node(node, json!({"other": "1"}));
     }
-    for file in ["namespace.yaml", "rbac.yaml", "own-node.yaml"] {
-        let path = Path::new("docs/kubernetes/cni").join(file);
-        kube(server, &["apply", "-f", path.to_str().unwrap()]).succeeded();
+    for name in ["namespace", "rbac", "own-node"] {
+        kube(server, &format!("apply -f docs/kubernetes/cni/{name}.yaml")).succeeded();
     }
     let token = token_on(server, "a");
     let patch = |node: &str, change: Value| {
@@ -166,12 +146,12 @@ fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
         |node, name: &str, value: Value| patch(node, json!({"metadata": {"annotations": {name: value}}}));
     let plugin = "calipam.io/cni-plugin";
     let end = Instant::now() + PATIENCE;
-    while (annotate("a", plugin, "x".into()).0, annotate("b", plugin, "x".into()).0) != (200, 422) {
-        assert!(
-            Instant::now() < end,
-            "{:?}",
-            (annotate("a", plugin, "x".into()), annotate("b", plugin, "x".into()))
-        );
+    loop {
+        let [own, other] = ["a", "b"].map(|node| annotate(node, plugin, "x".into()));
+        if (own.0, other.0) == (200, 422) {
+            break;
+        }
+        assert!(Instant::now() < end, "{own:?} {other:?}");
         std::thread::sleep(Duration::from_millis(200));
     }
     for value in [json!("calipam 0.1.0"), Value::Null] {
@@ -189,5 +169,5 @@ fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
         assert!(status == 422 && said.contains("the installer of the plugin may change"), "{status}: {said}");
     }
     // The policy does not affect administrators.
-    kube(server, &["annotate", "--overwrite", "node", "b", "other=2"]).succeeded();
+    kube(server, "annotate --overwrite node b other=2").succeeded();
 }

@@ -1,12 +1,12 @@
 //! Clusters whose pods use another IPAM, and clusters whose pools overlap other networks, as output of kubectl.
 
 use std::fs;
-use std::path::Path;
 
 use calipam_testkit::values;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, column};
 
 const CALICO: &str = "crd.projectcalico.org/v1";
 const CREATED: &str = "2026-05-01T10:00:00Z";
@@ -53,7 +53,7 @@ fn left_over() -> [Value; 3] {
 }
 
 /// Creates a folder with the objects, and with empty lists of the other kinds.
-fn folder(objects: &[Value]) -> tempfile::TempDir {
+fn folder(objects: &[Value]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, list: Value| fs::write(folder.path().join(name), list.to_string()).unwrap();
     write("all.json", json!({"apiVersion": "v1", "kind": "List", "items": objects}));
@@ -65,35 +65,30 @@ fn folder(objects: &[Value]) -> tempfile::TempDir {
     folder
 }
 
-fn on(folder: &Path, arguments: &[&str]) -> Run {
-    calipam(&[arguments, &["--datastore", folder.to_str().unwrap()]].concat())
+fn on(folder: &TempDir, line: &str) -> Run {
+    calipam(&format!("{line} --datastore {}", folder.path().display()))
 }
 
 #[test]
 fn pods_of_host_local_are_one_finding_and_nothing_to_rebuild() {
     let pool = object(CALICO, "IPPool", "default", json!({"cidr": "10.2.0.0/16", "blockSize": 30}));
     let pods = [pod("a", 1, "10.2.1.1"), pod("b", 1, "10.2.1.2"), pod("c", 2, "10.2.2.9")];
-    let objects = [&[pool, node(1), node(2)][..], &pods, &left_over()].concat();
-    let folder = folder(&objects);
-    let check = on(folder.path(), &["check", "-o", "json"]).json();
-    let codes: Vec<&Value> = check["findings"].as_array().unwrap().iter().map(|f| &f["code"]).collect();
-    assert_eq!(codes, ["pods-without-calico-ipam"], "{check}");
+    let folder = folder(&[&[pool, node(1), node(2)][..], &pods, &left_over()].concat());
+    let check = on(&folder, "check -o json").json();
+    assert_eq!(column(&check["findings"], "code"), ["pods-without-calico-ipam"], "{check}");
     assert_eq!(check["findings"][0]["evidence"], json!({"pods": 3, "leftOver": 1}));
-
-    let plan = on(folder.path(), &["rebuild", "-o", "json"]).json();
+    let plan = on(&folder, "rebuild -o json").json();
     assert_eq!(plan["changes"], json!([]), "{plan}");
-    let compared = on(folder.path(), &["show", "--compare"]);
-    let says = "Pods have addresses from host-local, not from Calico IPAM";
-    assert!(compared.stdout.contains(says), "{compared:?}");
+    on(&folder, "show --compare").prints("Pods have addresses from host-local, not from Calico IPAM");
 }
 
 #[test]
 fn a_cluster_with_policy_only_says_so() {
     let folder = folder(&[node(1), node(2)]);
-    let note = "There is no pool and no block: this cluster does not use Calico IPAM";
-    for arguments in [&["show"][..], &["show", "--compare"], &["show", "--nodes"]] {
-        let run = on(folder.path(), arguments);
-        assert!(run.stdout.contains(note) && !run.stdout.contains("agree"), "{run:?}");
+    for line in ["show", "show --compare", "show --nodes"] {
+        on(&folder, line)
+            .prints("There is no pool and no block: this cluster does not use Calico IPAM")
+            .omits("agree");
     }
 }
 
@@ -101,7 +96,7 @@ fn a_cluster_with_policy_only_says_so() {
 fn a_pool_over_the_nodes_is_refused_before_and_found_afterwards() {
     let pool = object(CALICO, "IPPool", "nodes", json!({"cidr": "192.0.2.0/24"}));
     let folder = folder(&[pool, node(1), node(2)]);
-    let check = on(folder.path(), &["check", "-o", "json"]).json();
+    let check = on(&folder, "check -o json").json();
     let found = &check["findings"][0];
     assert_eq!((&found["code"], &found["severity"]), (&json!("pool-overlaps-nodes"), &json!("critical")));
     assert_eq!(found["evidence"]["covers"][0], json!({"address": "192.0.2.1", "name": "machine-1"}));

@@ -6,8 +6,7 @@ use calipam_testkit::browser::Browser;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::json;
 
-use super::pages::page_of;
-
+use super::pages::{evaluate, page_of};
 use super::program::scratch;
 
 /// The cluster has both families, names of the maximum length in Kubernetes, and a handle. Wide screens show columns,
@@ -37,19 +36,17 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             page.evaluate(OPEN).unwrap();
             let is_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
             assert_eq!(page.evaluate(is_wide).unwrap(), 0, "{place}");
-            let found = page.evaluate(&format!("(() => {{ {TEXTS} return {BROKEN_WORDS}; }})()")).unwrap();
-            assert_eq!(found, json!([]), "{place}");
-            let found = page.evaluate(&format!("(() => {{ {TEXTS} return {OVERLAPS}; }})()")).unwrap();
-            assert_eq!(found, json!([]), "{place}");
+            for mistakes in [BROKEN_WORDS, OVERLAPS] {
+                let found = page.evaluate(&format!("(() => {{ {TEXTS} return {mistakes}; }})()")).unwrap();
+                assert_eq!(found, json!([]), "{place}");
+            }
             // The text and the background have different colors, and the findings need no horizontal scrolling.
             let colors = "(() => { const { color, backgroundColor } = getComputedStyle(document.body); return color !== backgroundColor; })()";
             assert_eq!(page.evaluate(colors).unwrap(), true, "{place}");
             let hidden = "[...document.querySelectorAll('#kinds .scroll, #findings .scroll, #pools .scroll')].map(one => one.scrollWidth - one.clientWidth)";
-            let hidden: Vec<i64> = serde_json::from_value(page.evaluate(hidden).unwrap()).unwrap();
-            assert!(
-                hidden.iter().all(|pixels| *pixels <= 0) || width == 700 || name == "long",
-                "{place}: {hidden:?}"
-            );
+            let hidden: Vec<i64> = evaluate(&mut page, hidden);
+            let is_shown = hidden.iter().all(|pixels| *pixels <= 0);
+            assert!(is_shown || width == 700 || name == "long", "{place}: {hidden:?}");
             let cards = "['kinds', 'findings'].every(one => \
                 getComputedStyle(document.querySelector(`#${one}-table tbody tr`)).display === 'block')";
             assert_eq!(page.evaluate(cards).unwrap(), width <= 700, "{place}");
@@ -63,10 +60,8 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             "[...document.querySelectorAll('#pools td.number')].every(one => one.textContent.length <= 10)";
         assert_eq!(page.evaluate(numbers).unwrap(), true);
         // Only names that are wider than any column may be broken.
-        let broken = page
-            .evaluate("[...document.querySelectorAll('.long')].map(one => one.textContent.length)")
-            .unwrap();
-        let lengths: Vec<usize> = serde_json::from_value(broken).unwrap();
+        let broken = "[...document.querySelectorAll('.long')].map(one => one.textContent.length)";
+        let lengths: Vec<usize> = evaluate(&mut page, broken);
         assert!(lengths.iter().all(|length| *length > 43), "{lengths:?}");
         assert_eq!(lengths.iter().any(|length| *length > 200), name == "long", "{lengths:?}");
     }

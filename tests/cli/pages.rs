@@ -6,18 +6,23 @@ use std::path::{Path, PathBuf};
 
 use calipam_testkit::browser::{Browser, Page};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::program::{EXAMPLE, assert_expected, calipam, on_example, scratch};
+use super::program::{EXAMPLE, assert_expected, calipam, items, on_example, scratch};
 
 /// Writes the page of a cluster to a file.
 pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
     let file = folder.path().join("page.html");
-    let run =
-        calipam(&["check", "-q", "-d", datastore, "--output-file", &format!("html={}", file.display())]);
+    let run = calipam(&format!("check -q -d {datastore} --output-file html={}", file.display()));
     assert!(run.code <= 1, "{run:?}");
     file
+}
+
+/// Evaluates an expression in the page.
+pub(super) fn evaluate<T: DeserializeOwned>(page: &mut Page<'_>, expression: &str) -> T {
+    serde_json::from_value(page.evaluate(expression).unwrap()).expect(expression)
 }
 
 /// Asserts that the page has requested only its own file, and that neither the page nor the browser reports errors.
@@ -33,30 +38,50 @@ fn shown(page: &mut Page<'_>, column: usize) -> Vec<String> {
         "[...document.querySelectorAll('#findings-table > tbody > tr')].filter(row => row.offsetParent) \
          .map(row => row.cells[{column}].textContent)"
     );
-    serde_json::from_value(page.evaluate(&visible).unwrap()).unwrap()
+    evaluate(page, &visible)
 }
 
 fn text(page: &mut Page<'_>, selector: &str) -> String {
-    let value = page.evaluate(&format!("document.querySelector({}).textContent", json!(selector))).unwrap();
-    value.as_str().unwrap().to_owned()
+    evaluate(page, &format!("document.querySelector({}).textContent", json!(selector)))
 }
 
 #[test]
-fn findings_are_filtered_sorted_and_explained() {
+fn the_page_of_the_example() {
     let Some(mut browser) = Browser::unless_left_out() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = page_of(&folder, EXAMPLE);
-    let report = on_example(&["check", "-o", "json"]).json();
-    let findings = report["findings"].as_array().unwrap();
+    let report = on_example("check -o json").json();
+    let findings = items(&report["findings"]);
+    for part in
+        [findings_are_filtered_sorted_and_explained, it_begins_with_what_to_do, a_map_opens_its_blocks]
+    {
+        let mut page = browser.page().unwrap();
+        page.open(&file).unwrap();
+        part(&mut page, findings);
+        assert_quiet(&mut page, &file);
+    }
     let mut page = browser.page().unwrap();
+    page.scripts(false).unwrap();
     page.open(&file).unwrap();
+    without_its_script_it_is_tables(&mut page, findings);
+    assert_quiet(&mut page, &file);
+
+    let export = folder.path().join("healthy.jsonl");
+    Cluster::plain(ClusterSpec::new(3), 3, 4).write_export(&export).unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&page_of(&folder, export.to_str().unwrap())).unwrap();
+    let text = beginning(&mut page).replace(&folder.path().display().to_string(), "FOLDER");
+    assert_expected("page-healthy", &text);
+}
+
+fn findings_are_filtered_sorted_and_explained(page: &mut Page<'_>, findings: &[Value]) {
     assert_eq!(page.evaluate("document.title").unwrap(), format!("calipam: {} findings", findings.len()));
-    assert_eq!(shown(&mut page, 0).len(), findings.len());
+    assert_eq!(shown(page, 0).len(), findings.len());
 
     page.click("document.getElementById('filter')").unwrap();
     page.type_text("node-11 tunnel").unwrap();
-    assert_eq!(shown(&mut page, 2), ["10.244.11.0", "10.244.11.1", "10.244.11.2"]);
-    assert_eq!(text(&mut page, "#findings-shown"), format!("3 of 3 shown, {} in all", findings.len()));
+    assert_eq!(shown(page, 2), ["10.244.11.0", "10.244.11.1", "10.244.11.2"]);
+    assert_eq!(text(page, "#findings-shown"), format!("3 of 3 shown, {} in all", findings.len()));
     let choose = |id: &str, value: &str| {
         format!(
             "(() => {{ const one = document.getElementById('{id}'); one.value = '{value}'; \
@@ -64,30 +89,27 @@ fn findings_are_filtered_sorted_and_explained() {
         )
     };
     page.evaluate(&choose("severity", "warning")).unwrap();
-    assert_eq!(shown(&mut page, 2), [] as [String; 0]);
+    assert_eq!(shown(page, 2), [] as [String; 0]);
     page.evaluate(&choose("filter", "")).unwrap();
     let of = |field: &str, value: &str| findings.iter().filter(|f| f[field] == value).count();
-    assert_eq!(shown(&mut page, 0), vec!["warning"; of("severity", "warning")]);
+    assert_eq!(shown(page, 0), vec!["warning"; of("severity", "warning")]);
     page.evaluate(&choose("severity", "")).unwrap();
     page.evaluate(&choose("filter", "leaked-address")).unwrap();
-    assert_eq!(shown(&mut page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
+    assert_eq!(shown(page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
 
     // Sorts by subject, with addresses in numerical order, and then reversed. Severities begin with the highest.
     let head = |column: usize| format!("document.querySelectorAll('#findings-table th button')[{column}]");
     page.click(&head(2)).unwrap();
-    let ascending = shown(&mut page, 2);
+    let ascending = shown(page, 2);
     let place = |address: &str| ascending.iter().position(|one| one == address).unwrap();
     assert!(place("10.244.10.9") < place("10.244.10.20"), "{ascending:?}");
     page.click(&head(2)).unwrap();
     let descending: Vec<String> = ascending.iter().rev().cloned().collect();
-    assert_eq!(shown(&mut page, 2), descending);
+    assert_eq!(shown(page, 2), descending);
     page.evaluate(&choose("filter", "")).unwrap();
     page.click(&head(0)).unwrap();
-    let severities = shown(&mut page, 0);
-    assert!(
-        severities.starts_with(&["critical".into(), "critical".into(), "error".into()]),
-        "{severities:?}"
-    );
+    let severities = shown(page, 0);
+    assert_eq!(severities[..3], ["critical", "critical", "error"]);
     assert_eq!(severities.last().unwrap(), "info");
     let sorted = "document.querySelector('#findings-table th').getAttribute('aria-sort')";
     assert_eq!(page.evaluate(sorted).unwrap(), "ascending");
@@ -99,73 +121,48 @@ fn findings_are_filtered_sorted_and_explained() {
     assert_eq!(page.evaluate(&is_seen).unwrap(), false);
     page.click(&format!("{evidence}.querySelector('summary')")).unwrap();
     assert_eq!(page.evaluate(&is_seen).unwrap(), true);
-    let names =
-        page.evaluate(&format!("[...{evidence}.querySelectorAll('.facts th')].map(one => one.textContent)"));
-    let names: Vec<String> = serde_json::from_value(names.unwrap()).unwrap();
-    assert!(
-        names.starts_with(&["owners".into(), "pool".into(), "reasons".into(), "records".into()]),
-        "{names:?}"
-    );
+    let names = format!("[...{evidence}.querySelectorAll('.facts th')].map(one => one.textContent)");
+    let names: Vec<String> = evaluate(page, &names);
+    assert_eq!(names[..4], ["owners", "pool", "reasons", "records"]);
     let repair = page.evaluate(&format!("{evidence}.querySelector('code').textContent")).unwrap();
     assert!(findings.iter().any(|finding| finding["repair"] == repair), "{repair}");
     page.click("document.querySelector('a[href=\"#code-leaked-address\"]')").unwrap();
     page.evaluate("new Promise(done => setTimeout(done, 50))").unwrap();
     assert_eq!(page.evaluate("document.getElementById('code-leaked-address').open").unwrap(), true);
-    assert_quiet(&mut page, &file);
 }
 
 /// Returns the beginning of the page as a person reads it: the sentence, the five numbers and the next steps, without
 /// empty lines.
 fn beginning(page: &mut Page<'_>) -> String {
     let text = "['header', '#kinds'].map(one => document.querySelector(one).innerText).join('\\n').replaceAll(/\\s*\\n+/g, '\\n')";
-    page.evaluate(text).unwrap().as_str().unwrap().to_owned()
+    evaluate(page, text)
 }
 
-#[test]
-fn the_page_begins_with_what_to_do_about_each_kind() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let mut page = browser.page().unwrap();
-    page.open(&page_of(&folder, EXAMPLE)).unwrap();
-    assert_expected("page-example", &beginning(&mut page));
-
+fn it_begins_with_what_to_do(page: &mut Page<'_>, _: &[Value]) {
+    assert_expected("page-example", &beginning(page));
     // A click on the number of a kind shows its findings.
     let count = "[...document.querySelectorAll('#kinds-table a')].find(one => one.dataset.filter === 'leaked-address')";
-    let number = page.evaluate(&format!("Number({count}.textContent)")).unwrap();
+    let number: usize = evaluate(page, &format!("Number({count}.textContent)"));
     page.click(count).unwrap();
-    let codes = shown(&mut page, 1);
-    assert_eq!(codes, vec!["leaked-address"; usize::try_from(number.as_u64().unwrap()).unwrap()]);
-
-    let export = folder.path().join("healthy.jsonl");
-    Cluster::plain(ClusterSpec::new(3), 3, 4).write_export(&export).unwrap();
-    page.open(&page_of(&folder, export.to_str().unwrap())).unwrap();
-    let text = beginning(&mut page).replace(&folder.path().display().to_string(), "FOLDER");
-    assert_expected("page-healthy", &text);
+    assert_eq!(shown(page, 1), vec!["leaked-address"; number]);
 }
 
-#[test]
-fn a_map_opens_its_blocks_and_tells_of_each_address() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = page_of(&folder, EXAMPLE);
-    let mut page = browser.page().unwrap();
-    page.open(&file).unwrap();
-
+fn a_map_opens_its_blocks(page: &mut Page<'_>, _: &[Value]) {
     // Uses the keyboard. From the first block, 10.244.1.0/26, it is 36 cells to 10.244.10.0/26.
     page.evaluate("document.querySelector('#map-0 canvas').focus()").unwrap();
     for _ in 0..36 {
         page.press("ArrowRight").unwrap();
     }
-    let cell = text(&mut page, "#map-0 .cell");
+    let cell = text(page, "#map-0 .cell");
     assert!(cell.starts_with("10.244.10.0/26, ") && cell.contains("findings (worst: critical)"), "{cell}");
     page.press("Enter").unwrap();
-    assert_eq!(text(&mut page, "#map-0 .block h4"), "10.244.10.0/26, host:node-10");
+    assert_eq!(text(page, "#map-0 .block h4"), "10.244.10.0/26, host:node-10");
     let addresses = "document.querySelectorAll('#map-0 .addresses button')";
     assert_eq!(page.evaluate(&format!("{addresses}.length")).unwrap(), 64);
 
     // The details of a leaked address are the same as in its finding.
     page.click(&format!("{addresses}[6]")).unwrap();
-    let story = text(&mut page, "#map-0 .block p:last-child");
+    let story = text(page, "#map-0 .block p:last-child");
     for part in [
         "10.244.10.6: allocated, recorded for default/queue-49",
         "which is gone",
@@ -184,14 +181,14 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
     assert!(differs((3, "outlineColor"), (7, "outlineColor")), "critical, error");
     assert!(differs((7, "outlineStyle"), (63, "outlineStyle")));
     page.click(&format!("{addresses}[63]")).unwrap();
-    assert!(text(&mut page, "#map-0 .block p:last-child").starts_with("10.244.10.63: free"));
+    assert!(text(page, "#map-0 .block p:last-child").starts_with("10.244.10.63: free"));
 
     // Uses the mouse: the last cell of a pool that has one line of 16 cells.
     page.click_at("document.querySelector('#map-1 canvas')", 0.99, 0.5).unwrap();
-    assert_eq!(text(&mut page, "#map-1 .cell"), "172.16.0.240/28, no block");
+    assert_eq!(text(page, "#map-1 .cell"), "172.16.0.240/28, no block");
     page.click_at("document.querySelector('#map-1 canvas')", 0.01, 0.5).unwrap();
-    assert!(text(&mut page, "#map-1 .cell").starts_with("172.16.0.0/28, 1 of 16 addresses in use"));
-    assert!(text(&mut page, "#map-1 .block h4").starts_with("172.16.0.0/28, "));
+    assert!(text(page, "#map-1 .cell").starts_with("172.16.0.0/28, 1 of 16 addresses in use"));
+    assert!(text(page, "#map-1 .block h4").starts_with("172.16.0.0/28, "));
 
     // The colors differ between light and dark, and the map uses several in both. On paper, the light ones are used.
     let canvas = "document.querySelector('#map-0 canvas')";
@@ -199,8 +196,7 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
         "(() => {{ const canvas = {canvas}; const {{ data }} = canvas.getContext('2d') \
          .getImageData(0, 0, canvas.width, canvas.height); return new Set(new Uint32Array(data.buffer)).size; }})()"
     );
-    let colours = page.evaluate(&colours).unwrap();
-    assert!(colours.as_u64().unwrap() > 5, "{colours}");
+    assert!(evaluate::<u64>(page, &colours) > 5);
     let mut seen = Vec::new();
     for (scheme, medium) in [("light", "screen"), ("dark", "screen"), ("dark", "print")] {
         page.appearance(scheme, medium).unwrap();
@@ -213,31 +209,20 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
     assert!(seen[0].0 == seen[2].0 && seen[1].1 != seen[2].1);
     page.appearance("dark", "screen").unwrap();
     assert!(page.pdf().unwrap().starts_with(b"%PDF-"));
-    assert_quiet(&mut page, &file);
 }
 
-#[test]
-fn without_its_script_the_page_is_tables() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = page_of(&folder, EXAMPLE);
-    let report = on_example(&["check", "-o", "json"]).json();
-    let mut page = browser.page().unwrap();
-    page.scripts(false).unwrap();
-    page.open(&file).unwrap();
+fn without_its_script_it_is_tables(page: &mut Page<'_>, findings: &[Value]) {
     assert_eq!(page.evaluate("document.documentElement.className").unwrap(), "");
-    assert_eq!(shown(&mut page, 0).len(), report["findings"].as_array().unwrap().len());
+    assert_eq!(shown(page, 0).len(), findings.len());
     let visible = "[...document.querySelectorAll('.script, canvas')].filter(e => e.offsetParent).length";
     assert_eq!(page.evaluate(visible).unwrap(), 0, "what only the script can fill is not shown");
 
     let table = "document.querySelector('#map-0 details')";
     page.click(&format!("{table}.querySelector('summary')")).unwrap();
-    let rows = page.evaluate(&format!("{table}.querySelector('table').innerText")).unwrap();
-    assert!(rows.as_str().unwrap().contains("10.244.10.0/26\thost:node-10\t"), "{rows}");
-    let pools = page.evaluate("document.querySelector('#pools table').innerText").unwrap();
-    let says = "default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t102\t0\t";
-    assert!(pools.as_str().unwrap().contains(says), "{pools}");
-    assert_quiet(&mut page, &file);
+    let rows: String = evaluate(page, &format!("{table}.querySelector('table').innerText"));
+    assert!(rows.contains("10.244.10.0/26\thost:node-10\t"), "{rows}");
+    let pools: String = evaluate(page, "document.querySelector('#pools table').innerText");
+    assert!(pools.contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t102\t0\t"), "{pools}");
 }
 
 /// Names that would become markup if they were not escaped.
@@ -267,26 +252,24 @@ fn no_name_of_a_cluster_runs_as_a_script() {
         assert!(body.matches(name).count() >= 3, "{name}: {body}");
 
         // The script of the page also shows the names: in the block, the address and the details.
-        page.evaluate(
-            "document.querySelectorAll('canvas').forEach(c => { c.focus(); \
-            c.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' })); })",
-        )
+        let press = |key: &str| format!("c.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}' }}))");
+        let enter = press("Enter");
+        page.evaluate(&format!(
+            "document.querySelectorAll('canvas').forEach(c => {{ c.focus(); {enter}; }})"
+        ))
         .unwrap();
-        for _ in 0..36 {
-            page.evaluate("document.querySelector('#map-0 canvas').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }))").unwrap();
-        }
-        page.evaluate("document.querySelector('#map-0 canvas').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }))").unwrap();
+        let to_block = format!("for (let n = 0; n < 36; n += 1) {};", press("ArrowRight"));
+        page.evaluate(&format!("(c => {{ {to_block} {enter}; }})(document.querySelector('#map-0 canvas'))"))
+            .unwrap();
         page.evaluate("document.querySelectorAll('.addresses button').forEach(b => b.click())").unwrap();
         page.click("document.querySelectorAll('#map-0 .addresses button')[6]").unwrap();
         assert!(text(&mut page, "#map-0 h4").contains(name));
         assert!(text(&mut page, "#map-0 .block p:last-child").contains(name));
 
-        let title = page.evaluate("document.title").unwrap();
-        assert!(title.as_str().unwrap().starts_with("calipam: "), "{name}: {title}");
-        assert_eq!(
-            page.evaluate("document.querySelectorAll('img, svg, script, iframe, object').length").unwrap(),
-            2
-        );
+        let title: String = evaluate(&mut page, "document.title");
+        assert!(title.starts_with("calipam: "), "{name}: {title}");
+        let elements = "document.querySelectorAll('img, svg, script, iframe, object').length";
+        assert_eq!(page.evaluate(elements).unwrap(), 2);
         assert_quiet(&mut page, &file);
     }
 }
@@ -306,11 +289,11 @@ fn a_thousand_findings_are_shown_by_and_by() {
     let file = page_of(&folder, export.to_str().unwrap());
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
-    let all = page.evaluate("document.querySelectorAll('#findings-table > tbody > tr').length").unwrap();
-    assert!(all.as_u64().unwrap() > 900, "{all}");
+    let all: usize = evaluate(&mut page, "document.querySelectorAll('#findings-table > tbody > tr').length");
+    assert!(all > 900, "{all}");
     assert_eq!(shown(&mut page, 0).len(), 100);
     page.click("document.getElementById('findings-all')").unwrap();
-    assert_eq!(shown(&mut page, 0).len() as u64, all.as_u64().unwrap());
+    assert_eq!(shown(&mut page, 0).len(), all);
     assert_eq!(page.evaluate("document.getElementById('findings-all').offsetParent").unwrap(), Value::Null);
 
     // Without findings, the page of a cluster of this size also works.
@@ -319,8 +302,7 @@ fn a_thousand_findings_are_shown_by_and_by() {
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     assert_eq!(page.evaluate("document.title").unwrap(), "calipam: no findings");
-    let report = calipam(&["check", "-d", export.to_str().unwrap(), "-o", "json"]).stdout;
-    let report: Value = serde_json::from_str(&report).unwrap();
+    let report = calipam(&format!("check -d {} -o json", export.display())).json();
     let used = "JSON.parse(document.getElementById('map-data').textContent).pools \
         .flatMap(pool => pool.cells).reduce((sum, cell) => sum + (cell[2] || 0), 0)";
     assert_eq!(page.evaluate(used).unwrap(), report["counts"]["allocations"]);

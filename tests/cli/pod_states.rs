@@ -14,6 +14,10 @@ enum Recorded {
 
 use Recorded::{Kept, Leaked};
 
+const FINISHED: Recorded = Leaked("pod-finished");
+const POD_IP: &str = "cni.projectcalico.org/podIP";
+const AWS_POD_IPS: &str = "vpc.amazonaws.com/pod-ips";
+
 /// A state: its name, how it changes a running pod with an address, the verdict on the record, and true if the pod uses
 /// the address. If the pod uses it, a missing record is a finding.
 type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
@@ -25,76 +29,29 @@ const STATES: [State; 22] = [
     ("pod-ips-only", |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})), Kept, false),
     ("pod-ip-only", |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})), Kept, false),
     ("annotations-only", |pod, ip| without_status(pod, cni_annotations("3f9a", ip)), Kept, true),
-    (
-        "one-annotation-only",
-        |pod, ip| without_status(pod, json!({"cni.projectcalico.org/podIP": ip})),
-        Kept,
-        true,
-    ),
-    (
-        "aws-annotation-only",
-        |pod, ip| without_status(pod, json!({"vpc.amazonaws.com/pod-ips": ip})),
-        Kept,
-        false,
-    ),
+    ("one-annotation-only", |pod, ip| without_status(pod, json!({POD_IP: ip})), Kept, true),
+    ("aws-annotation-only", |pod, ip| without_status(pod, json!({AWS_POD_IPS: ip})), Kept, false),
     ("network-status-only", |pod, ip| without_status(pod, network_status(ip)), Kept, false),
-    ("pending", |pod, _| status(pod, json!({"phase": "Pending"})), Kept, false),
-    (
-        "pending-with-sandbox",
-        |pod, ip| {
-            status(pod, json!({"phase": "Pending"}));
-            annotate(pod, cni_annotations("3f9a", ip));
-        },
-        Kept,
-        true,
-    ),
+    ("pending", |pod, _| pending(pod, json!({})), Kept, false),
+    ("pending-with-sandbox", |pod, ip| pending(pod, cni_annotations("3f9a", ip)), Kept, true),
     (
         "not-scheduled",
         |pod, _| {
-            status(pod, json!({"phase": "Pending"}));
+            pending(pod, json!({}));
             pod["spec"].as_object_mut().unwrap().remove("nodeName");
         },
         Leaked("pod-moved"),
         false,
     ),
     ("unknown", |pod, _| pod["status"]["phase"] = "Unknown".into(), Kept, false),
-    ("succeeded", |pod, ip| finished(pod, "Succeeded", ip), Leaked("pod-finished"), false),
-    ("failed", |pod, ip| finished(pod, "Failed", ip), Leaked("pod-finished"), false),
-    ("completed", |pod, ip| finished(pod, "Completed", ip), Leaked("pod-finished"), false),
-    (
-        "evicted",
-        |pod, _| status(pod, json!({"phase": "Failed", "reason": "Evicted"})),
-        Leaked("pod-finished"),
-        false,
-    ),
-    ("terminating", |pod, _| deleting(pod), Kept, false),
-    (
-        "terminating-annotated",
-        |pod, ip| {
-            deleting(pod);
-            annotate(pod, cni_annotations("3f9a", ip));
-        },
-        Kept,
-        true,
-    ),
-    (
-        "torn-down",
-        |pod, _| {
-            deleting(pod);
-            annotate(pod, blank_annotations());
-        },
-        Leaked("pod-finished"),
-        false,
-    ),
-    (
-        "torn-down-on-aws",
-        |pod, _| {
-            deleting(pod);
-            annotate(pod, json!({"vpc.amazonaws.com/pod-ips": ""}));
-        },
-        Leaked("pod-finished"),
-        false,
-    ),
+    ("succeeded", |pod, ip| finished(pod, "Succeeded", ip), FINISHED, false),
+    ("failed", |pod, ip| finished(pod, "Failed", ip), FINISHED, false),
+    ("completed", |pod, ip| finished(pod, "Completed", ip), FINISHED, false),
+    ("evicted", |pod, _| status(pod, json!({"phase": "Failed", "reason": "Evicted"})), FINISHED, false),
+    ("terminating", |pod, _| deleting(pod, json!({})), Kept, false),
+    ("terminating-annotated", |pod, ip| deleting(pod, cni_annotations("3f9a", ip)), Kept, true),
+    ("torn-down", |pod, _| deleting(pod, blank_annotations()), FINISHED, false),
+    ("torn-down-on-aws", |pod, _| deleting(pod, json!({AWS_POD_IPS: ""})), FINISHED, false),
     // Between two sandboxes: the annotation is blank, but the status still has the address.
     ("between-sandboxes", |pod, _| annotate(pod, blank_annotations()), Kept, false),
     (
@@ -139,15 +96,20 @@ fn finished(pod: &mut Value, phase: &str, ip: &str) {
     annotate(pod, cni_annotations("3f9a", ip));
 }
 
-fn deleting(pod: &mut Value) {
+fn pending(pod: &mut Value, annotations: Value) {
+    status(pod, json!({"phase": "Pending"}));
+    annotate(pod, annotations);
+}
+
+fn deleting(pod: &mut Value, annotations: Value) {
+    annotate(pod, annotations);
     pod["metadata"]["deletionTimestamp"] = "2026-05-01T11:00:00Z".into();
     pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
 }
 
 /// Tests each state twice: with an address that is recorded for the pod, and with one that is free in a block.
 fn every_state(flavour: Flavour) {
-    let cluster = KubeCluster::start(flavour);
-    cluster.add_node("node-1", json!({}));
+    let cluster = KubeCluster::with_nodes(flavour, &["node-1"]);
     let mut pods = Vec::new();
     let mut expected = Vec::new();
     for (number, (name, change, recorded, uses)) in STATES.iter().enumerate() {
@@ -184,11 +146,7 @@ fn every_state(flavour: Flavour) {
 }
 
 #[test]
-fn in_the_classic_api_group() {
+fn in_each_api_group() {
     every_state(Flavour::Classic);
-}
-
-#[test]
-fn in_the_native_api_group() {
     every_state(Flavour::Native);
 }

@@ -2,13 +2,51 @@
 
 use std::borrow::BorrowMut;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
+use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::schemas;
+
+/// The words of a command line: a text with spaces between them, or a list.
+pub(super) trait Words {
+    fn words(&self) -> Vec<String>;
+}
+
+impl Words for str {
+    fn words(&self) -> Vec<String> {
+        self.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<String> {
+        self.as_str().words()
+    }
+}
+
+impl<W: AsRef<str>> Words for [W] {
+    fn words(&self) -> Vec<String> {
+        self.iter().map(|word| word.as_ref().to_owned()).collect()
+    }
+}
+
+impl<W: AsRef<str>, const N: usize> Words for [W; N] {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl<W: AsRef<str>> Words for Vec<W> {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
 
 /// The exit code and output of a run.
 #[derive(Debug)]
@@ -27,6 +65,14 @@ impl Run {
         let command = command.borrow_mut();
         let output = command.output().expect("the program starts");
         Self { arguments: command.get_args().map(OsStr::to_owned).collect(), ..Self::ended(output) }
+    }
+
+    /// Runs a program with `text` on its standard input.
+    pub(super) fn with_input(command: &mut Command, text: &[u8]) -> Self {
+        let mut child = started(command.stdin(Stdio::piped()));
+        // A program that refuses the text may close the pipe early.
+        child.stdin.take().unwrap().write_all(text).ok();
+        Self::ended(child.wait_with_output().unwrap())
     }
 
     /// Wraps the output of a program that was started elsewhere.
@@ -79,6 +125,30 @@ impl Run {
         self
     }
 
+    /// Asserts that stdout does not contain `text`.
+    #[track_caller]
+    pub(super) fn omits(self, text: &str) -> Self {
+        assert!(!self.stdout.contains(text), "{text:?} is printed: {self:?}");
+        self
+    }
+
+    /// Asserts that stderr is empty.
+    #[track_caller]
+    pub(super) fn says_nothing(self) -> Self {
+        assert_eq!(self.stderr, "", "{self:?}");
+        self
+    }
+
+    /// Asserts that the output contains no `secret`.
+    #[track_caller]
+    pub(super) fn hides(self, secret: &str) -> Self {
+        assert!(
+            !self.stdout.contains(secret) && !self.stderr.contains(secret),
+            "{secret:?} is shown: {self:?}"
+        );
+        self
+    }
+
     /// Asserts that stderr contains `text`.
     #[track_caller]
     pub(super) fn says(self, text: &str) -> Self {
@@ -93,10 +163,27 @@ impl Run {
         value
     }
 
+    /// Lists a field of all items in a list of the document that `-o json` prints.
+    pub(super) fn column(&self, list: &str, field: &str) -> Vec<String> {
+        column(&self.json()[list], field)
+    }
+
     /// Joins the exit code and the output for a snapshot.
     pub(super) fn transcript(&self) -> String {
         format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
     }
+}
+
+/// Returns the items of a list.
+#[track_caller]
+pub(super) fn items(list: &Value) -> &[Value] {
+    list.as_array().unwrap_or_else(|| panic!("not a list: {list}"))
+}
+
+/// Lists a field of each item of a list, with `-` for one that is no text.
+#[track_caller]
+pub(super) fn column(list: &Value, field: &str) -> Vec<String> {
+    items(list).iter().map(|item| item[field].as_str().unwrap_or("-").to_owned()).collect()
 }
 
 /// Lists the findings of a report, each as the text of the given fields: `severity`, `code`, `name`.
@@ -106,7 +193,7 @@ pub(super) fn findings<T: FromIterator<String>>(report: &Value, fields: &[&str])
         value.as_str().unwrap().to_owned()
     };
     let line = |of: &Value| fields.iter().map(|field| text(of, field)).collect::<Vec<_>>().join(" ");
-    report["findings"].as_array().unwrap().iter().map(line).collect()
+    items(&report["findings"]).iter().map(line).collect()
 }
 
 /// Returns the root of the project.
@@ -129,14 +216,49 @@ pub(super) fn scratch(name: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Writes a file in a new folder. Returns the folder, and the path of the file.
+pub(super) fn file(name: &str, text: impl AsRef<[u8]>) -> (TempDir, String) {
+    let (folder, path) = scratch(name);
+    fs::write(&path, text).expect("the file is written");
+    (folder, path.into_os_string().into_string().expect("the path is text"))
+}
+
+/// Lists the files and links below a folder.
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
+    let below = |path: PathBuf| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] };
+    fs::read_dir(folder).unwrap().flat_map(|entry| below(entry.unwrap().path())).collect()
+}
+
+/// Starts a program whose output is read, without input unless the command has one.
+pub(super) fn started(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// Prepares a run of `calipam` with arguments.
+pub(super) fn prepare(arguments: &(impl Words + ?Sized)) -> Command {
+    let mut command = command(crate::cli::PROGRAM);
+    command.args(arguments.words()).stdin(Stdio::null());
+    command
+}
+
 /// Runs `calipam` with arguments.
-pub(super) fn calipam(arguments: &[&str]) -> Run {
-    Run::of(command(crate::cli::PROGRAM).args(arguments))
+pub(super) fn calipam(arguments: &(impl Words + ?Sized)) -> Run {
+    Run::of(prepare(arguments))
 }
 
 /// Runs `calipam` on the example cluster.
-pub(super) fn on_example(arguments: &[&str]) -> Run {
-    calipam(&[arguments, &["--datastore", EXAMPLE]].concat())
+pub(super) fn on_example(arguments: &(impl Words + ?Sized)) -> Run {
+    Run::of(prepare(arguments).args(["--datastore", EXAMPLE]))
+}
+
+/// Runs `calipam` on an etcd.
+pub(super) fn on_etcd(etcd: &Etcd, arguments: &(impl Words + ?Sized)) -> Run {
+    Run::of(prepare(arguments).args(["--etcd-endpoints", &etcd.endpoint()]))
+}
+
+/// Reads the export of the example cluster.
+pub(super) fn example() -> String {
+    fs::read_to_string(root().join(EXAMPLE)).expect("the example is there")
 }
 
 /// The example cluster of the documentation.

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::program::command;
+use super::program::{Words, prepare};
 
 /// The controlling end of a terminal.
 #[derive(Debug)]
@@ -74,22 +74,32 @@ impl Terminal {
         self.inside.try_clone().expect("the terminal can be shared").into()
     }
 
+    /// Starts a program with stdout and stderr on the terminal.
+    fn start(&self, command: &mut Command, stdin: Stdio) -> Child {
+        let child = command.stdin(stdin).stdout(self.side()).stderr(self.side()).spawn();
+        // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        child.expect("the program starts")
+    }
+
     /// Runs a program with stdout and stderr on the terminal.
     pub(super) fn run(self, command: &mut Command) -> Shown {
-        command.stdin(Stdio::null()).stdout(self.side()).stderr(self.side());
-        let child = command.spawn().expect("the program starts");
-        // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = self.start(command, Stdio::null());
         self.watch(child)
+    }
+
+    /// Runs a program with only stdout on the terminal.
+    pub(super) fn run_without_stderr(self, command: &mut Command) -> Shown {
+        let child = command.stdin(Stdio::null()).stdout(self.side()).stderr(Stdio::null()).spawn();
+        command.stdout(Stdio::null());
+        self.watch(child.expect("the program starts"))
     }
 
     /// Runs a program that also reads from the terminal. The answers are typed in advance.
     pub(super) fn answer(self, command: &mut Command, typed: &str) -> Shown {
         let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
         outside.write_all(typed.as_bytes()).expect("the terminal takes what is typed");
-        command.stdin(self.side()).stdout(self.side()).stderr(self.side());
-        let child = command.spawn().expect("the program starts");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = self.start(command, self.side());
         self.watch(child)
     }
 
@@ -101,9 +111,7 @@ impl Terminal {
         prompt: &str,
         then: impl FnOnce(&mut File, &Child),
     ) -> Shown {
-        command.stdin(self.side()).stdout(self.side()).stderr(self.side());
-        let child = command.spawn().expect("the program starts");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = self.start(command, self.side());
         drop(self.inside);
         let mut outside = File::from(self.outside);
         let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
@@ -153,9 +161,7 @@ impl Session {
     /// Starts a program on a terminal.
     pub(super) fn start(command: &mut Command) -> Self {
         let terminal = Terminal::new(100);
-        command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
-        let child = command.spawn().expect("the program starts");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = terminal.start(command, terminal.side());
         let outside = File::from(terminal.outside);
         let (tell, read) = mpsc::channel();
         let mut reader = outside.try_clone().expect("the terminal can be shared");
@@ -214,19 +220,10 @@ impl Drop for Session {
 }
 
 /// Returns the exit code and the standard output of a command on a terminal. Discards stderr.
-pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
-    let terminal = Terminal::new(columns);
-    let mut program = command(crate::cli::PROGRAM);
-    program.args(arguments).env("TERM", "xterm-256color");
-    let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
-    drop(program);
-    let shown = terminal.watch(child);
-    format!(
-        "exit code: {}\n{}",
-        shown.code.unwrap(),
-        shown.text.replace('\u{1b}', "ESC").replace("\r\n", "\n")
-    )
+pub(super) fn on_terminal(columns: u16, arguments: &(impl Words + ?Sized)) -> String {
+    let shown = Terminal::new(columns).run_without_stderr(prepare(arguments).env("TERM", "xterm-256color"));
+    let text = shown.text.replace('\u{1b}', "ESC").replace("\r\n", "\n");
+    format!("exit code: {}\n{text}", shown.code.unwrap())
 }
 
 /// Removes escape sequences.

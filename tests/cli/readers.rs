@@ -1,33 +1,22 @@
 //! Checks machine-readable formats with the programs that read them: Prometheus' promtool, an XML schema, systemd.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use calipam_check::{Code, Severity};
 use calipam_testkit::servers::{Tool, left_out, promtool};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use uppsala::XsdValidator;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, root, scratch};
+use super::alerts::{alerts, dashboard, expressions};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, column, root, scratch};
 
 const SCHEMAS: &str = "tests/fixtures/schemas";
 
 /// Runs an installed program with `text` on its standard input.
 fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .current_dir(root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-    // A program that refuses the text may close the pipe early.
-    child.stdin.take().unwrap().write_all(text.as_bytes()).ok();
-    Run::ended(child.wait_with_output().unwrap())
+    Run::with_input(Command::new(program).args(arguments).current_dir(root()), text.as_bytes())
 }
 
 /// Checks a cluster, which need not exist, and returns the report in a format.
@@ -42,8 +31,7 @@ fn promtool_has_no_complaint_about_the_metrics() {
     for datastore in [EXAMPLE, HOSTILE, "/no/such/cluster"] {
         let metrics = report("prometheus", datastore);
         assert!(metrics.contains("\ncalipam_up "), "{metrics}");
-        let run = check(&metrics);
-        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{datastore}");
+        check(&metrics).succeeded().prints_nothing().says_nothing();
     }
     // promtool does read its input, and refuses incorrect input.
     let metrics = report("prometheus", EXAMPLE);
@@ -51,29 +39,9 @@ fn promtool_has_no_complaint_about_the_metrics() {
     assert_ne!(check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code, 0);
 }
 
-/// Collects every `expr` in a document. Replaces Grafana's variables, as Grafana does before it queries Prometheus.
-fn expressions(tree: &Value, found: &mut Vec<String>) {
-    match tree {
-        Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
-        Value::Object(fields) => {
-            let expression = fields.get("expr").and_then(Value::as_str);
-            found.extend(expression.map(|text| text.replace("$__rate_interval", "5m").replace('$', "")));
-            fields.values().for_each(|value| expressions(value, found));
-        }
-        _ => {}
-    }
-}
-
-/// Returns the alerting rules of the manifests as one group.
-fn alerts() -> Value {
-    let rules = ["prometheus.yaml", "cni/prometheus.yaml"].into_iter().flat_map(|name| {
-        let manifests = fs::read_to_string(root().join("docs/kubernetes").join(name)).unwrap();
-        let documents: Vec<Value> =
-            serde_yaml::Deserializer::from_str(&manifests).map(|d| Value::deserialize(d).unwrap()).collect();
-        let found = documents.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
-        found["spec"]["groups"][0]["rules"].as_array().unwrap().clone()
-    });
-    json!({"groups": [{"name": "calipam", "rules": rules.collect::<Vec<Value>>()}]})
+/// Returns rules as one group.
+fn group(rules: &[Value]) -> Value {
+    json!({"groups": [{"name": "calipam", "rules": rules}]})
 }
 
 #[test]
@@ -86,20 +54,19 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
         read(&promtool, &["check", "rules", path.to_str().unwrap()], "")
     };
     let alerts = alerts();
-    let run = check("alerts.yaml", &alerts).succeeded();
-    let number = alerts["groups"][0]["rules"].as_array().unwrap().len();
-    assert!(run.stdout.contains(&format!("SUCCESS: {number} rules found")), "{run:?}");
+    let number = alerts.len();
+    check("alerts.yaml", &group(&alerts)).succeeded().prints(&format!("SUCCESS: {number} rules found"));
 
     let mut panels = Vec::new();
-    let dashboard = fs::read_to_string(root().join("docs/kubernetes/grafana-dashboard.json")).unwrap();
-    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
-    expressions(&dashboard, &mut panels);
-    let rule = |(place, expression): (usize, &String)| json!({"record": format!("panel:{place}"), "expr": expression});
-    let rules: Vec<Value> = panels.iter().enumerate().map(rule).collect();
-    check("panels.yaml", &json!({"groups": [{"name": "dashboard", "rules": rules}]})).succeeded();
+    expressions(&dashboard(), &mut panels);
+    // Grafana replaces its variables before it queries Prometheus.
+    let texts = panels.iter().map(|text| text.replace("$__rate_interval", "5m").replace('$', ""));
+    let rule = |(place, text): (usize, String)| json!({"record": format!("panel:{place}"), "expr": text});
+    let rules: Vec<Value> = texts.enumerate().map(rule).collect();
+    check("panels.yaml", &group(&rules)).succeeded();
 
     let wrong = json!({"record": "wrong:1", "expr": "calipam_up by"});
-    assert_ne!(check("wrong.yaml", &json!({"groups": [{"name": "wrong", "rules": [wrong]}]})).code, 0);
+    assert_ne!(check("wrong.yaml", &group(&[wrong])).code, 0);
 }
 
 /// Each rule has a unit test in which it fires and one in which it does not, since a rule might always or never fire.
@@ -109,22 +76,17 @@ fn each_alert_fires_when_it_should_and_only_then() {
     let Some(promtool) = promtool() else { return };
     let (folder, tests) = scratch("alerts-test.yaml");
     fs::copy(root().join("tests/fixtures/alerts-test.yaml"), &tests).unwrap();
-    let test = |rules: &Value| {
-        fs::write(folder.path().join("alerts.yaml"), serde_yaml::to_string(rules).unwrap()).unwrap();
+    let test = |rules: &[Value]| {
+        fs::write(folder.path().join("alerts.yaml"), serde_yaml::to_string(&group(rules)).unwrap()).unwrap();
         read(&promtool, &["test", "rules", tests.to_str().unwrap()], "")
     };
     let alerts = alerts();
     test(&alerts).succeeded();
-    let rules = alerts["groups"][0]["rules"].as_array().unwrap().len();
     for always_or_never in ["vector(1)", "vector(0) > 1"] {
         let mut wrong = alerts.clone();
-        for place in 0..rules {
-            wrong["groups"][0]["rules"][place]["expr"] = always_or_never.into();
-        }
-        let run = test(&wrong);
-        assert_eq!(run.code, 1, "{always_or_never}: {run:?}");
-        for rule in alerts["groups"][0]["rules"].as_array().unwrap() {
-            let name = rule["alert"].as_str().unwrap();
+        wrong.iter_mut().for_each(|rule| rule["expr"] = always_or_never.into());
+        let run = test(&wrong).exits(1);
+        for name in column(&json!(alerts), "alert") {
             let is_seen = run.transcript().contains(&format!("alertname: {name},"));
             assert!(is_seen, "no unit test sees that {name} is {always_or_never}: {run:?}");
         }
@@ -174,7 +136,6 @@ fn systemd_has_no_complaint_about_the_units() {
         read(Path::new("systemd-analyze"), &arguments, "")
     };
     let service = unit("calipam-check.service");
-    let run = verify(&service);
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+    verify(&service).succeeded().prints_nothing().says_nothing();
     verify(&service.replace("ProtectHome=yes", "ProtectHome=perhaps")).says("perhaps");
 }

@@ -60,16 +60,18 @@ fn other_commands_run_the_next_calicoctl_in_path() {
         &["version", "--poll=1s"],
         &["help"],
     ] {
-        let run = place.run(&path, None, arguments);
-        assert_eq!((run.code, run.stderr.as_str()), (7, ""), "{run:?}");
+        let run = place.run(&path, None, arguments).exits(7).says_nothing();
         assert_eq!(run.stdout, format!("real|{}|", arguments.join("|")));
     }
     // calipam handles its own commands, including their errors.
-    for arguments in
-        [&["ipam", "frobnicate"][..], &["ipam"], &["datastore"], &["--help"], &["-l", "no-level", "get"]]
-    {
-        let run = place.run(&path, None, arguments);
-        assert!(!run.stdout.contains("real|") && (run.code == 1 || arguments == ["--help"]), "{run:?}");
+    for (arguments, code) in [
+        (&["ipam", "frobnicate"][..], 1),
+        (&["ipam"], 1),
+        (&["datastore"], 1),
+        (&["-l", "no-level", "get"], 1),
+        (&["--help"], 0),
+    ] {
+        place.run(&path, None, arguments).exits(code).omits("real|");
     }
 }
 
@@ -92,13 +94,10 @@ fn the_variable_must_name_the_program_of_the_real_calicoctl() {
         (place.calicoctl("text"), "is not an executable program"),
         (place.0.path().join("copy"), "is not an executable program"),
     ] {
-        let run = place.run(&["first"], Some(&named), &["get"]);
-        let error = format!(
-            "error: CALIPAM_CALICOCTL is {}, which {why}\nhint: set it to the path of the real calicoctl",
-            named.display()
-        );
-        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+        let error = format!("error: CALIPAM_CALICOCTL is {}, which {why}\n", named.display());
+        let run = place.run(&["first"], Some(&named), &["get"]).refused(1, &error);
         assert!(run.stderr.starts_with(&error), "{run:?}");
+        run.says("\nhint: set it to the path of the real calicoctl");
     }
     let broken = place.script("broken", "#!/no/such/interpreter\n");
     let run = place.run(&[], Some(&broken), &["get"]).exits(1);
@@ -138,6 +137,5 @@ fn a_program_below_a_relative_folder_is_not_run() {
     place.script("here", REAL);
     let mut command = command(place.calicoctl("link"));
     command.current_dir(place.0.path().join("here")).env("PATH", ":.:../here").args(["get", "\u{1b}[31m"]);
-    let run = Run::of(command);
-    assert!(run.code == 1 && run.stderr.starts_with("error: `get` is a command of the real"), "{run:?}");
+    Run::of(command).failed(1, "error: `get` is a command of the real");
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use calipam_check::Code;
 use serde_json::Value;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example, scratch};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, column, command, file, items, on_example, scratch};
 
 /// Parses samples by name and labels. Asserts that the help and the type of each metric precede its samples, and that
 /// no sample is repeated.
@@ -34,44 +34,34 @@ pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-fn metrics(arguments: &[&str]) -> BTreeMap<String, f64> {
-    samples(&calipam(arguments).stdout)
-}
-
 #[test]
-fn metrics_say_what_the_report_says() {
-    let metrics = samples(&on_example(&["check", "-o", "prometheus"]).stdout);
-    let json = on_example(&["check", "-o", "json"]).json();
+fn metrics_say_what_the_report_and_the_pools_say() {
+    let metrics = samples(&on_example("check -o prometheus").stdout);
+    let json = on_example("check -o json").json();
     assert_eq!((metrics["calipam_up"], metrics["calipam_last_run_exit_code"]), (1.0, 1.0));
 
-    let findings = json["findings"].as_array().unwrap();
-    let counted: f64 =
-        metrics.iter().filter(|(name, _)| name.starts_with("calipam_findings{")).map(|(_, n)| n).sum();
-    assert_eq!(counted, findings.len() as f64);
-    let leaks = findings.iter().filter(|finding| finding["code"] == "leaked-address").count();
+    let sum = |begin: &str| -> f64 {
+        metrics.iter().filter(|(name, _)| name.starts_with(begin)).map(|(_, number)| number).sum()
+    };
+    let codes = column(&json["findings"], "code");
+    assert_eq!(sum("calipam_findings{"), codes.len() as f64);
+    let leaks = codes.iter().filter(|code| *code == "leaked-address").count();
     assert_eq!(metrics[r#"calipam_findings{code="leaked-address",severity="error"}"#], leaks as f64);
     for code in Code::of_one_cluster() {
         let name = format!(r#"calipam_findings{{code="{code}",severity="{}"}}"#, code.severity());
         assert!(metrics.contains_key(&name), "{name}");
     }
-
     for (object, field) in [("block", "blocks"), ("allocation", "allocations"), ("handle", "handles")] {
         let name = format!(r#"calipam_objects{{kind="{object}"}}"#);
         assert_eq!(metrics[&name], json["counts"][field].as_f64().unwrap(), "{name}");
     }
-}
 
-#[test]
-fn the_states_of_a_pool_add_up_to_its_size_and_are_those_that_show_prints() {
-    let metrics = samples(&on_example(&["check", "-o", "prometheus"]).stdout);
-    let pools = on_example(&["show", "-o", "json"]).json();
-    for pool in pools["pools"].as_array().unwrap() {
+    // The states of a pool add up to its size, and are those that `show` prints.
+    for pool in items(&on_example("show -o json").json()["pools"]) {
         let (name, cidr) = (pool["name"].as_str().unwrap(), pool["cidr"].as_str().unwrap());
         let labels = format!(r#"{{cidr="{cidr}",ippool="{name}""#);
-        let states =
-            metrics.iter().filter(|(m, _)| m.starts_with(&format!("calipam_ippool_addresses{labels}")));
-        let sum: f64 = states.map(|(_, number)| number).sum();
-        assert_eq!(sum, metrics[&format!("calipam_ippool_size{labels}}}")], "{name}");
+        let size = metrics[&format!("calipam_ippool_size{labels}}}")];
+        assert_eq!(sum(&format!("calipam_ippool_addresses{labels}")), size, "{name}");
         for (state, field) in [("in_use", "inUse"), ("cooling", "cooling"), ("free", "free")] {
             let metric = format!(r#"calipam_ippool_addresses{labels},state="{state}"}}"#);
             let shown = pool[field].as_f64().or_else(|| pool[field].as_str()?.parse().ok()).unwrap();
@@ -82,19 +72,16 @@ fn the_states_of_a_pool_add_up_to_its_size_and_are_those_that_show_prints() {
 
 #[test]
 fn a_check_that_fails_says_so_in_its_metrics() {
-    let (folder, file) = scratch("calipam.prom");
-    let json = folder.path().join("report.json");
-    fs::write(&json, "the last report").unwrap();
-    let output = format!("prometheus={}", file.display());
-    let report = format!("json={}", json.display());
-    let run = calipam(&["check", "-d", "/no/such/file", "--output-file", &output, "--output-file", &report]);
-    assert_eq!((run.code, run.stdout.as_str()), (3, ""));
-    let written = samples(&fs::read_to_string(&file).unwrap());
+    let (folder, report) = file("report.json", "the last report");
+    let metrics = folder.path().join("calipam.prom");
+    let files = format!("--output-file prometheus={} --output-file json={report}", metrics.display());
+    calipam(&format!("check -d /no/such/file {files}")).exits(3).prints_nothing();
+    let written = samples(&fs::read_to_string(&metrics).unwrap());
     assert_eq!((written["calipam_up"], written["calipam_last_run_exit_code"]), (0.0, 3.0));
     assert!(written["calipam_last_run_timestamp_seconds"] > 1.7e9);
-    assert_eq!(fs::read_to_string(&json).unwrap(), "the last report");
+    assert_eq!(fs::read_to_string(&report).unwrap(), "the last report");
 
-    let printed = metrics(&["check", "-d", "/no/such/file", "-o", "prometheus"]);
+    let printed = samples(&calipam("check -d /no/such/file -o prometheus").stdout);
     assert_eq!(printed["calipam_up"], 0.0);
 }
 
@@ -107,17 +94,16 @@ pub(super) fn attributes(xml: &str, element: &str, name: &str) -> Vec<String> {
 
 #[test]
 fn junit_has_a_test_case_for_each_rule() {
-    let xml = on_example(&["check", "-o", "junit"]).stdout;
+    let xml = on_example("check -o junit").stdout;
     let cases = attributes(&xml, "testcase", "name");
     assert_eq!(cases, Code::of_one_cluster().map(|code| code.name().to_owned()).collect::<Vec<_>>());
-    assert_eq!(attributes(&xml, "testsuite", "tests"), [Code::of_one_cluster().count().to_string()]);
     let failures = attributes(&xml, "failure", "type").len();
-    assert_eq!(attributes(&xml, "testsuite", "failures"), [failures.to_string()]);
-    assert!(failures > 10);
     // The example has no pods or services, so the rules about them are skipped.
     let skipped = attributes(&xml, "skipped", "message").len();
-    assert_eq!(attributes(&xml, "testsuite", "skipped"), [skipped.to_string()]);
-    assert!(skipped >= 4);
+    assert!(failures > 10 && skipped >= 4, "{failures} {skipped}");
+    for (name, number) in [("tests", cases.len()), ("failures", failures), ("skipped", skipped)] {
+        assert_eq!(attributes(&xml, "testsuite", name), [number.to_string()], "{name}");
+    }
 }
 
 /// Returns the text between `before` and `after`.
@@ -127,54 +113,43 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
 
 #[test]
 fn the_page_holds_every_finding_pool_and_block_and_loads_nothing() {
-    let page = on_example(&["check", "-o", "html"]).stdout;
-    let json = on_example(&["check", "-o", "json"]).json();
-    let rows = between(&page, "<section id=\"findings\">", "</section>").matches("<a href=\"#code-").count();
-    assert_eq!(rows, json["findings"].as_array().unwrap().len());
-    for finding in json["findings"].as_array().unwrap() {
+    let run = on_example("check -o html");
+    let page = &run.stdout;
+    let json = on_example("check -o json").json();
+    let rows = between(page, "<section id=\"findings\">", "</section>").matches("<a href=\"#code-").count();
+    assert_eq!(rows, items(&json["findings"]).len());
+    for finding in items(&json["findings"]) {
         assert!(page.contains(&format!("<a href=\"#code-{}\">", finding["code"].as_str().unwrap())));
         if let Some(repair) = finding["repair"].as_str() {
             assert!(page.contains(&format!("<code>{repair}</code>")), "{repair}");
         }
     }
-    let blocks = on_example(&["show", "--blocks", "-o", "json"]).json();
-    for block in blocks["blocks"].as_array().unwrap().iter().filter(|block| !block["pool"].is_null()) {
+    let blocks = on_example("show --blocks -o json").json();
+    for block in items(&blocks["blocks"]).iter().filter(|block| !block["pool"].is_null()) {
         assert!(page.contains(&format!("\"><td>{}<td>", block["cidr"].as_str().unwrap())));
     }
 
-    let maps: Value = serde_json::from_str(between(
-        &page,
-        "<script id=\"map-data\" type=\"application/json\">",
-        "</script>",
-    ))
-    .unwrap();
+    let maps = between(page, "<script id=\"map-data\" type=\"application/json\">", "</script>");
+    let maps: Value = serde_json::from_str(maps).unwrap();
     let expected = (&"10.244.0.0/16".into(), &1024.into());
     assert_eq!((&maps["pools"][0]["cidr"], &maps["pools"][0]["size"]), expected);
-    assert!(page.contains("default-src 'none'"));
-    assert!(!page.contains("src=") && !page.contains("href=\"http"), "it loads something");
-    assert!(!page.contains("url("), "it loads something");
+    run.prints("default-src 'none'").omits("src=").omits("href=\"http").omits("url(");
 }
 
 #[test]
-fn no_hostile_name_becomes_markup() {
-    let page = calipam(&["check", "-d", HOSTILE, "-o", "html"]).stdout;
-    let own = on_example(&["check", "-o", "html"]).stdout;
-    let scripts = |page: &str| page.to_lowercase().matches("<script").count();
-    assert_eq!(scripts(&page), scripts(&own));
-    for dangerous in ["<img", "<svg", "<iframe", "onerror=", "javascript:"] {
-        assert!(!page.to_lowercase().contains(dangerous), "{dangerous}");
-    }
-    assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
-}
-
-#[test]
-fn hostile_names_break_no_format() {
-    let run = |format: &str| calipam(&["check", "-d", HOSTILE, "-o", format]).stdout;
+fn hostile_names_break_no_format_and_become_no_markup() {
+    let run = |format: &str| calipam(&format!("check -d {HOSTILE} -o {format}")).stdout;
     samples(&run("prometheus"));
     assert_eq!(attributes(&run("junit"), "testcase", "name").len(), Code::of_one_cluster().count());
-    for format in ["prometheus", "junit", "name"] {
+    for format in ["prometheus", "junit", "name", "html"] {
         let text = run(format);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{format}");
+    }
+    let page = run("html").to_lowercase();
+    let own = on_example("check -o html").stdout.to_lowercase();
+    assert_eq!(page.matches("<script").count(), own.matches("<script").count());
+    for dangerous in ["<img", "<svg", "<iframe", "onerror=", "javascript:"] {
+        assert!(!page.contains(dangerous), "{dangerous}");
     }
 }
 
@@ -182,15 +157,10 @@ fn hostile_names_break_no_format() {
 fn one_read_writes_several_files_for_all_to_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let option = |format: &str| format!("{format}={}", path(format).display());
     let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "html", "name"];
-    let mut arguments = vec!["check".to_owned()];
-    for format in formats {
-        arguments.extend(["--output-file".to_owned(), option(format)]);
-    }
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let run = on_example(&arguments).exits(1);
-    assert_eq!(run.stdout, on_example(&["check"]).stdout);
+    let options = formats.map(|format| format!("--output-file {format}={}", path(format).display()));
+    let run = on_example(&format!("check {}", options.join(" "))).exits(1);
+    assert_eq!(run.stdout, on_example("check").stdout);
     for format in ["json", "wide", "name"] {
         let printed = on_example(&["check", "-o", format]).stdout;
         assert_eq!(fs::read_to_string(path(format)).unwrap(), printed, "{format}");
@@ -205,14 +175,14 @@ fn one_read_writes_several_files_for_all_to_read() {
 #[test]
 fn an_unwritable_file_is_named_and_the_others_are_written() {
     let (folder, good) = scratch("good.json");
-    let (bad, good_option) = ("json=/no/such/folder/a.json", format!("json={}", good.display()));
-    let run = calipam(&["check", "-d", EXAMPLE, "--output-file", bad, "--output-file", &good_option])
-        .failed(3, "error: cannot write /no/such/folder/a.json");
-    assert!(run.stdout.contains("findings"), "the report is still printed");
+    let files = format!("--output-file json=/no/such/folder/a.json --output-file json={}", good.display());
+    // The report is still printed.
+    on_example(&format!("check {files}"))
+        .failed(3, "error: cannot write /no/such/folder/a.json")
+        .prints("findings");
     assert!(serde_json::from_str::<Value>(&fs::read_to_string(&good).unwrap()).is_ok());
 
-    let folder_as_file = format!("name={}", folder.path().display());
-    calipam(&["check", "-d", EXAMPLE, "--output-file", &folder_as_file]).exits(3);
+    on_example(&format!("check --output-file name={}", folder.path().display())).exits(3);
     assert!(good.exists());
 }
 
@@ -221,18 +191,13 @@ fn an_unwritable_file_is_named_and_the_others_are_written() {
 fn a_full_disk_leaves_the_old_files_whole() {
     let folder = tempfile::tempdir().unwrap();
     let [json, report] = ["a.json", "report"].map(|name| folder.path().join(name));
-    for file in [&json, &report] {
+    for (file, option) in [(&json, "--output-file json="), (&report, "--report=")] {
         fs::write(file, "old").unwrap();
-    }
-    for (file, option) in [
-        (&json, format!("--output-file json={}", json.display())),
-        (&report, format!("--report {}", report.display())),
-    ] {
-        let check = format!("{} check -d {EXAMPLE} {option}", crate::cli::PROGRAM);
+        let check = format!("{} check -d {EXAMPLE} {option}{}", crate::cli::PROGRAM, file.display());
         let script = format!("trap '' XFSZ; ulimit -f 1; exec {check}");
         let told = format!("cannot write {}: File too large", file.display());
-        let run = Run::of(command("/bin/sh").args(["-c", &script])).failed(3, &told);
-        assert!(run.stdout.contains("\n34 findings"), "the report is still printed: {run:?}");
+        // The report is still printed.
+        Run::of(command("/bin/sh").args(["-c", &script])).failed(3, &told).prints("\n34 findings");
         assert_eq!(fs::read(file).unwrap(), b"old");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "what was half written is taken away");

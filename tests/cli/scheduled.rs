@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
 
 use calipam_testkit::kube::{Flavour, Kinds, create, lease};
 use calipam_testkit::servers::KubeApiserver;
@@ -11,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
-use super::program::{EXAMPLE, Run, calipam, command, root, scratch};
+use super::program::{EXAMPLE, Run, Words, calipam, command, items, root, scratch};
 
 const MANIFESTS: [&str; 5] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"];
 
@@ -19,12 +18,15 @@ pub(super) fn text(path: &str) -> String {
     fs::read_to_string(root().join("docs").join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
+/// Parses YAML documents.
+pub(super) fn parsed(text: &str) -> Vec<Value> {
+    let document = |of| Value::deserialize(of).unwrap_or_else(|error| panic!("{error}: {text}"));
+    serde_yaml::Deserializer::from_str(text).map(document).collect()
+}
+
 /// Reads the documents of a file of `docs/kubernetes/`.
 pub(super) fn documents(name: &str) -> Vec<Value> {
-    let text = text(&format!("kubernetes/{name}"));
-    serde_yaml::Deserializer::from_str(&text)
-        .map(|document| Value::deserialize(document).unwrap_or_else(|e| panic!("{name}: {e}")))
-        .collect()
+    parsed(&text(&format!("kubernetes/{name}")))
 }
 
 /// Returns the objects in [`MANIFESTS`], all of which have kinds that are built into Kubernetes.
@@ -36,109 +38,100 @@ fn of_kind(kind: &str) -> Value {
     objects().into_iter().find(|object| object["kind"] == kind).expect(kind)
 }
 
+/// Returns the pod of a job.
+fn job_pod(job: &Value) -> &Value {
+    &job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+}
+
+/// Returns the arguments of the only container of a pod.
+fn arguments(pod: &Value) -> Vec<String> {
+    serde_json::from_value(pod["containers"][0]["args"].clone()).unwrap()
+}
+
 /// The manifests of the plugin's installer.
-pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
+const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
 /// The manifest of `calipam serve`. It replaces both the job and the deployment that serves the job's metrics.
 const SERVE: &str = "serve.yaml";
 /// The network policy, both for `serve` and for the job with its metrics.
 const POLICY: &str = "networkpolicy.yaml";
 
 /// Returns the API path for creating an object.
-pub(super) fn collection(object: &Value) -> String {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or("calipam");
-    let of_core = format!("/api/v1/namespaces/{namespace}");
-    match object["kind"].as_str().unwrap() {
-        "Namespace" => "/api/v1/namespaces".into(),
-        "ServiceAccount" => format!("{of_core}/serviceaccounts"),
-        "ConfigMap" => format!("{of_core}/configmaps"),
-        "PersistentVolumeClaim" => format!("{of_core}/persistentvolumeclaims"),
-        "Service" => format!("{of_core}/services"),
-        "Pod" => format!("{of_core}/pods"),
-        "CronJob" => "/apis/batch/v1/namespaces/calipam/cronjobs".into(),
-        "DaemonSet" => format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
-        "Deployment" => "/apis/apps/v1/namespaces/calipam/deployments".into(),
-        "NetworkPolicy" => "/apis/networking.k8s.io/v1/namespaces/calipam/networkpolicies".into(),
-        "Role" => "/apis/rbac.authorization.k8s.io/v1/namespaces/calipam/roles".into(),
-        "RoleBinding" => "/apis/rbac.authorization.k8s.io/v1/namespaces/calipam/rolebindings".into(),
-        "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".into(),
-        "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".into(),
-        kind => panic!("{kind} is not in this list"),
+fn collection(object: &Value) -> String {
+    let version = object["apiVersion"].as_str().unwrap();
+    let api = if version == "v1" { "api" } else { "apis" };
+    let kind = object["kind"].as_str().unwrap().to_lowercase();
+    let plural = kind.strip_suffix('y').map_or(format!("{kind}s"), |begin| format!("{begin}ies"));
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/{api}/{version}/namespaces/{namespace}/{plural}"),
+        None => format!("/{api}/{version}/{plural}"),
     }
 }
 
-/// Returns the server's response to the creation of an object in a dry run, with unknown fields as errors.
-fn dry_run(server: &KubeApiserver, object: &Value) -> (u16, String) {
-    let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
-    let answer = server.request("POST", &path, &object.to_string()).unwrap();
-    (answer.status, answer.body)
+/// Creates objects of manifests.
+pub(super) fn create_all<'o>(server: &KubeApiserver, objects: impl IntoIterator<Item = &'o Value>) {
+    for object in objects {
+        create(server, &collection(object), std::slice::from_ref(object)).unwrap();
+    }
 }
 
+/// The objects of the kustomizations are accepted too (`manifests.rs`). The namespaces enforce their security level only
+/// for pods, so the templates of workloads are created as pods.
 #[test]
-fn a_real_api_server_accepts_the_manifests_and_their_pods() {
+fn a_real_api_server_accepts_the_pods_of_the_manifests() {
     let server = lease(Kinds::Kubernetes).unwrap();
-    let mut namespace = of_kind("Namespace");
-    assert_eq!(dry_run(&server, &namespace).0, 201);
-    create(&server, &collection(&namespace), &[namespace.clone()]).unwrap();
-    let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
-    assert_eq!(others.len(), 13);
-    let serve = documents(SERVE);
-    assert_eq!(serve.len(), 4);
-    for object in others.iter().chain(&serve).chain(&documents(POLICY)) {
-        let (status, body) = dry_run(&server, object);
+    // The result of a dry run, with unknown fields as errors.
+    let dry_run = |object: &Value| {
+        let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
+        let answer = server.request("POST", &path, &object.to_string()).unwrap();
+        (answer.status, answer.body)
+    };
+    let accepts = |object: &Value| {
+        let (status, body) = dry_run(object);
         assert_eq!(status, 201, "{object}: {body}");
-    }
-
-    // The namespace enforces the security level only for pods, so the templates of workloads are created as pods.
-    let pods = [
-        &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
-        &of_kind("Deployment")["spec"]["template"],
-        &serve.iter().find(|object| object["kind"] == "Deployment").unwrap()["spec"]["template"],
-    ]
-    .map(|template| {
-        let mut pod = template.clone();
-        (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
-        pod["metadata"]["name"] = "one".into();
-        pod
-    });
-    for pod in &pods {
-        let (status, body) = dry_run(&server, pod);
-        assert_eq!(status, 201, "{body}");
-    }
-
-    // The plugin's installer writes to its node. Only its own namespace allows that.
+    };
     let installer = PLUGIN.map(documents).concat();
     let kinds: Vec<&str> = installer.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]);
-    create(&server, &collection(&installer[0]), &installer[..1]).unwrap();
-    for object in &installer[1..] {
-        let (status, body) = dry_run(&server, object);
-        assert_eq!(status, 201, "{object}: {body}");
+    create_all(&server, [&of_kind("Namespace"), &installer[0], &installer[1]]);
+    let serve = documents(SERVE);
+    assert_eq!(serve.len(), 4);
+    serve.iter().chain(&documents(POLICY)).for_each(accepts);
+
+    let pod = |template: &Value, namespace: &str| {
+        let mut pod = template.clone();
+        (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
+        (pod["metadata"]["name"], pod["metadata"]["namespace"]) = ("one".into(), namespace.into());
+        pod
+    };
+    let job = pod(&of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"], "calipam");
+    accepts(&job);
+    for workload in [&of_kind("Deployment"), &serve[2]] {
+        assert_eq!(workload["kind"], "Deployment");
+        accepts(&pod(&workload["spec"]["template"], "calipam"));
     }
-    let mut pod = installer[4]["spec"]["template"].clone();
-    (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
-    (pod["metadata"]["name"], pod["metadata"]["namespace"]) = ("one".into(), "calipam-cni".into());
-    create(&server, &collection(&installer[1]), &installer[1..2]).unwrap();
-    let (status, body) = dry_run(&server, &pod);
-    assert_eq!(status, 201, "{body}");
-    pod["metadata"]["namespace"] = "calipam".into();
-    assert_eq!(dry_run(&server, &pod).0, 403, "the other namespace does not");
+    // The plugin's installer writes to its node. Only its own namespace allows that.
+    let template = &installer[4]["spec"]["template"];
+    accepts(&pod(template, "calipam-cni"));
+    assert_eq!(dry_run(&pod(template, "calipam")).0, 403, "the other namespace does not");
 
     // Both checks can fail: for an unknown field, and for a pod with more privileges.
     let mut unknown = of_kind("CronJob");
     unknown["spec"]["scedule"] = "* * * * *".into();
-    assert_eq!(dry_run(&server, &unknown).0, 400);
-    let mut root = pods[0].clone();
+    assert_eq!(dry_run(&unknown).0, 400);
+    let mut root = job.clone();
     root["spec"]["securityContext"]["runAsNonRoot"] = false.into();
-    assert_eq!(dry_run(&server, &root).0, 403);
+    assert_eq!(dry_run(&root).0, 403);
+    let mut namespace = of_kind("Namespace");
     namespace["metadata"]["name"] = "No Name".into();
-    assert_eq!(dry_run(&server, &namespace).0, 422);
+    assert_eq!(dry_run(&namespace).0, 422);
 }
 
 /// The manifests refer only to objects in other manifests.
 #[test]
 fn the_manifests_fit_together() {
     let account = of_kind("ServiceAccount");
-    let pod = &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    let job = of_kind("CronJob");
+    let pod = job_pod(&job);
     assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
     let subject = &of_kind("ClusterRoleBinding")["subjects"][0];
     assert_eq!((&subject["name"], &subject["namespace"]), (&account["metadata"]["name"], &"calipam".into()));
@@ -182,57 +175,45 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     assert_eq!(service["metadata"]["labels"], of_kind("Service")["metadata"]["labels"]);
     assert_eq!(service["spec"]["ports"][0]["name"], of_kind("Service")["spec"]["ports"][0]["name"]);
     let container = &pod["spec"]["containers"][0];
-    let args: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    let args = arguments(&pod["spec"]);
     for container in [container, &of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]] {
-        assert_eq!(container["ports"].as_array().unwrap().len(), 1);
+        assert_eq!(items(&container["ports"]).len(), 1);
         assert_eq!(policy["ingress"][0]["ports"], json!([{ "port": container["ports"][0]["name"] }]));
     }
     let port = container["ports"][0]["containerPort"].to_string();
     assert!(args.iter().any(|arg| *arg == format!("--listen=[::]:{port}")), "{args:?}");
-    let help = calipam(&["serve", "--help"]).stdout;
     for probe in ["readinessProbe", "livenessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
-        assert!(help.contains(&format!("\n  {path} ")), "{path} in {help}");
+        calipam("serve --help").prints(&format!("\n  {path} "));
     }
     // With an unknown option, the program would end before it reads this file.
-    let mut words: Vec<String> = args.iter().filter(|arg| !arg.starts_with("--ignore")).cloned().collect();
-    words.extend(["--ignore=/no/such/file".to_owned()]);
-    calipam(&words.iter().map(String::as_str).collect::<Vec<_>>()).failed(3, "cannot read /no/such/file");
+    let mut words: Vec<String> = args.into_iter().filter(|arg| !arg.starts_with("--ignore")).collect();
+    words.push("--ignore=/no/such/file".to_owned());
+    calipam(&words).failed(3, "cannot read /no/such/file");
 }
 
 /// Runs a documented command line on `datastore`. Its files are in a folder of the test.
 fn run_in(folder: &Path, datastore: &str, words: &[String]) -> Run {
     let here = folder.display().to_string();
-    let moved: Vec<String> = words
-        .iter()
-        .filter(|word| !word.starts_with("--datastore"))
-        .map(|word| {
-            ["/reports", "/etc/calipam", "/var/lib/calipam"]
-                .iter()
-                .fold(word.clone(), |word, place| word.replace(place, &here))
-        })
-        .map(|word| if word == "30s" { "0s".into() } else { word })
-        .chain(["--datastore".into(), datastore.into()])
-        .collect();
-    calipam(&moved.iter().map(String::as_str).collect::<Vec<_>>())
+    let places = ["/reports", "/etc/calipam", "/var/lib/calipam", "/archive/exports"];
+    let moved = |word: &String| places.iter().fold(word.clone(), |word, place| word.replace(place, &here));
+    let words = words.iter().filter(|word| !word.starts_with("--datastore")).map(moved);
+    let words = words.map(|word| if word == "30s" { "0s".into() } else { word });
+    calipam(&words.chain(["--datastore".into(), datastore.into()]).collect::<Vec<_>>())
 }
 
 #[test]
 fn the_job_and_the_service_write_their_reports() {
     let ignore = of_kind("ConfigMap")["data"]["ignore"].as_str().unwrap().to_owned();
-    let args =
-        &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"];
-    let job: Vec<String> = serde_json::from_value(args.clone()).unwrap();
+    let job = arguments(job_pod(&of_kind("CronJob")));
     let unit = text("systemd/calipam-check.service").replace("\\\n", " ");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/calipam ")).unwrap();
-    let service: Vec<String> = start.split_whitespace().map(str::to_owned).collect();
 
     // The job fails only if the check fails; the service also fails with findings.
-    for (words, code) in [(job, 0), (service, 1)] {
+    for (words, code) in [(job, 0), (start.words(), 1)] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ignore"), &ignore).unwrap();
-        let run = run_in(folder.path(), EXAMPLE, &words);
-        assert_eq!((run.code, run.stderr.as_str()), (code, ""), "{run:?}");
+        run_in(folder.path(), EXAMPLE, &words).exits(code).says_nothing();
         let written = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(written("calipam.prom").contains("\ncalipam_up 1\n"));
         let report: Value = serde_json::from_str(&written("report.json")).unwrap();
@@ -249,29 +230,18 @@ fn the_job_and_the_service_write_their_reports() {
 /// Runs both ways of keeping an archive, the job and the crontab line. Each runs twice, as on two days.
 #[test]
 fn the_archive_is_kept_by_a_job_and_by_cron() {
-    let job = &documents("archive.yaml")[1];
-    let args = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"];
-    let job: Vec<String> = serde_json::from_value(args.clone()).unwrap();
+    let job = arguments(job_pod(&documents("archive.yaml")[1]));
     let crontab = text("systemd/crontab");
-    let line = crontab.lines().find_map(|line| line.split("$(calipam export ").nth(1)).unwrap();
-    let line = line.split(" 2>&1)").next().unwrap();
-    let cron = std::iter::once("export").chain(line.split_whitespace()).map(str::to_owned).collect();
-    for words in [job, cron] {
+    let line = crontab.lines().find_map(|line| line.split("$(calipam ").nth(1)).unwrap();
+    for (words, place) in [(job, ""), (line.split(" 2>&1)").next().unwrap().words(), "archive")] {
         let folder = tempfile::tempdir().unwrap();
-        let here = folder.path().join("archive").display().to_string();
-        let moved: Vec<String> = words
-            .iter()
-            .filter(|word| !word.starts_with("--datastore"))
-            .map(|word| word.replace("/var/lib/calipam/archive", &here).replace("/archive/exports", &here))
-            .chain(["--datastore".into(), EXAMPLE.into()])
-            .collect();
-        let moved: Vec<&str> = moved.iter().map(String::as_str).collect();
         for _ in 0..2 {
-            let run = calipam(&moved);
-            let expected = (0, "exit code: 0\n--- stdout\n--- stderr\n");
-            assert_eq!((run.code, run.transcript().as_str()), expected, "{run:?}");
+            run_in(folder.path(), EXAMPLE, &words).succeeded().prints_nothing().says_nothing();
         }
-        calipam(&["history", "--archive", &here, "--ip", "10.244.10.6"]).succeeded().prints("1 export from ");
+        let archive = folder.path().join(place);
+        calipam(&format!("history --archive {} --ip 10.244.10.6", archive.display()))
+            .succeeded()
+            .prints("1 export from ");
     }
 }
 
@@ -287,30 +257,28 @@ fn cron(folder: &Path, datastore: &str) -> Run {
         .replace("/etc/calipam/ignore", ignore.to_str().unwrap())
         .replace("/var/lib/calipam", folder.to_str().unwrap())
         .replace("--confirm 30s", "--confirm 0s");
-    let output = command("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output();
-    Run::ended(output.unwrap())
+    Run::of(command("/bin/sh").args(["-c", &line]))
 }
 
 #[test]
 fn cron_mails_only_failures_with_their_reason() {
     let (folder, healthy) = scratch("healthy.jsonl");
-    let cluster = KubeCluster::start(Flavour::Classic);
-    cluster.add_node("node-1", json!({}));
+    let cluster = KubeCluster::with_nodes(Flavour::Classic, &["node-1"]);
     cluster.add_block("10.0.0.0/26", "node-1", &[]);
     cluster.run(&["export", healthy.to_str().unwrap()]).succeeded();
 
-    let run = cron(folder.path(), healthy.to_str().unwrap());
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+    cron(folder.path(), healthy.to_str().unwrap()).succeeded().prints_nothing().says_nothing();
 
     fs::remove_file(folder.path().join("last.json")).unwrap();
-    let run = cron(folder.path(), EXAMPLE);
-    assert_eq!((run.code, run.stderr.as_str()), (1, ""), "{run:?}");
-    assert!(run.stdout.contains("\ncritical  duplicate-address "), "{run:?}");
-    assert!(run.stdout.contains("\n34 findings: 2 critical, "), "{run:?}");
-    assert!(!run.stdout.contains('\u{1b}') && !run.stdout.contains("hint: "), "{run:?}");
-
-    let run = cron(folder.path(), EXAMPLE);
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "nothing is new");
+    cron(folder.path(), EXAMPLE)
+        .exits(1)
+        .says_nothing()
+        .prints("\ncritical  duplicate-address ")
+        .prints("\n34 findings: 2 critical, ")
+        .omits("\u{1b}")
+        .omits("hint: ");
+    // Nothing is new.
+    cron(folder.path(), EXAMPLE).succeeded().prints_nothing().says_nothing();
 
     let run = cron(folder.path(), "/no/such/cluster").exits(3).prints_nothing();
     assert!(run.stderr.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
@@ -319,6 +287,36 @@ fn cron_mails_only_failures_with_their_reason() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("etcd --etcd-endpoints http://{}", taken.local_addr().unwrap());
     drop(taken);
-    let run = cron(folder.path(), &dead).exits(3).prints_nothing();
-    assert!(run.stderr.starts_with("error: cannot use etcd: ") && run.stderr.contains("\nhint: "), "{run:?}");
+    let run = cron(folder.path(), &dead).refused(3, "\nhint: ");
+    assert!(run.stderr.starts_with("error: cannot use etcd: "), "{run:?}");
+}
+
+#[test]
+fn the_daemon_set_of_the_plugin_fits_its_installer() {
+    let [account, role, binding] = &documents("cni/rbac.yaml")[..] else { panic!("three objects") };
+    assert_eq!(role["rules"], json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]));
+    assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
+    let [set] = &documents("cni/daemonset.yaml")[..] else { panic!("one object") };
+    let pod = &set["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
+    assert_eq!(set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], 1);
+
+    let container = &pod["containers"][0];
+    let kustomization = &documents("cni/kustomization.yaml")[0];
+    let image = kustomization["images"][0]["name"].as_str().unwrap();
+    assert_eq!(container["image"], format!("{image}:latest"));
+    assert_eq!(kustomization["resources"], json!(PLUGIN.map(|name| name.trim_start_matches("cni/"))));
+    // Each folder in the arguments is mounted, and is the folder of the same path on the node.
+    let args = arguments(pod);
+    for (option, writes) in [("--bin-dir=", false), ("--conf-dir=", true)] {
+        let folder = args.iter().find_map(|arg| arg.strip_prefix(option)).unwrap();
+        let mount =
+            items(&container["volumeMounts"]).iter().find(|mount| mount["mountPath"] == folder).unwrap();
+        assert_eq!(mount.get("readOnly"), writes.then_some(&json!(true)));
+        let volume = items(&pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+        assert!(folder.ends_with(volume["hostPath"]["path"].as_str().unwrap()), "{folder}");
+    }
+    let port = container["ports"][0]["containerPort"].to_string();
+    assert!(args.iter().any(|arg| arg.starts_with("--listen=") && arg.ends_with(&format!(":{port}"))));
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/healthz");
 }

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::LazyLock;
 
 use calipam_testkit::servers::jv;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::program::{calipam, on_example, root};
+use super::program::{Run, calipam, command, file, on_example, root};
 
 /// Strict copies of the schemas. They forbid additional fields, which the published schemas allow.
 static STRICT: LazyLock<TempDir> = LazyLock::new(|| {
@@ -53,17 +52,9 @@ fn forbid_others(schema: &mut Value) {
 
 /// Validates a document with a schema, and returns the errors.
 fn complaints(schema: &Path, document: &Value) -> String {
-    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
-    fs::write(file.path(), document.to_string()).unwrap();
-    let output = Command::new(jv().unwrap()).arg(schema).arg(file.path()).output().unwrap();
-    match output.status.code() {
-        Some(0) => String::new(),
-        code => format!(
-            "{code:?}: {}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ),
-    }
+    let (_folder, file) = file("document.json", document.to_string());
+    let run = Run::of(command(jv().unwrap()).arg(schema).arg(file));
+    if run.code == 0 { String::new() } else { run.transcript() }
 }
 
 /// Asserts that a document of calipam is valid according to the schema of its kind.
@@ -91,13 +82,18 @@ fn every_kind_has_a_schema() {
 /// Every schema refuses documents that lack a field, or have a field of another type.
 #[test]
 fn schemas_refuse_incomplete_or_mistyped_documents() {
-    let report = on_example(&["check", "-o", "json"]).json();
+    let report = on_example("check -o json").json();
     let published = folder().join("CheckReport.json");
     assert_eq!(complaints(&published, &report), "");
     let mut newer = report.clone();
     newer["findings"][0]["added"] = json!("in a later version");
     assert_eq!(complaints(&published, &newer), "", "programs pass over it");
     assert_ne!(complaints(&STRICT.path().join("CheckReport.json"), &newer), "");
+    let refuses = |place: &str, change: &dyn Fn(&mut Value)| {
+        let mut document = report.clone();
+        change(&mut document);
+        assert_ne!(complaints(&published, &document), "", "{place}");
+    };
     for (place, wrong) in [
         ("/kind", json!("PoolList")),
         ("/cluster/datastore", json!("zookeeper")),
@@ -107,52 +103,45 @@ fn schemas_refuse_incomplete_or_mistyped_documents() {
         ("/coverage/blocks", json!("maybe")),
         ("/findings", Value::Null),
     ] {
-        let mut document = report.clone();
-        *document.pointer_mut(place).unwrap() = wrong;
-        assert_ne!(complaints(&published, &document), "", "{place}");
+        refuses(place, &|document| *document.pointer_mut(place).unwrap() = wrong.clone());
     }
     for field in report.as_object().unwrap().keys() {
-        let mut document = report.clone();
-        document.as_object_mut().unwrap().remove(field);
-        assert_ne!(complaints(&published, &document), "", "{field}");
+        refuses(field, &|document| _ = document.as_object_mut().unwrap().remove(field));
     }
 }
 
 /// Validates documents that other tests do not read completely.
 #[test]
 fn documents_that_need_no_server_are_valid() {
-    let archive = tempfile::tempdir().unwrap();
-    let archive = archive.path().to_str().unwrap();
-    assert_eq!(on_example(&["export", "-q", "--archive", archive]).code, 0);
-    let simulated = ["simulate", "--nodes", "4", "--pods-per-node", "8", "--pool", "10.0.0.0/24"];
-    let runs: [(&str, &[&str]); 15] = [
-        ("RuleList", &["explain"]),
-        ("AddressList", &["show", "--node", "node-1"]),
-        ("PoolMapList", &["show", "--map"]),
-        ("Address", &["show", "--ip", "10.244.10.3"]),
-        ("Handle", &["show", "--handle", "monitoring.prometheus-76"]),
-        ("Difference", &["diff", "docs/examples/cluster.jsonl", "tests/fixtures/hostile.jsonl"]),
-        ("History", &["history", "--archive", archive, "--node", "node-1"]),
-        ("JournalList", &["undo", "--list"]),
-        ("Version", &["version"]),
-        ("Error", &["show", "--pool", "none"]),
-        ("AddressExplanation", &["explain", "--node", "node-1"]),
-        ("Simulation", &[&simulated[..], &["--fail-node", "--runs", "2"]].concat()),
-        ("Simulation", &[&simulated[..], &["--block-size", "26..29"]].concat()),
-        ("Simulation", &[&simulated[..], &["--runs", "2"]].concat()),
-        ("Simulation", &[&simulated[..], &["--clashes=none,freed-by-hand", "--runs", "1"]].concat()),
-    ];
-    for (kind, arguments) in runs {
-        let reads = arguments[0] == "show" || arguments.contains(&"--node") && arguments[0] == "explain";
-        let arguments = [arguments, &["-o", "json"]].concat();
-        let run = if reads { on_example(&arguments) } else { calipam(&arguments) };
-        assert_eq!(run.json()["kind"], kind, "{arguments:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().display();
+    on_example(&format!("export -q --archive {archive}")).succeeded();
+    let history = format!("history --archive {archive} --node node-1");
+    for (kind, line) in [
+        ("Difference", "diff docs/examples/cluster.jsonl tests/fixtures/hostile.jsonl"),
+        ("History", &history),
+        ("JournalList", "undo --list"),
+        ("Version", "version"),
+    ] {
+        assert_eq!(calipam(&format!("{line} -o json")).json()["kind"], kind, "{line}");
     }
-    for question in [&["--advise", "--nodes", "6", "--max-pods-per-node", "12"][..], &["--nodes", "4,8"]] {
-        let run = calipam(
-            &[&["simulate", "--pods-per-node", "8", "--pool", "10.0.0.0/24", "-o", "json"], question]
-                .concat(),
-        );
-        assert_eq!(run.json()["kind"], "Simulation", "{question:?}");
+    for (kind, line) in [
+        ("AddressList", "show --node node-1"),
+        ("PoolMapList", "show --map"),
+        ("Error", "show --pool none"),
+        ("AddressExplanation", "explain --node node-1"),
+    ] {
+        assert_eq!(on_example(&format!("{line} -o json")).json()["kind"], kind, "{line}");
+    }
+    for question in [
+        "--nodes 4 --fail-node --runs 2",
+        "--nodes 4 --block-size 26..29",
+        "--nodes 4 --runs 2",
+        "--nodes 4 --clashes=none,freed-by-hand --runs 1",
+        "--nodes 6 --advise --max-pods-per-node 12",
+        "--nodes 4,8",
+    ] {
+        let run = calipam(&format!("simulate --pods-per-node 8 --pool 10.0.0.0/24 {question} -o json"));
+        assert_eq!(run.json()["kind"], "Simulation", "{question}");
     }
 }

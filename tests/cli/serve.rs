@@ -6,12 +6,14 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_testkit::cluster::Cluster;
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::relay::Relay;
 use calipam_testkit::servers::Etcd;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::program::{EXAMPLE, calipam, command};
+use super::program::{EXAMPLE, Words, calipam, on_etcd, prepare};
 
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,10 +33,8 @@ pub(super) struct Answer {
 }
 
 impl Server {
-    pub(super) fn start(arguments: &[&str]) -> Self {
-        let mut program = command(crate::cli::PROGRAM);
-        program.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-        Self::of(&mut program)
+    pub(super) fn start(arguments: &(impl Words + ?Sized)) -> Self {
+        Self::of(prepare("serve --listen 127.0.0.1:0").args(arguments.words()))
     }
 
     /// Starts a program, and waits until it serves.
@@ -112,9 +112,19 @@ impl Server {
         let begin = Instant::now();
         let code = self.child.wait().unwrap().code();
         assert!(begin.elapsed() < Duration::from_secs(20), "SIGTERM does not end it");
+        (code, self.said())
+    }
+
+    /// Kills the server. Returns stderr.
+    pub(super) fn kill(mut self) -> String {
+        self.child.kill().unwrap();
+        self.said()
+    }
+
+    fn said(&mut self) -> String {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();
-        (code, said)
+        said
     }
 }
 
@@ -128,16 +138,8 @@ impl Drop for Server {
 #[test]
 fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let etcd = Etcd::of(&Cluster::example()).unwrap();
-    let server = Server::start(&[
-        "--interval",
-        "1s",
-        "--settle",
-        "0",
-        "--allow-host",
-        "ipam.example.com",
-        "--etcd-endpoints",
-        &etcd.endpoint(),
-    ]);
+    let options = "--interval 1s --settle 0 --allow-host ipam.example.com --etcd-endpoints";
+    let server = Server::start(&format!("{options} {}", etcd.endpoint()));
     // A client that never completes its request does not affect others.
     let mut slow = TcpStream::connect(&server.address).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
@@ -147,8 +149,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     assert!(report.head.contains("\r\nage: "), "{}", report.head);
     assert!(report.head.contains("content-type: application/json"), "{}", report.head);
     let json: Value = serde_json::from_str(&report.body).unwrap();
-    let checked = calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
-    let checked = checked.json();
+    let checked = on_etcd(&etcd, "check -o json --settle 0").json();
     assert_eq!((&json["kind"], &json["findings"]), (&"CheckReport".into(), &checked["findings"]));
     assert!(server.get("/").body.starts_with("<!DOCTYPE html>"));
     let metrics = server.get("/metrics").body;
@@ -210,10 +211,7 @@ fn hostile_requests_harm_nobody(server: &Server) {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2"),
     ] {
         let status = status(bytes);
-        assert!(
-            status.as_deref().is_none_or(|status| status.starts_with('4') || status.starts_with('5')),
-            "{name}: {status:?}"
-        );
+        assert!(status.as_deref().is_none_or(|status| status.starts_with(['4', '5'])), "{name}: {status:?}");
         assert_eq!(server.get("/livez").status, 200, "after {name}");
     }
     let gone = TcpStream::connect(&server.address).unwrap();
@@ -244,7 +242,7 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     let (code, said) = server.terminate();
     assert_eq!(code, Some(0), "{said}");
 
-    let server = Server::start(&["--etcd-endpoints", "http://127.0.0.1:1"]);
+    let server = Server::start("--etcd-endpoints http://127.0.0.1:1");
     for path in ["/", "/report.json", "/healthz"] {
         let answer = server.wait(path, |answer| answer.body.contains("failed: "));
         let cause = "no check has succeeded yet; the last one failed: cannot use etcd: http://127.0.0.1:1: ";
@@ -252,24 +250,18 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     }
 }
 
-/// There are more silent clients than the server accepts. Each is disconnected, and probes are answered before a
-/// kubelet's timeout.
+/// There are more silent clients than the server accepts, and clients that send requests but read nothing. Probes are
+/// answered before a kubelet's timeout, and the clients are disconnected.
 #[test]
-fn a_thousand_silent_clients_shut_no_one_out() {
-    let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
+fn clients_that_are_silent_or_read_nothing_shut_no_one_out() {
+    let server = Server::start(&format!("--settle 0 -d {EXAMPLE}"));
     let silent: Vec<TcpStream> = (0..1_000).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     let begin = Instant::now();
     assert_eq!(server.get("/livez").status, 200);
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     drop(silent);
-    assert_eq!(server.terminate().0, Some(0));
-}
-
-/// Many clients send requests but read nothing. Probes are still answered, and the clients are disconnected.
-#[test]
-fn probes_are_answered_while_clients_read_nothing() {
-    let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
     server.wait("/healthz", |answer| answer.status == 200);
+
     let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
     let stuck: Vec<TcpStream> = (0..64)
         .map(|_| {
@@ -294,25 +286,46 @@ fn probes_are_answered_while_clients_read_nothing() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
+/// The connection to etcd hangs. Nothing arrives, and neither end notices that.
+#[test]
+fn a_hanging_watch_is_restarted() {
+    let etcd = Etcd::start().unwrap();
+    let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
+    let handle = key::handle(&cluster.add_pod_on(0).handle);
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let proxy = Relay::to(etcd.port());
+    let endpoint = format!("--etcd-endpoints http://127.0.0.1:{}", proxy.port);
+    let server = Server::start(&format!("--interval 1h --settle 0 {endpoint}"));
+    server.wait("/healthz", |answer| answer.status == 200);
+
+    proxy.hang();
+    let begin = Instant::now();
+    etcd.delete(&handle).unwrap();
+    server.wait("/report.json", |answer| answer.body.contains("missing-handle"));
+    // The client pings the connection every eight seconds, with a timeout of four.
+    assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
+    let (status, said) = server.terminate();
+    assert!(status == Some(0) && !said.contains("error: "), "{said}");
+}
+
 #[test]
 fn a_wrong_call_ends_at_once() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let free = ["serve", "--listen", "127.0.0.1:0"];
-    for (arguments, code, reason) in [
-        (vec!["serve", "--listen", &address, "-d", EXAMPLE], 3, "cannot listen on"),
-        (vec!["serve", "--listen", "9795", "-d", EXAMPLE], 2, "expected an address and a port"),
-        (vec!["serve", "--interval", "0", "-d", EXAMPLE], 2, "the shortest interval"),
-        (vec!["serve", "--interval", "99999d", "-d", EXAMPLE], 2, "the longest interval"),
-        ([&free[..], &["-d", "-"]].concat(), 2, "stdin can be read only once"),
-        ([&free[..], &["--ignore", "/no/such/file", "-d", EXAMPLE]].concat(), 3, "cannot read /no/such/file"),
-        (
-            [&free[..], &["--rule", "half-deleted", "--skip-rule", "half-deleted", "-d", EXAMPLE]].concat(),
-            2,
-            "both name",
-        ),
-        ([&free[..], &["--config", "README.md"]].concat(), 2, "error: "),
+    let address = taken.local_addr().unwrap();
+    let example = format!("-d {EXAMPLE}");
+    let free = format!("--listen 127.0.0.1:0 {example}");
+    for (options, code, reason) in [
+        (format!("--listen {address} {example}"), 3, "cannot listen on"),
+        (format!("--listen 9795 {example}"), 2, "expected an address and a port"),
+        (format!("--interval 0 {example}"), 2, "the shortest interval"),
+        (format!("--interval 99999d {example}"), 2, "the longest interval"),
+        (format!("{free} --ignore /no/such/file"), 3, "cannot read /no/such/file"),
+        (format!("{free} --rule half-deleted --skip-rule half-deleted"), 2, "both name"),
+        // A file has no changes to record.
+        (format!("{free} --record /no/such/archive"), 2, "a recording needs a live datastore"),
+        ("--listen 127.0.0.1:0 -d -".into(), 2, "stdin can be read only once"),
+        ("--listen 127.0.0.1:0 --config README.md".into(), 2, "error: "),
     ] {
-        calipam(&arguments).exits(code).says(reason);
+        calipam(&format!("serve {options}")).failed(code, reason);
     }
 }

@@ -5,30 +5,36 @@ use std::time::{Duration, Instant};
 use calipam_testkit::kube::{Flavour, create, install_kubevirt};
 use serde_json::{Value, json};
 
-use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
-use super::program;
-use super::scheduled::{collection, documents};
+use super::kube_cluster::{KubeCluster, Record, cni_annotations, connection, pod};
+use super::program::{self, items};
+use super::scheduled::{create_all, documents};
 use super::serve::Server;
 
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a server with an interval of one hour.
-fn serve(cluster: &KubeCluster, options: &[&str]) -> Server {
-    let kubeconfig = cluster.server.kubeconfig();
-    let datastore = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let server = Server::start(&[&["--interval", "1h"], options, &datastore].concat());
+fn start(cluster: &KubeCluster, options: &str) -> Server {
+    Server::start(&format!("{options} {}", connection(&cluster.server)))
+}
+
+/// Starts a server with an interval of one hour, and waits for its first check.
+fn serve(cluster: &KubeCluster, options: &str) -> Server {
+    let server = start(cluster, &format!("--interval 1h {options}"));
     server.wait("/healthz", |answer| answer.status == 200);
     server
 }
 
-/// Creates a node with a block that records the running pod `web-0`, and `gone` pods that do not exist.
-fn cluster(gone: u64) -> KubeCluster {
-    let cluster = KubeCluster::start(Flavour::Classic);
-    cluster.add_node("node-1", json!({}));
+/// Creates a record of a pod that does not exist.
+fn gone(ordinal: u64) -> Record {
+    Record::of_pod(ordinal, "default", &format!("gone-{ordinal}"), "node-1")
+}
+
+/// Creates a node with a block that records the running pod `web-0`, and `number` pods that do not exist.
+fn cluster(number: u64) -> KubeCluster {
+    let cluster = KubeCluster::with_nodes(Flavour::Classic, &["node-1"]);
     let web = Record::of_pod(0, "default", "web-0", "node-1");
-    let gone = (1..=gone).map(|n| Record::of_pod(n, "default", &format!("gone-{n}"), "node-1"));
-    cluster.add_block("10.0.0.0/26", "node-1", &[web].into_iter().chain(gone).collect::<Vec<_>>());
+    let records: Vec<Record> = [web].into_iter().chain((1..=number).map(gone)).collect();
+    cluster.add_block("10.0.0.0/26", "node-1", &records);
     cluster.add_pods(&[pod("default", "web-0", "node-1", "10.0.0.0", 1)]);
     cluster
 }
@@ -52,7 +58,7 @@ fn delete_pod(cluster: &KubeCluster) {
 #[test]
 fn a_change_is_found_after_the_settle_time() {
     let cluster = cluster(0);
-    let server = serve(&cluster, &["--settle", "1s"]);
+    let server = serve(&cluster, "--settle 1s");
     assert_eq!(findings(&server.get("/report.json").body), [""; 0]);
     let whole = whole_reads(&server);
 
@@ -61,29 +67,27 @@ fn a_change_is_found_after_the_settle_time() {
     let leaked = "leaked-address 10.0.0.0".to_owned();
     server.wait("/report.json", |answer| findings(&answer.body).contains(&leaked));
     assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
-    println!("found after {:?}", begin.elapsed());
     cluster.add_pods(&[pod("default", "web-0", "node-1", "10.0.0.0", 2)]);
     server.wait("/report.json", |answer| findings(&answer.body).is_empty());
     assert_eq!(whole_reads(&server), whole, "only what has changed was read");
 }
 
-/// Lists the Events that this program has sent.
-pub(super) fn events_of_findings(cluster: &KubeCluster) -> Vec<Value> {
+/// Lists the type, the kind and name of the object, and the reason of each Event about a leak or an address that is not
+/// recorded. On a busy machine, there can also be events about a block that was written before its affinity and handle.
+fn events(cluster: &KubeCluster) -> Vec<String> {
     let answer = cluster.server.request("GET", "/apis/events.k8s.io/v1/events", "").unwrap();
     let list: Value = serde_json::from_str(&answer.body).unwrap();
-    let ours = list["items"].as_array().unwrap().iter();
-    ours.filter(|event| event["reportingController"] == "calipam.io/serve").cloned().collect()
-}
-
-/// Lists the type, the kind and name of the object, and the reason of each Event.
-fn events(cluster: &KubeCluster) -> Vec<String> {
+    let is_counted = |event: &&Value| {
+        event["reportingController"] == "calipam.io/serve"
+            && (event["reason"] == "LeakedAddress" || event["reason"] == "UnallocatedInUse")
+    };
     let line = |event: &Value| {
         let regarding = &event["regarding"];
         assert!(regarding["uid"].is_string() && event["note"].is_string(), "{event}");
         let words = [&event["type"], &regarding["kind"], &regarding["name"], &event["reason"]];
         words.map(|word| word.as_str().unwrap()).join(" ")
     };
-    let mut lines: Vec<String> = events_of_findings(cluster).iter().map(line).collect();
+    let mut lines: Vec<String> = items(&list["items"]).iter().filter(is_counted).map(line).collect();
     lines.sort();
     lines
 }
@@ -100,10 +104,11 @@ fn wait_for_events(cluster: &KubeCluster, wanted: impl Fn(&[String]) -> bool) ->
     }
 }
 
+/// Each finding has one event, even if several servers find it and one of them is killed.
 #[test]
 fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     let cluster = cluster(12);
-    let server = serve(&cluster, &["--settle", "0", "--events"]);
+    let server = serve(&cluster, "--settle 0 --events");
     let begin = Instant::now();
     let first = wait_for_events(&cluster, |events| !events.is_empty());
     assert!(first.len() <= 10, "{first:#?}");
@@ -111,22 +116,26 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
-    // The finding is about a pod. Two servers find it, but only one of them sends an event.
+    // Both servers find the next leak and a pod with a free address at the same time, and either could send the events.
+    let another = serve(&cluster, "--settle 0 --events");
     let mut free = pod("default", "web-1", "node-1", "10.0.0.40", 3);
     free["metadata"]["annotations"] = cni_annotations("container", "10.0.0.40");
     free["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     cluster.add_pods(&[free]);
-    let another = serve(&cluster, &["--settle", "0", "--events"]);
-    let unallocated = "Warning Pod web-1 UnallocatedInUse".to_owned();
-    wait_for_events(&cluster, |events| events.contains(&unallocated));
+    cluster.add_block("10.0.0.64/26", "node-1", &[gone(13)]);
+    wait_for_events(&cluster, |events| events.len() >= 14);
+    std::thread::sleep(Duration::from_secs(7));
     let told = events(&cluster);
-    std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(events(&cluster), told);
-    assert_eq!(told.len(), 13, "{told:#?}");
+    assert_eq!(told.len(), 14, "{told:#?}");
+    assert!(told.contains(&"Warning Pod web-1 UnallocatedInUse".to_owned()), "{told:#?}");
 
-    for server in [server, another] {
-        let (status, said) = server.terminate();
-        assert_eq!(status, Some(0));
+    let killed = server.kill();
+    cluster.add_block("10.0.0.128/26", "node-1", &[gone(14)]);
+    let told = wait_for_events(&cluster, |events| events.len() >= 15);
+    assert_eq!(told.len(), 15, "{told:#?}");
+    let (status, said) = another.terminate();
+    assert_eq!(status, Some(0));
+    for said in [killed, said] {
         assert!(!said.contains("not told") && !said.contains(cluster.server.token()), "{said}");
     }
 }
@@ -135,21 +144,16 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
 #[test]
 fn watching_and_sending_events_need_permissions() {
     let cluster = cluster(0);
-    let mut objects = [documents("namespace.yaml"), documents("rbac.yaml")].concat();
-    for rule in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()).flatten() {
-        rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "watch");
+    let mut objects = documents("rbac.yaml");
+    for rules in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()) {
+        rules
+            .iter_mut()
+            .for_each(|rule| rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "watch"));
+        rules.retain(|rule| rule["verbs"] != json!([]));
     }
-    for object in &mut objects {
-        if let Some(rules) = object["rules"].as_array_mut() {
-            rules.retain(|rule| rule["verbs"] != json!([]));
-        }
-        create(&cluster.server, &collection(object), std::slice::from_ref(object)).unwrap();
-    }
-    let kubeconfig = cluster.server.kubeconfig();
-    let datastore = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let account = ["--as", "system:serviceaccount:calipam:calipam"];
-    let options = ["--settle", "0", "--interval", "1s", "--events"];
-    let mut server = Server::start(&[&options[..], &account, &datastore].concat());
+    create_all(&cluster.server, &objects);
+    let account = "--as system:serviceaccount:calipam:calipam";
+    let mut server = start(&cluster, &format!("--interval 1s --settle 0 --events {account}"));
     server.wait_for_line("each check reads everything: changes cannot be watched: ");
     server.wait("/healthz", |answer| answer.status == 200);
     delete_pod(&cluster);
@@ -162,7 +166,7 @@ fn watching_and_sending_events_need_permissions() {
     binding["roleRef"]["name"] = "calipam-events".into();
     server.wait_for_line("cannot send findings to the API server: ");
     assert_eq!(events(&cluster), [""; 0]);
-    create(&cluster.server, &collection(&binding), &[binding]).unwrap();
+    create_all(&cluster.server, [&binding]);
     wait_for_events(&cluster, |events| events == ["Warning Node node-1 LeakedAddress"]);
     assert_eq!(server.terminate().0, Some(0));
 }
@@ -172,7 +176,7 @@ fn watching_and_sending_events_need_permissions() {
 #[test]
 fn a_kind_that_is_installed_later_is_followed_too() {
     let cluster = cluster(0);
-    let server = serve(&cluster, &["--settle", "0"]);
+    let server = serve(&cluster, "--settle 0");
     let machines =
         |report: &str| serde_json::from_str::<Value>(report).unwrap()["coverage"]["machines"].clone();
     assert_ne!(machines(&server.get("/report.json").body), "read");

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::history::{ADDRESS, Site};
-use super::program::{calipam, command, on_example};
+use super::program::{calipam, command, on_etcd};
 use super::record::{length, spans, wait};
 use super::serve::Server;
 
@@ -18,10 +18,8 @@ use super::serve::Server;
 fn serve_records_or_continues_without_recording() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3)).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().to_str().unwrap();
-    let endpoint = etcd.endpoint();
-    let arguments =
-        ["--settle", "0", "--record", archive, "--keep", "24h:all", "--etcd-endpoints", &endpoint];
+    let record = format!("--settle 0 --record {} --keep 24h:all", folder.path().display());
+    let arguments = format!("{record} --etcd-endpoints {}", etcd.endpoint());
     let server = Server::start(&arguments);
     server.wait("/healthz", |answer| answer.status == 200);
     wait(|| length(folder.path()) > 0);
@@ -31,15 +29,6 @@ fn serve_records_or_continues_without_recording() {
     let (code, said) = second.terminate();
     assert!(code == Some(0) && said.contains("another run is writing to this archive"), "{said}");
     assert_eq!(server.terminate().0, Some(0));
-}
-
-/// A file has no changes to record.
-#[test]
-fn a_recording_of_a_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().to_str().unwrap();
-    on_example(&["serve", "--listen", "127.0.0.1:0", "--record", archive])
-        .failed(2, "a recording needs a live datastore");
 }
 
 /// A server with a limit on the size of files, which acts like a full disk. The limit can be changed while the server
@@ -71,7 +60,6 @@ impl OnSmallDisk {
 fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
     let mut site = Site::begin(Etcd::start().unwrap());
     let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().to_str().unwrap();
     let mut server = OnSmallDisk::start(folder.path(), &site.etcd.endpoint(), "unlimited");
     let after = |change: &mut dyn FnMut()| {
         let before = length(folder.path());
@@ -94,7 +82,8 @@ fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
     server.limit(None);
     server.0.wait_for_line("a gap: the server no longer has the changes");
     after(&mut || _ = site.release());
-    let told = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).json();
+    let archive = folder.path().display();
+    let told = calipam(&format!("history --archive {archive} --ip {ADDRESS} -o json")).json();
     assert_eq!(spans(&told), 2, "{told}");
     assert_eq!(server.0.terminate().0, Some(0));
 }
@@ -119,11 +108,9 @@ fn a_disk_that_is_full_at_the_start_has_no_part_of_a_state() {
 #[test]
 fn the_forecast_knows_what_was_recorded_before_the_start() {
     let mut site = Site::begin(Etcd::start().unwrap());
-    let endpoint = site.etcd.endpoint();
-    let connection = ["--etcd-endpoints", endpoint.as_str()];
     let [exported, folder] = [0, 1].map(|_| tempfile::tempdir().unwrap());
     let file = exported.path().join("export.jsonl");
-    calipam(&[&["export", file.to_str().unwrap()], &connection[..]].concat()).succeeded();
+    on_etcd(&site.etcd, &format!("export {}", file.display())).succeeded();
     let text = fs::read_to_string(&file).unwrap();
     let (header, entries) = text.split_once('\n').unwrap();
     let mut header: serde_json::Value = serde_json::from_str(header).unwrap();
@@ -131,7 +118,7 @@ fn the_forecast_knows_what_was_recorded_before_the_start() {
     header["takenAt"] = begin.to_string().into();
     fs::write(&file, format!("{header}\n{entries}")).unwrap();
     let archive = exported.path().join("archive");
-    calipam(&["export", "--archive", archive.to_str().unwrap(), "-d", file.to_str().unwrap()]).succeeded();
+    calipam(&format!("export --archive {} -d {}", archive.display(), file.display())).succeeded();
     let is_export = |path: &PathBuf| path.extension().is_some_and(|end| end == "zst");
     let packed = fs::read_dir(archive).unwrap().map(|file| file.unwrap().path()).find(is_export).unwrap();
     let revision = header["revision"].as_str().unwrap().parse().unwrap();
@@ -151,8 +138,8 @@ fn the_forecast_knows_what_was_recorded_before_the_start() {
     }
     drop((journal, recorder));
 
-    let arguments = ["--interval", "1s", "--settle", "0", "--record", folder.path().to_str().unwrap()];
-    let server = Server::start(&[&arguments[..], &connection].concat());
+    let record = format!("--interval 1s --settle 0 --record {}", folder.path().display());
+    let server = Server::start(&format!("{record} --etcd-endpoints {}", site.etcd.endpoint()));
     let has_forecast = |text: &str| {
         let mut lines = text.lines().filter(|line| line.starts_with("calipam_ippool_exhaustion_seconds{"));
         lines.any(|line| line.contains("expected") && !line.ends_with("+Inf"))

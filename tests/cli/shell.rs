@@ -26,7 +26,7 @@ impl Shell {
     pub(super) fn new(variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        assert_eq!(calipam(&["install-links", folder.path().to_str().unwrap(), "--calicoctl"]).code, 0);
+        calipam(&format!("install-links {} --calicoctl", folder.path().display())).succeeded();
         std::os::unix::fs::symlink(crate::cli::PROGRAM, at("calipam")).unwrap();
         fs::write(at("kubectl"), KUBECTL).unwrap();
         fs::set_permissions(at("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -2,7 +2,6 @@
 
 mod asked;
 mod kubectl;
-mod scripts;
 mod shells;
 mod values;
 
@@ -29,25 +28,26 @@ fn scripts() -> tempfile::TempDir {
     folder
 }
 
-/// Returns the suggestions and the directive for the words after `kubectl ipam`.
-fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
+/// Returns the suggestions and the directive for a line after `kubectl ipam`. Its last word, which may be empty, is
+/// completed.
+fn kubectl_gets(line: &str) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     link_all(folder.path());
-    let run = Run::of(command(folder.path().join("kubectl_complete-ipam")).args(words));
-    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
+    let completer = folder.path().join("kubectl_complete-ipam");
+    let run = Run::of(command(completer).args(line.split(' '))).succeeded().says_nothing();
     let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
     let directive = lines.pop().and_then(|line| line.strip_prefix(':')?.parse().ok());
     (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
 }
 
-/// Returns the suggestions for words that are completed from the cluster. Completion may time out on a busy machine, so
+/// Returns the suggestions for a line that is completed from the cluster. Completion may time out on a busy machine, so
 /// it is repeated until there are suggestions.
-fn found(words: &[&str]) -> Vec<String> {
-    (0..20).map(|_| suggested(words)).find(|found| !found.is_empty()).unwrap_or_default()
+fn found(line: &str) -> Vec<String> {
+    (0..20).map(|_| suggested(line)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Returns the suggestions for the words after `kubectl ipam`, without their descriptions.
-fn suggested(words: &[&str]) -> Vec<String> {
+/// Returns the suggestions for a line after `kubectl ipam`, without their descriptions.
+fn suggested(line: &str) -> Vec<String> {
     let value = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
-    kubectl_gets(words).0.iter().map(value).collect()
+    kubectl_gets(line).0.iter().map(value).collect()
 }

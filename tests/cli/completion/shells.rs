@@ -21,14 +21,19 @@ const MARK: &str = "<>";
 
 impl Shell {
     /// Starts a shell and runs some lines in it.
-    fn start(program: &str, options: &[&str], setup: &str) -> Self {
+    fn start(program: &str, setup: &str) -> Self {
+        let options = match program {
+            "bash" => "--norc --noprofile -i",
+            "zsh" => "-f -i",
+            _ => "--no-config -i",
+        };
         let path = std::env::var("PATH").unwrap_or_default();
         let folder = tempfile::tempdir().unwrap();
         link_all(folder.path());
         let scripts = scripts();
         autoloaded(folder.path(), scripts.path());
         let mut shell = command("setsid");
-        shell.args(["--ctty", "--wait", program]).args(options);
+        shell.args(["--ctty", "--wait", program]).args(options.split(' '));
         shell
             .current_dir(folder.path())
             .env("HOME", folder.path())
@@ -44,10 +49,8 @@ impl Shell {
 
     /// Types a line, completes it, and returns the resulting words.
     fn completed(&mut self, line: &str) -> String {
-        self.session.send(&format!("{line}\t"));
-        self.session.settle();
-        // Inserts `printf` at the start of the line, to print the words instead of running them.
-        self.session.send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
+        // Inserts `printf` at the start of the completed line, to print the words instead of running them.
+        self.session.send(&format!("{line}\t\u{1}printf '%s{MARK}' = \u{5} end\n"));
         let shown = self.session.wait_for(&format!("end{MARK}"));
         let begin = shown.rfind(&format!("={MARK}")).unwrap_or_else(|| panic!("{shown}"));
         let words = shown[begin..].split(MARK).skip(1);
@@ -70,10 +73,9 @@ impl Shell {
         self.session.settle();
         shown.push_str(&self.session.shown());
         // Closes the list of suggestions, and clears the line.
-        for key in ["\u{3}", "\u{15}"] {
-            self.session.send(key);
-            self.session.settle();
-        }
+        self.session.send("\u{3}");
+        self.session.settle();
+        self.session.send("\u{15}");
         shown
     }
 
@@ -125,25 +127,15 @@ fn kubectl_completes_its_plugins_in_each_shell() {
     let kubectl = kubectl().unwrap();
     let kubectl = kubectl.parent().unwrap().display().to_string();
     let helper = "/usr/share/bash-completion/bash_completion";
-    for (shell, options, setup) in [
+    for (shell, setup) in [
         (
             "bash",
-            &["--norc", "--noprofile", "-i"][..],
-            format!("PS1='$ '; source {helper}; source <(kubectl completion bash)"),
+            format!("PATH=$PATH:{kubectl}; PS1='$ '; source {helper}; source <(kubectl completion bash)"),
         ),
-        (
-            "zsh",
-            &["-f", "-i"],
-            "PS1='$ '; autoload -Uz compinit; compinit -u -D; source <(kubectl completion zsh)".into(),
-        ),
-        ("fish", &["--no-config", "-i"], "kubectl completion fish | source".into()),
+        ("zsh", format!("PATH=$PATH:{kubectl}; {ZSH}; source <(kubectl completion zsh)")),
+        ("fish", format!("set -x PATH $PATH {kubectl}; kubectl completion fish | source")),
     ] {
-        let path = if shell == "fish" {
-            format!("set -x PATH $PATH {kubectl}")
-        } else {
-            format!("PATH=$PATH:{kubectl}")
-        };
-        let mut shell = Shell::start(shell, options, &format!("{path}; {setup}"));
+        let mut shell = Shell::start(shell, &setup);
         for (typed, becomes) in [
             ("kubectl ipam sho", "kubectl ipam show"),
             ("kubectl ipam check --rule leaked-a", "kubectl ipam check --rule leaked-address"),
@@ -157,31 +149,23 @@ fn kubectl_completes_its_plugins_in_each_shell() {
     }
 }
 
-const BASH: &str = "PS1='$ '; for script in SCRIPTS/*.bash; do source $script; done";
-const ZSH: &str =
-    "PS1='$ '; autoload -Uz compinit; compinit -u -D; for script in SCRIPTS/*.zsh; do source $script; done";
-const ZSH_AUTOLOAD: &str = "PS1='$ '; fpath=(~/functions $fpath); autoload -Uz compinit; compinit -u -D";
-const FISH: &str = "for script in SCRIPTS/*.fish; source $script; end";
+const ZSH: &str = "PS1='$ '; autoload -Uz compinit; compinit -u -D";
 
 #[test]
 fn bash_completes_each_name() {
-    Shell::start("bash", &["--norc", "--noprofile", "-i"], BASH).completes_each_name();
+    let setup = "PS1='$ '; for script in SCRIPTS/*.bash; do source $script; done";
+    Shell::start("bash", setup).completes_each_name();
 }
 
 #[test]
-fn zsh_completes_each_name() {
+fn zsh_completes_each_name_with_scripts_that_are_sourced_or_loaded_by_itself() {
     if left_out(&[Tool::Zsh]) {
         return;
     }
-    Shell::start("zsh", &["-f", "-i"], ZSH).completes_each_name();
-}
-
-#[test]
-fn zsh_completes_by_scripts_that_it_loads_itself() {
-    if left_out(&[Tool::Zsh]) {
-        return;
+    let sourced = format!("{ZSH}; for script in SCRIPTS/*.zsh; do source $script; done");
+    for setup in [sourced, format!("fpath=(~/functions $fpath); {ZSH}")] {
+        Shell::start("zsh", &setup).completes_each_name();
     }
-    Shell::start("zsh", &["-f", "-i"], ZSH_AUTOLOAD).completes_each_name();
 }
 
 #[test]
@@ -189,5 +173,6 @@ fn fish_completes_each_name() {
     if left_out(&[Tool::Fish]) {
         return;
     }
-    Shell::start("fish", &["--no-config", "-i"], FISH).completes_each_name();
+    let setup = "for script in SCRIPTS/*.fish; source $script; end";
+    Shell::start("fish", setup).completes_each_name();
 }

@@ -9,8 +9,8 @@ use calipam_testkit::servers::Etcd;
 use calipam_testkit::values;
 use serde_json::json;
 
-use super::super::kube_cluster::{KubeCluster, Record};
-use super::super::program::{Run, command, scratch};
+use super::super::kube_cluster::{KubeCluster, Record, connection};
+use super::super::program::{EXAMPLE, Run, file, prepare, scratch};
 use super::{found, suggested};
 
 fn example_in_etcd() -> Etcd {
@@ -31,57 +31,57 @@ fn shared(texts: &[String]) -> String {
 fn names_come_from_the_etcd_on_the_line() {
     let etcd = example_in_etcd();
     let endpoint = etcd.endpoint();
-    let on = |words: &[&str]| found(&[&["--etcd-endpoints", &endpoint], words].concat());
-    let nodes = on(&["check", "--node", ""]);
+    let on = |line: &str| found(&format!("--etcd-endpoints {endpoint} {line}"));
+    let nodes = on("check --node ");
     assert!(nodes.len() > 2 && nodes.iter().all(|node| !node.contains('/')), "{nodes:?}");
-    assert_eq!(on(&["release", "--node", &nodes[0][..nodes[0].len() - 1]])[0], nodes[0]);
-    let two = on(&["check", &format!("--node={},{}", nodes[1], nodes[0])]);
-    assert_eq!(two[0], format!("{},{}", nodes[1], nodes[0]));
-    let pools = on(&["rebuild", "--pool="]);
+    assert_eq!(on(&format!("release --node {}", &nodes[0][..nodes[0].len() - 1]))[0], nodes[0]);
+    let two = format!("{},{}", nodes[1], nodes[0]);
+    assert_eq!(on(&format!("check --node={two}"))[0], two);
+    let pools = on("rebuild --pool=");
     assert!(!pools.is_empty() && pools.iter().all(|pool| !pool.contains('/')), "{pools:?}");
-    let blocks = on(&["rebuild", "--block", "10.244.1"]);
+    let blocks = on("rebuild --block 10.244.1");
     assert!(!blocks.is_empty(), "{blocks:?}");
     assert!(blocks.iter().all(|b| b.starts_with("10.244.1") && b.contains('/')), "{blocks:?}");
-    let namespaces = on(&["check", "-n", ""]);
+    let namespaces = on("check -n ");
     assert!(namespaces.contains(&"batch".to_owned()), "{namespaces:?}");
     assert!(namespaces.iter().all(|n| !n.contains('/')), "{namespaces:?}");
-    assert_eq!(on(&["release", "--leaked", "--namespace=batc"]), ["batch"]);
-    let networks = on(&["show", "--ip", ""]);
+    assert_eq!(on("release --leaked --namespace=batc"), ["batch"]);
+    let networks = on("show --ip ");
     assert!(networks.iter().any(|network| network.starts_with("10.")), "{networks:?}");
-    let addresses = on(&["show", "--ip", "10.244.10."]);
+    let addresses = on("show --ip 10.244.10.");
     assert!(addresses.contains(&"10.244.10.6".to_owned()), "{addresses:?}");
     assert!(addresses.iter().all(|address| address.starts_with("10.244.10.")), "{addresses:?}");
-    let handles = on(&["show", "--handle", "k8s"]);
+    let handles = on("show --handle k8s");
     assert!(handles.len() > 10, "{handles:?}");
     assert!(handles.iter().all(|handle| handle.starts_with("k8s-pod-network.")), "{handles:?}");
-    assert!(on(&["show", "--handle", "nothing-begins-so"]).is_empty());
-}
+    assert!(on("show --handle nothing-begins-so").is_empty());
 
-#[test]
-fn only_the_cluster_on_the_line_is_read() {
-    let etcd = example_in_etcd();
-    let asked = |words: &[&str]| {
-        let mut program = command(crate::cli::PROGRAM);
-        program
-            .arg("__complete")
-            .args(words)
-            .env("ETCD_ENDPOINTS", etcd.endpoint())
-            .env("DATASTORE_TYPE", "etcdv3");
-        Run::of(program).stdout
+    // Only the cluster on the line is read.
+    let asked = |line: &str| {
+        let mut program = prepare("__complete");
+        program.env("ETCD_ENDPOINTS", etcd.endpoint()).env("DATASTORE_TYPE", "etcdv3");
+        Run::of(program.args(line.split(' '))).stdout
     };
-    assert!(asked(&["check", "--node", ""]).lines().count() > 2);
+    assert!(asked("check --node ").lines().count() > 2);
     for line in [
-        &["check", "--etcd-endpoints=http://127.0.0.1:1", "--node", ""][..],
-        &["check", "-d", "/does/not/exist", "--node", ""],
-        &["check", "-d/does/not/exist", "--node", ""],
-        &["check", "--datastore", "etcd", "--datastore", "kubernetes", "--node", ""],
-        &["check", "--config=/does/not/exist", "--node", ""],
+        "check --etcd-endpoints=http://127.0.0.1:1 --node ",
+        "check -d /does/not/exist --node ",
+        "check -d/does/not/exist --node ",
+        "check --datastore etcd --datastore kubernetes --node ",
+        "check --config=/does/not/exist --node ",
+        // Unknown options are skipped, and the words after them still take effect.
+        "check --nonsense --etcd-endpoints http://127.0.0.1:1 --node ",
     ] {
-        assert_eq!(asked(line), ":36\n", "{line:?}");
+        assert_eq!(asked(line), ":36\n", "{line}");
     }
-    // Unknown options are skipped, and the words after them still take effect.
-    let found = asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]);
-    assert_eq!(found, ":36\n");
+
+    // A server that does not answer is not waited for.
+    etcd.pause().unwrap();
+    let begun = Instant::now();
+    assert!(suggested(&format!("check --etcd-endpoints {} --node ", etcd.endpoint())).is_empty());
+    // The default timeout for etcd is five seconds.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    etcd.resume().unwrap();
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn many_names_are_completed_to_some_names_and_their_common_prefix() {
     put(&etcd, (0..3000).map(|n| handle(format!("k8s-pod-network.{n:04}"))).collect());
     put(&etcd, ["ipip-tunnel-addr-a", "k8s-pod-network.zz", "k8s-x"].map(|id| handle(id.into())).into());
     let endpoint = etcd.endpoint();
-    let handles = |begin: &str| found(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
+    let handles = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
     for (begin, all_share) in
         [("", ""), ("k", "k8s-"), ("k8s-p", "k8s-pod-network."), ("k8s-pod-network.1", "k8s-pod-network.1")]
     {
@@ -100,68 +100,45 @@ fn many_names_are_completed_to_some_names_and_their_common_prefix() {
         assert_eq!(shared(&found), all_share, "{begin}: {found:?}");
     }
     assert_eq!(handles("k8s-pod-network.299").len(), 10);
-}
 
-#[test]
-fn addresses_of_many_blocks_come_network_by_network() {
-    let etcd = Etcd::start().unwrap();
+    // Addresses of many blocks come network by network.
     let block = |cidr: String| format!("/calico/ipam/v2/assignment/ipv4/block/{cidr}");
     put(&etcd, (0..40).flat_map(|a| (0..8).map(move |b| block(format!("10.{a}.{b}.0-24")))).collect());
     put(&etcd, vec![block("192.168.0.0-26".into())]);
-    let endpoint = etcd.endpoint();
-    let addresses = |begin: &str| {
-        // Completion gives up after a second, so it may have to be repeated on a busy machine.
-        let ask = || suggested(&["show", "--etcd-endpoints", &endpoint, "--ip", begin]);
-        (0..30).map(|_| ask()).find(|found| !found.is_empty()).unwrap_or_default()
-    };
+    let addresses = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --ip {begin}"));
     assert_eq!(addresses(""), ["10.", "192."]);
-    let expected = [
-        "10.3.", "10.30.", "10.31.", "10.32.", "10.33.", "10.34.", "10.35.", "10.36.", "10.37.", "10.38.",
-        "10.39.",
-    ];
-    assert_eq!(addresses("10.3"), expected);
+    let thirties = (30..40).map(|n| format!("10.{n}."));
+    assert_eq!(addresses("10.3"), ["10.3.".to_owned()].into_iter().chain(thirties).collect::<Vec<_>>());
 }
 
 #[test]
 fn names_come_from_the_kubernetes_on_the_line() {
-    let cluster = KubeCluster::start(Flavour::Classic);
-    for node in ["node-a", "node-b"] {
-        cluster.add_node(node, json!({}));
-    }
+    let cluster = KubeCluster::with_nodes(Flavour::Classic, &["node-a", "node-b"]);
     let many: Vec<_> =
         (0..60).map(|n| Record::of_pod(n, "team", &format!("Web-{n:02}"), "node-gone")).collect();
     cluster.add_block("10.0.3.0/26", "node-gone", &many);
-    let kubeconfig = cluster.server.kubeconfig();
-    let ask = |words: &[&str]| {
-        let connection = ["-d", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
-        found(&[&connection, words].concat())
-    };
-    assert_eq!(ask(&["check", "--node", ""]), ["node-a", "node-b", "node-gone"]);
-    assert_eq!(ask(&["check", "--node", "node-g"]), ["node-gone"]);
-    assert_eq!(ask(&["check", "--pool", "def"]), ["default-ipv4-ippool"]);
-    assert_eq!(ask(&["check", "-n", "kube-s"]), ["kube-system"]);
-    assert_eq!(ask(&["rebuild", "--block", "10.0."]), ["10.0.3.0/26"]);
-    assert_eq!(ask(&["show", "--ip", "10.0.3.5"]).first().map(String::as_str), Some("10.0.3.5"));
-    assert_eq!(ask(&["show", "--handle", "k8s-pod-network.team-Web-1"]).len(), 10);
-    assert_eq!(ask(&["show", "--handle=k8s-pod-network.team-Web-07"]), ["k8s-pod-network.team-Web-07"]);
+    let ask = |line: &str| found(&format!("{} {line}", connection(&cluster.server)));
+    assert_eq!(ask("check --node "), ["node-a", "node-b", "node-gone"]);
+    assert_eq!(ask("check --node node-g"), ["node-gone"]);
+    assert_eq!(ask("check --pool def"), ["default-ipv4-ippool"]);
+    assert_eq!(ask("check -n kube-s"), ["kube-system"]);
+    assert_eq!(ask("rebuild --block 10.0."), ["10.0.3.0/26"]);
+    assert_eq!(ask("show --ip 10.0.3.5").first().map(String::as_str), Some("10.0.3.5"));
+    assert_eq!(ask("show --handle k8s-pod-network.team-Web-1").len(), 10);
+    assert_eq!(ask("show --handle=k8s-pod-network.team-Web-07"), ["k8s-pod-network.team-Web-07"]);
 }
 
 #[test]
-fn names_come_from_a_file_of_data() {
-    let blocks = suggested(&["rebuild", "-d", super::super::program::EXAMPLE, "--block", "10.244.10"]);
+fn names_come_from_files() {
+    let blocks = suggested(&format!("rebuild -d {EXAMPLE} --block 10.244.10"));
     assert!(blocks.contains(&"10.244.10.0/26".to_owned()), "{blocks:?}");
-}
 
-#[test]
-fn contexts_come_from_the_kubeconfig_on_the_line() {
-    let (_folder, path) = scratch("config");
     let context = |name: &str| json!({"name": name, "context": {"cluster": "c", "user": "u"}});
     let names = ["arn:aws:eks:eu:1:cluster/prod", "my context", "staging"];
     let config = json!({"apiVersion": "v1", "kind": "Config", "contexts": names.map(context)});
-    fs::write(&path, config.to_string()).unwrap();
-    let kubeconfig = format!("--kubeconfig={}", path.display());
-    assert_eq!(suggested(&["check", &kubeconfig, "--context", ""]), names);
-    assert_eq!(suggested(&["check", &kubeconfig, "--context=st"]), ["staging"]);
+    let (_folder, path) = file("config", config.to_string());
+    assert_eq!(suggested(&format!("check --kubeconfig={path} --context ")), names);
+    assert_eq!(suggested(&format!("check --kubeconfig={path} --context=st")), ["staging"]);
 }
 
 #[test]
@@ -169,24 +146,11 @@ fn journals_come_newest_first_with_date_and_place() {
     let (folder, state) = scratch("calipam");
     fs::create_dir(&state).unwrap();
     let etcd = example_in_etcd();
-    let run = |words: &[&str]| {
-        let mut program = command(crate::cli::PROGRAM);
-        program.args(words).env("XDG_STATE_HOME", folder.path());
-        Run::of(program)
-    };
     let mut written = Vec::new();
-    for handle in ["--orphan-handles", "--leaked"] {
-        let release = run(&[
-            "release",
-            handle,
-            "--grace",
-            "0",
-            "--settle",
-            "0",
-            "--yes",
-            "--etcd-endpoints",
-            &etcd.endpoint(),
-        ]);
+    for option in ["--orphan-handles", "--leaked"] {
+        let release =
+            format!("release {option} --grace 0 --settle 0 --yes --etcd-endpoints {}", etcd.endpoint());
+        let release = Run::of(prepare(&release).env("XDG_STATE_HOME", folder.path()));
         assert!(release.code < 2, "{release:?}");
         let mut all: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
         all.retain(|path| !written.contains(path));
@@ -194,7 +158,7 @@ fn journals_come_newest_first_with_date_and_place() {
     }
     assert_eq!(written.len(), 2, "{written:?}");
     fs::write(state.join("other.txt"), "no journal").unwrap();
-    let lines = run(&["__complete", "undo", ""]).stdout;
+    let lines = Run::of(prepare(&["__complete", "undo", ""]).env("XDG_STATE_HOME", folder.path())).stdout;
     let lines: Vec<&str> = lines.lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (line, path) in lines.iter().zip(written.iter().rev()) {
@@ -203,17 +167,6 @@ fn journals_come_newest_first_with_date_and_place() {
         assert!(about.contains(" UTC, release --"), "{about}");
         assert!(about.ends_with(&format!("on {}", etcd.endpoint())), "{about}");
     }
-}
-
-#[test]
-fn a_server_that_does_not_answer_is_not_waited_for() {
-    let etcd = example_in_etcd();
-    etcd.pause().unwrap();
-    let begun = Instant::now();
-    assert!(suggested(&["check", "--etcd-endpoints", &etcd.endpoint(), "--node", ""]).is_empty());
-    // The default timeout for etcd is five seconds.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    etcd.resume().unwrap();
 }
 
 /// In a cluster with many blocks, the common prefixes of handles are determined from only some of the blocks. Handles
@@ -235,7 +188,7 @@ fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
     etcd.put_all(&blocks).unwrap();
     put(&etcd, ids.into_iter().map(|id| format!("/calico/ipam/v2/handle/{id}")).collect());
     let endpoint = etcd.endpoint();
-    let handles = |begin: &str| found(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
+    let handles = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
     let all = handles("");
     assert!(all.len() > 20 && shared(&all).is_empty(), "{all:?}");
     for id in ["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"] {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::cli::help::commands;
 use crate::cli::program::{calipam, root};
 
 /// A command in a document or a help text.
@@ -88,8 +89,7 @@ fn examples(block: Block) -> Vec<Example> {
 pub(super) fn of_help() -> Vec<Example> {
     let mut found = Vec::new();
     for command in commands() {
-        let arguments: Vec<&str> = command.split_whitespace().collect();
-        let help = calipam(&[&["help"][..], &arguments].concat()).stdout;
+        let help = calipam(&format!("help {command}")).stdout;
         let below = help.lines().skip_while(|line| *line != "Examples:").skip(1);
         for line in below.map_while(|line| line.strip_prefix("  ")) {
             let place = format!("calipam help {command}");
@@ -97,17 +97,6 @@ pub(super) fn of_help() -> Vec<Example> {
         }
     }
     found
-}
-
-/// Returns the names of all commands, and an empty name for the help of the program.
-pub(super) fn commands() -> Vec<String> {
-    let help = calipam(&["--help"]).stdout;
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.map_while(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
-    let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-    let commands: Vec<String> = names.map(name).filter(|name| name != "help").collect();
-    assert!(commands.len() > 10, "{commands:?}");
-    std::iter::once(String::new()).chain(commands).collect()
 }
 
 /// Removes a remark, which is separated by two spaces.

@@ -16,10 +16,10 @@ pub(super) const NOT_RUN: [(&str, &str); 23] = [
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
     ("\"$CALIPAM_TEST_ETCD\" ", "a server at a port that may be taken; tests have theirs at free ones"),
-    ("etcdctl ", "no tool of ours; `login.rs` connects as a user with such a role"),
+    ("etcdctl ", "no tool of ours; `etcd.rs` connects as a user with such a role"),
     ("kubectl get ", "no tool of ours; `kubectl_lists.rs` of the datastore reads what it prints"),
     ("G=crd.projectcalico.org", "a variable for the line below it"),
-    ("kubectl apply ", "no tool of ours; an API server accepts the manifests in `scheduled.rs`"),
+    ("kubectl apply ", "no tool of ours; `manifests.rs` applies the manifests on an API server"),
     ("kubectl -n calipam ", "needs a kubelet that runs the job"),
     ("skopeo ", "needs a registry"),
     ("curl -fsSL ", "needs the server of the publisher"),
@@ -57,7 +57,7 @@ pub(super) const REPLACED: [(&str, &str); 8] = [
 ];
 
 /// The folders that must exist for the examples.
-pub(super) const FOLDERS: [&str; 11] = [
+pub(super) const FOLDERS: [&str; 12] = [
     ".kube",
     ".config/fish/completions",
     ".config/elvish",
@@ -67,42 +67,24 @@ pub(super) const FOLDERS: [&str; 11] = [
     "functions",
     "etc/bash_completion.d",
     "etc/calipam",
-    "var/lib/calipam",
+    "var/lib/calipam/sent/prod",
+    "var/lib/node_exporter/textfile_collector",
     "var/log",
 ];
 
+fn has(line: &str, words: &str) -> bool {
+    words.split(' ').any(|word| line.split(' ').any(|other| other == word))
+}
+
 /// Returns the exit codes that a command can have without an error, according to its help.
 pub(super) fn exit_codes(line: &str) -> &'static [i32] {
-    let has = |word: &str| line.split(' ').any(|other| other == word);
-    // calicoctl has no exit code for findings.
-    if line.starts_with("calicoctl ") {
-        return &[0];
-    }
-    match [
-        "check",
-        "release",
-        "rebuild",
-        "undo",
-        "assign",
-        "migrate",
-        "diff",
-        "history",
-        "--compare",
-        "explain",
-    ]
-    .into_iter()
-    .any(has)
-    {
-        // Exit code 1 means findings, skipped or changed objects, or differences.
-        true => &[0, 1],
-        false => &[0],
-    }
+    // Exit code 1 means findings, skipped or changed objects, or differences. calicoctl has no such exit code.
+    let reports = "check release rebuild undo assign migrate diff history --compare explain";
+    if has(line, reports) && !line.starts_with("calicoctl ") { &[0, 1] } else { &[0] }
 }
 
 /// True for a command that asks before it writes, so that it needs its own cluster.
 pub(super) fn writes(line: &str) -> bool {
-    let has = |word: &str| line.split(' ').any(|other| other == word);
-    let command = ["release", "assign", "split", "configure"].into_iter().any(has) || has("--apply");
     // Even a dry run of `undo` needs an earlier run.
-    has("undo") || command && !has("--dry-run")
+    has(line, "undo") || has(line, "release assign split configure --apply") && !has(line, "--dry-run")
 }

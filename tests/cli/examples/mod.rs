@@ -17,7 +17,8 @@ use calipam_testkit::servers::{Tool, left_out};
 
 use self::document::{Example, of_documents, of_help};
 use self::listed::{NOT_RUN, RUN, exit_codes, writes};
-use self::place::{Ended, Place};
+use self::place::Place;
+use crate::cli::pty::Shown;
 use crate::cli::shell::at_once;
 
 /// The advice in the failure message about an example that is neither run nor listed.
@@ -79,19 +80,17 @@ fn needs_jq(example: &Example) -> bool {
 }
 
 /// Compares the result of an example with its document, and returns an error.
-fn judge(example: &Example, ended: &Ended) -> Option<String> {
+fn judge(example: &Example, shown: &Shown) -> Option<String> {
     let Example { place, line, output } = example;
+    let (code, text) = (shown.code.unwrap_or(-1), &shown.text);
     // A document may show an error deliberately.
     let is_error = output.as_ref().is_some_and(|output| output.starts_with("error: "));
     let codes = if is_error { &[2, 3][..] } else { exit_codes(line) };
-    if !codes.contains(&ended.code) || ended.text.contains("Usage:") {
-        return Some(format!(
-            "{place}: `{line}` has exit code {}, not {codes:?}:\n{}",
-            ended.code, ended.text
-        ));
+    if !codes.contains(&code) || text.contains("Usage:") {
+        return Some(format!("{place}: `{line}` has exit code {code}, not {codes:?}:\n{text}"));
     }
-    let differs = differs(output.as_deref()?, &ended.text)?;
-    Some(format!("{place}: `{line}` prints something else than is shown, {differs}:\n{}", ended.text))
+    let differs = differs(output.as_deref()?, text)?;
+    Some(format!("{place}: `{line}` prints something else than is shown, {differs}:\n{text}"))
 }
 
 /// Returns the first line of the document that was not printed. A line `…` matches any lines.

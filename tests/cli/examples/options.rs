@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use clap::{Arg, Command};
 
-use super::document::{commands, documents};
+use super::document::documents;
 use super::spoken::spans;
-use crate::cli::help::called;
-use crate::cli::program::root;
+use crate::cli::help::{called, commands};
+use crate::cli::program::{files, root};
 
 /// Options of other programs that documents and manifests mention without the program.
 const OTHERS: [(&str, &str); 12] = [
@@ -60,24 +59,12 @@ fn known() -> BTreeSet<String> {
         known.extend(names.map(|name| format!("--{name}")));
     });
     for command in CALICOCTL {
-        let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
-        known.extend(options(&called("calicoctl", &words).stdout).map(str::to_owned));
+        let help = called("calicoctl", &format!("{command} --help")).stdout;
+        known.extend(options(&help).map(str::to_owned));
     }
     let installer = fs::read_to_string(root().join("crates/cni/src/install/options.rs")).unwrap();
     known.extend(options(&installer).map(str::to_owned));
     known
-}
-
-/// Collects the manifests, charts and units, each with its text.
-fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        match path.extension().and_then(|ending| ending.to_str()) {
-            _ if path.is_dir() => manifests(&path, found),
-            Some("json") => {}
-            _ => found.push((path.display().to_string(), fs::read_to_string(&path).unwrap())),
-        }
-    }
 }
 
 /// Returns the options in manifests, and the options in documents that stand alone or follow a command. Each has a
@@ -98,9 +85,11 @@ fn named() -> BTreeMap<String, String> {
             }
         }
     }
-    let mut files = Vec::new();
-    ["docs/kubernetes", "docs/systemd"].iter().for_each(|folder| manifests(&root().join(folder), &mut files));
-    files.iter().for_each(|(file, text)| add(file, text));
+    let manifests =
+        ["docs/kubernetes", "docs/systemd"].into_iter().flat_map(|name| files(&root().join(name)));
+    for file in manifests.filter(|file| file.extension().is_none_or(|ending| ending != "json")) {
+        add(&file.display().to_string(), &fs::read_to_string(&file).unwrap());
+    }
     named
 }
 

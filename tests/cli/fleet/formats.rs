@@ -1,18 +1,20 @@
 //! The report of a fleet in every format.
 
 use std::fs;
+use std::path::Path;
 
 use calipam_testkit::browser::{Browser, Page};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, FleetFault};
 
-use super::{check, fleet};
+use super::fleet;
+use crate::cli::pages::evaluate;
 use crate::cli::program::assert_expected;
 use crate::cli::reports;
 
 #[test]
 fn every_format_names_the_cluster() {
     let (folder, _) = fleet(&FleetFault::ALL);
-    let format = |name: &str| check(&folder, "fleet.yaml", &["-o", name]).stdout;
+    let format = |name: &str| folder.run(&format!("check -o {name}")).stdout;
     assert_expected("fleet_table", &without_age(&format("table")));
     assert!(format("name").lines().any(|line| line == "a/pool/10.1.0.0/16"));
     let wide = format("wide");
@@ -51,9 +53,9 @@ fn shown(table: &str) -> String {
 fn a_thousand_clusters_are_one_page() {
     let Some(mut browser) = Browser::unless_left_out() else { return };
     let (folder, fleet) = fleet(&FleetFault::ALL);
-    fs::create_dir_all(folder.path().join("sent/mesh")).unwrap();
+    fs::create_dir_all(folder.at("sent/mesh")).unwrap();
     for (name, cluster) in &fleet.clusters {
-        cluster.write_export(&folder.path().join(format!("sent/mesh/{name}.jsonl"))).unwrap();
+        folder.write(&format!("sent/mesh/{name}.jsonl"), cluster.export());
     }
     let mut leaking = Cluster::plain(ClusterSpec::new(5), 3, 4);
     leaking.name_cluster("{guid}");
@@ -61,13 +63,12 @@ fn a_thousand_clusters_are_one_page() {
     let export = String::from_utf8(leaking.export()).unwrap();
     for number in 0..996 {
         let export = export.replace("{guid}", &format!("{number:032x}"));
-        fs::write(folder.path().join(format!("sent/cluster-{number}.jsonl")), export).unwrap();
+        folder.write(&format!("sent/cluster-{number}.jsonl"), export);
     }
-    let file = folder.path().join("page.html");
-    fs::write(&file, check(&folder, "sent", &["-o", "html"]).stdout).unwrap();
+    folder.write("page.html", folder.run_on("sent", "check -o html").stdout);
 
     let mut page = browser.page().unwrap();
-    page.open(&file).unwrap();
+    page.open(Path::new(&folder.at("page.html"))).unwrap();
     let of_table = |table: &str, what: &str| {
         format!("document.querySelectorAll('table[data-filtered={table}] > tbody > tr').{what}")
     };
@@ -88,6 +89,22 @@ fn a_thousand_clusters_are_one_page() {
     assert_eq!(page.evaluate(&shown("clusters")).unwrap(), 1);
     assert_eq!(page.evaluate(&shown("findings")).unwrap(), 4);
     assert!(page.complaints().unwrap().is_empty());
+
+    // The four clusters alone: the filter applies to all tables.
+    folder.write("page.html", folder.run("check -o html").stdout);
+    let mut page = browser.page().unwrap();
+    page.open(Path::new(&folder.at("page.html"))).unwrap();
+    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 14);
+    filter(&mut page, "over-nodes");
+    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 2);
+    assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
+    let kinds =
+        "[...document.querySelectorAll('#kinds-table tbody tr')].map(row => row.innerText.split('\\t')[2])";
+    let kinds: Vec<String> = evaluate(&mut page, kinds);
+    assert!(kinds.contains(&"6 in 2 clusters".to_owned()), "{kinds:?}");
+    page.resize(400, 900).unwrap();
+    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
+    assert!(page.complaints().unwrap().is_empty());
 }
 
 fn filter(page: &mut Page<'_>, text: &str) {
@@ -96,25 +113,4 @@ fn filter(page: &mut Page<'_>, text: &str) {
          document.getElementById('filter').dispatchEvent(new Event('input'))"
     );
     page.evaluate(&typed).unwrap();
-}
-
-#[test]
-fn the_page_filters_in_a_browser() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
-    let (folder, _) = fleet(&FleetFault::ALL);
-    let file = folder.path().join("page.html");
-    fs::write(&file, check(&folder, "fleet.yaml", &["-o", "html"]).stdout).unwrap();
-    let mut page = browser.page().unwrap();
-    page.open(&file).unwrap();
-    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 14);
-    filter(&mut page, "over-nodes");
-    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 2);
-    assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
-    let kinds =
-        "[...document.querySelectorAll('#kinds-table tbody tr')].map(row => row.innerText.split('\\t')[2])";
-    let kinds: Vec<String> = serde_json::from_value(page.evaluate(kinds).unwrap()).unwrap();
-    assert!(kinds.contains(&"6 in 2 clusters".to_owned()), "{kinds:?}");
-    page.resize(400, 900).unwrap();
-    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
-    assert!(page.complaints().unwrap().is_empty());
 }

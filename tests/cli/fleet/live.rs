@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use calipam_testkit::kube::Flavour;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::states::events;
-use super::{at, between, fleet};
+use super::{between, fleet, unreadable};
 use crate::cli::kube_cluster::{KubeCluster, Record, pod};
-use crate::cli::program::{calipam, command};
+use crate::cli::program::{Run, calipam, prepare, started};
+use crate::cli::pty::interrupt;
 
 /// Starts a cluster. Its only pod has the second address of a block that is the same in all clusters.
 fn cluster(guid: &str, owner: &str) -> KubeCluster {
@@ -49,34 +48,27 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
     let west = cluster("00000000000000000000000000000002", "api-0");
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(folder.path(), [("east", &east), ("west", &west)]);
-    let run =
-        |arguments: &[&str]| calipam(&[arguments, &["--kubeconfig", &kubeconfig, "--context", "*"]].concat());
+    let run = |line: &str| calipam(&format!("{line} --kubeconfig {kubeconfig} --context *"));
 
-    let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]);
-    assert_eq!((checked.code, checked.stderr.as_str()), (1, ""));
+    let check = "check --routed --settle 0 -o json";
+    let checked = run(check).exits(1).says_nothing();
     let expected = ["east", "west"].map(|name| {
         [("address-in-several-clusters", "10.0.0.1"), ("overlapping-cluster-pools", "10.0.0.0/16")]
             .map(|(code, subject)| [name, code, subject].map(str::to_owned))
     });
     assert_eq!(between(&checked.json()), expected.into_iter().flatten().collect());
 
-    let known = run(&["history", "--ip", "10.0.0.1", "-o", "json"]);
-    assert_eq!((known.code, known.stderr.as_str()), (0, ""));
-    let known = known.json();
+    let known = run("history --ip 10.0.0.1 -o json").succeeded().says_nothing().json();
     let events = events(&known).into_iter().filter(|(_, event)| event["subject"]["kind"] == "address");
-    let holders: BTreeSet<[String; 2]> = events
-        .map(|(cluster, event)| [cluster, event["after"]["allocatedTo"].as_str().unwrap()].map(str::to_owned))
-        .collect();
-    let expected = [["east", "shop/web-0"], ["west", "shop/api-0"]].map(|pair| pair.map(str::to_owned));
-    assert_eq!(holders, expected.into());
+    let holders: BTreeSet<_> =
+        events.map(|(cluster, event)| (cluster, event["after"]["allocatedTo"].as_str().unwrap())).collect();
+    assert_eq!(holders, [("east", "shop/web-0"), ("west", "shop/api-0")].into());
     let wanted = "east/pool/default-ipv4-ippool\nwest/pool/default-ipv4-ippool\n";
-    assert_eq!(run(&["show", "-o", "name"]).stdout, wanted);
+    assert_eq!(run("show -o name").stdout, wanted);
 
     // An unreachable cluster is reported, and the other one is read.
     west.server.end();
-    let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]).exits(3);
-    let unreadable = [["west", "cluster-unreadable", "west"].map(str::to_owned)];
-    assert_eq!(between(&checked.json()), unreadable.into());
+    assert_eq!(between(&run(check).exits(3).json()), [unreadable("west")].into());
 }
 
 /// Ctrl-c stops all parallel reads, and the call reports the interruption.
@@ -89,28 +81,20 @@ fn ctrl_c_ends_all_and_leaves_no_file() {
         format!("- {{name: silent-{number}, etcdEndpoints: \"http://{}\"}}\n", silent.local_addr().unwrap())
     });
     let text = entries.collect::<String>() + "- {name: a, datastore: data/a.jsonl}\n";
-    fs::write(folder.path().join("fleet.yaml"), format!("clusters:\n{text}")).unwrap();
-    fs::create_dir(folder.path().join("out")).unwrap();
-    fs::write(folder.path().join("out/old.json"), "old").unwrap();
+    folder.write("fleet.yaml", format!("clusters:\n{text}"));
+    fs::create_dir(folder.at("out")).unwrap();
+    folder.write("out/old.json", "old");
 
-    let file = format!("json={}", at(&folder, "out/report.json"));
-    let old = format!("json={}", at(&folder, "out/old.json"));
-    let mut child = command(crate::cli::PROGRAM)
-        .args(["check", "--fleet", &at(&folder, "fleet.yaml"), "--parallel", "2"])
-        .args(["--output-file", &file, "--output-file", &old])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let files = ["report", "old"]
+        .map(|name| format!("--output-file json={}", folder.at(&format!("out/{name}.json"))));
+    let check = format!("check --fleet {} --parallel 2 {}", folder.at("fleet.yaml"), files.join(" "));
+    let child = started(&mut prepare(&check));
     let _connections: Vec<_> = silent[..2].iter().map(|silent| silent.accept().unwrap()).collect();
     std::thread::sleep(Duration::from_millis(100));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert_eq!(said, ["", "error: interrupted\n"]);
-    let files = fs::read_dir(folder.path().join("out")).unwrap().map(|file| file.unwrap().file_name());
-    assert_eq!(files.collect::<Vec<_>>(), ["old.json"]);
-    assert_eq!(fs::read_to_string(folder.path().join("out/old.json")).unwrap(), "old");
+    interrupt(&child);
+    let run = Run::ended(child.wait_with_output().unwrap()).exits(130).prints_nothing();
+    assert_eq!(run.stderr, "error: interrupted\n");
+    let left = fs::read_dir(folder.at("out")).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["old.json"]);
+    assert_eq!(folder.read("out/old.json"), "old");
 }

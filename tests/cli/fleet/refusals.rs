@@ -1,19 +1,11 @@
 //! Refused calls for fleets, and their errors.
 
-use std::fs;
-
-use super::{check, fleet};
+use super::fleet;
 use crate::cli::program::calipam;
 
 #[test]
 fn mistakes_in_the_file_are_refused_with_a_hint() {
-    let folder = tempfile::tempdir().unwrap();
-    let refused = |text: &str| {
-        fs::write(folder.path().join("fleet.yaml"), text).unwrap();
-        let run = check(&folder, "fleet.yaml", &[]);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{text}: {run:?}");
-        run.stderr
-    };
+    let (folder, _) = fleet(&[]);
     for (text, said) in [
         (
             "clusters: [{name: a, datastor: a.jsonl}]",
@@ -38,35 +30,43 @@ fn mistakes_in_the_file_are_refused_with_a_hint() {
         ("clusters: {", "not YAML"),
         ("- a", "invalid type"),
     ] {
-        let stderr = refused(text);
-        assert!(stderr.contains(said), "{text}: {stderr}");
+        folder.write("fleet.yaml", text);
+        folder.run("check").refused(2, said);
     }
-    assert_eq!(check(&folder, "none.yaml", &[]).code, 3);
+    folder.run_on("none.yaml", "check").exits(3);
 }
 
 #[test]
 fn options_about_one_cluster_are_refused() {
     let (folder, _) = fleet(&[]);
-    for option in [&["--node", "node-1"][..], &["--pool", "p"], &["--namespace", "x"], &["--report", "r"]] {
-        check(&folder, "fleet.yaml", option).failed(2, "works on one cluster");
+    for option in ["--node node-1", "--pool p", "--namespace x", "--report r"] {
+        folder.run(&format!("check {option}")).failed(2, "works on one cluster");
     }
-    check(&folder, "fleet.yaml", &["-d", "x.jsonl"]).exits(2);
+    folder.run("check -d x.jsonl").exits(2);
+    for (line, said) in [
+        ("history --node node-1", "`history` needs an address"),
+        ("history shop/web-0", "`history` needs an address"),
+        ("diff data --pool p", "--pool works on one cluster"),
+        ("diff data data", "NEW works on one cluster"),
+        ("diff etcd@7", "OLD is a file or folder"),
+    ] {
+        folder.run(&line.replace("data", &folder.at("data"))).failed(2, said);
+    }
 }
 
 #[test]
 fn repairs_refuse_several_clusters() {
-    let commands: [&[&str]; 6] = [
-        &["release", "--leaked"],
-        &["rebuild"],
-        &["undo", "x.journal"],
-        &["split", "4", "--name", "p"],
-        &["configure", "--strict-affinity", "true"],
-        &["assign", "--count", "1", "--node", "n"],
-    ];
-    for command in commands {
-        for contexts in [&["--context", "a", "--context", "b"][..], &["--context", "prod-*"]] {
-            calipam(&[command, contexts].concat()).failed(2, "works on one");
+    for line in [
+        "release --leaked",
+        "rebuild",
+        "undo x.journal",
+        "split 4 --name p",
+        "configure --strict-affinity true",
+        "assign --count 1 --node n",
+    ] {
+        for contexts in ["--context a --context b", "--context prod-*"] {
+            calipam(&format!("{line} {contexts}")).failed(2, "works on one");
         }
-        calipam(&[command, &["--fleet", "f.yaml"]].concat()).failed(2, "check").says("has this option");
+        calipam(&format!("{line} --fleet f.yaml")).failed(2, "check").says("has this option");
     }
 }

@@ -38,8 +38,7 @@ fn subject(cluster: &Cluster, code: &str) -> String {
 
 /// Acts like `kubectl delete pod`, after which the CNI plugin deletes the endpoint and releases the handle.
 fn delete_pod(story: &mut Story, living: &Living) {
-    let Living { key, namespace, pod, handle } = living;
-    story.told.push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
-    assert_eq!(story.etcd().delete(key).unwrap(), 1);
-    story.run(&["release", "--handle", handle, "--grace", "0", "--settle", "0", "--yes"]).succeeded();
+    story.tell_deletion(living);
+    assert_eq!(story.etcd().delete(&living.key).unwrap(), 1);
+    story.run(&format!("release --handle {} --grace 0 --settle 0 --yes", living.handle)).succeeded();
 }

@@ -1,11 +1,12 @@
 //! An etcd was restored from a backup that is older than the running pods.
 
 use calipam_testkit::cluster::Fault;
-use calipam_testkit::kube::{Kinds, create, create_in_etcd, lease};
+use calipam_testkit::kube::{Kinds, create_in_etcd, lease, seed_nodes};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cli::kube_cluster;
 
 const CONTROLLERS: &str = "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/default";
 
@@ -20,8 +21,10 @@ fn after_an_etcd_restore() {
     let (ended, started) = (&pods[0], [&pods[3], &pods[6]]);
     // All pods are running except one that has ended since the backup.
     let server = lease(Kinds::Kubernetes).unwrap();
-    let running: Vec<Value> = pods[1..].iter().map(|living| pod(&cluster, living)).collect();
-    seed(&server, &cluster, &running);
+    let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+    seed_nodes(&server, &names).unwrap();
+    let running = (1..).zip(&pods[1..]).map(|(number, living)| pod(&cluster, living, number));
+    create_in_etcd(&server, "/registry/pods/", &running.collect::<Vec<_>>()).unwrap();
     // Two pods are not in the backup.
     for living in started {
         forget(&mut cluster, living);
@@ -50,29 +53,12 @@ fn shorten_grace(cluster: &mut Cluster) {
 }
 
 /// Creates a pod as the kubelet does. With the etcd datastore, Calico writes no annotation.
-fn pod(cluster: &Cluster, living: &Living) -> Value {
+fn pod(cluster: &Cluster, living: &Living, number: usize) -> Value {
     let Some(Object::Endpoint(endpoint)) = cluster.get(&living.key) else { panic!("{} is gone", living.key) };
     let address = endpoint.spec.ip_networks[0].split('/').next().unwrap();
-    let uid = format!("00000000-0000-4000-8000-{:0>12}", living.pod.len() + address.len() * 1000);
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": living.pod, "namespace": living.namespace, "uid": uid, "creationTimestamp": "2026-05-01T10:12:00Z"},
-        "spec": {"nodeName": endpoint.spec.node, "containers": [{"name": "app", "image": "app"}]},
-        "status": {
-            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    })
-}
-
-fn seed(server: &KubeApiserver, cluster: &Cluster, pods: &[Value]) {
-    let nodes: Vec<Value> = cluster
-        .nodes()
-        .iter()
-        .map(|node| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}}))
-        .collect();
-    create(server, "/api/v1/nodes", &nodes).unwrap();
-    create_in_etcd(server, "/registry/pods/", pods).unwrap();
+    let mut pod = kube_cluster::pod(&living.namespace, &living.pod, &endpoint.spec.node, address, number);
+    pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    pod
 }
 
 /// Removes the data of a pod that started after the backup.
@@ -91,9 +77,7 @@ fn forget(cluster: &mut Cluster, living: &Living) {
 fn delete(story: &mut Story, server: &KubeApiserver, started: &[&Living], ended: &Living) {
     for living in started {
         let Living { namespace, pod, .. } = living;
-        story
-            .told
-            .push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
+        story.tell_deletion(living);
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}?gracePeriodSeconds=0");
         let response = server.request("DELETE", &path, "").unwrap();
         assert_eq!(response.status, 200, "{}", response.body);

@@ -1,12 +1,12 @@
 //! The commands of a story and their output, with placeholders for the parts that differ from run to run.
 
 use std::collections::HashSet;
-use std::process::Stdio;
 
 use calipam_testkit::servers::Etcd;
 use tempfile::TempDir;
 
-use crate::cli::program::{Run, command};
+use super::Living;
+use crate::cli::program::{Run, Words, prepare};
 
 /// The placeholder for the etcd of the test.
 const ENDPOINT: &str = "https://10.0.0.5:2379";
@@ -44,11 +44,8 @@ impl Story {
     /// Runs a line as typed, and adds it to the story with its output, except for parts that the previous line has
     /// printed.
     pub(super) fn tell(&mut self, line: &str) -> Run {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(words[0], "calipam", "{line}");
-        let journal = self.journal.clone().unwrap_or_default();
-        let given = words[1..].iter().map(|word| if *word == JOURNAL { journal.as_str() } else { word });
-        let run = self.run(&given.collect::<Vec<_>>());
+        let words = line.strip_prefix("calipam ").expect(line);
+        let run = self.run(&words.replace(JOURNAL, self.journal.as_deref().unwrap_or_default()));
         if let Some(path) = run.stderr.split("`calipam undo ").nth(1).and_then(|rest| rest.split('`').next())
         {
             self.journal = Some(path.to_owned());
@@ -59,14 +56,17 @@ impl Story {
         run
     }
 
+    /// Adds the deletion of a pod to the story.
+    pub(super) fn tell_deletion(&mut self, Living { namespace, pod, .. }: &Living) {
+        self.told
+            .push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
+    }
+
     /// Runs the program without adding it to the story.
-    pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        let mut command = command(crate::cli::PROGRAM);
-        command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
-        if let Some(path) = &self.kubeconfig {
-            command.env("KUBECONFIG", path);
-        }
-        Run::of(command.stdin(Stdio::null()))
+    pub(super) fn run(&self, arguments: &(impl Words + ?Sized)) -> Run {
+        let mut command = prepare(arguments);
+        command.env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
+        Run::of(command.envs(self.kubeconfig.iter().map(|path| ("KUBECONFIG", path))))
     }
 
     fn mask(&self, text: &str) -> String {

@@ -10,7 +10,7 @@ use crate::cli::program::Run;
 pub(super) struct Case {
     lists: Lists,
     findings: &'static [&'static str],
-    asked: [&'static str; 2],
+    asked: &'static str,
     code: i32,
     says: &'static str,
 }
@@ -20,11 +20,11 @@ impl Case {
         &self.lists
     }
 
-    pub(super) fn check(&self, place: &str, run: impl Fn(&[&str]) -> Run) {
+    pub(super) fn check(&self, place: &str, run: impl Fn(&str) -> Run) {
         let Self { asked, code, says, .. } = self;
-        assert_eq!(findings(&run), self.findings, "{asked:?} {place}");
+        assert_eq!(findings(&run), self.findings, "{asked} {place}");
         let found = answer(asked, &run);
-        assert!(found.0 == *code && found.1.contains(says), "{asked:?} {place}: {found:?}");
+        assert!(found.0 == *code && found.1.contains(says), "{asked} {place}: {found:?}");
     }
 }
 
@@ -34,70 +34,64 @@ pub(super) fn all() -> Vec<Case> {
         case(
             all_pools_disabled(),
             &["critical node-without-addresses n1", "critical pod-without-address shop/new"],
-            ["--pod", "shop/new"],
+            "--pod shop/new",
             1,
             "shop/new gets no IPv4 address on n1: no pool is enabled",
         ),
         case(
             no_pool_selects_a_node(true),
             &["critical node-without-addresses n3", "error pod-without-address shop/new"],
-            ["--node", "n3"],
+            "--node n3",
             1,
             "the next pod gets no IPv4 address on n3: no pool selects the node",
         ),
         case(
             no_ipv6_pool_selects_a_node(),
             &["error node-without-addresses n2"],
-            ["--node", "n2"],
+            "--node n2",
             1,
             "the next pod gets no IPv6 address on n2: no pool selects the node",
         ),
         case(
             manual_pools_of_a_family(true),
             &["error node-without-addresses n1"],
-            ["--pod", "app/new"],
+            "--pod app/new",
             0,
             "if it asks for an IPv4 address, it gets none: every pool is Manual",
         ),
         case(
             pools_for_tunnels(),
             &["critical node-without-addresses n1", "critical pod-without-address shop/new"],
-            ["--pod", "shop/new"],
+            "--pod shop/new",
             1,
             "shop/new gets no IPv4 address on n1: no pool is for workloads",
         ),
         case(
             full_pool(),
             &["critical node-without-addresses ipv4/exhausted", "error pool-nearly-full 10.60.0.0/26"],
-            ["--node", "n4"],
+            "--node n4",
             1,
             "the next pod gets no IPv4 address on n4: no address in its pools is free",
         ),
         case(
             windows_node(),
             &["critical node-without-addresses win-1", "error pod-without-address apps/iis"],
-            ["--pod", "apps/iis"],
+            "--pod apps/iis",
             1,
             "its only block is full, and Windows nodes use a single block",
         ),
-        case(
-            pool_by_name(true),
-            &[],
-            ["--pod", "team/next"],
-            0,
-            "IPAM can assign 10.20.0.14 to team/next on n1",
-        ),
+        case(pool_by_name(true), &[], "--pod team/next", 0, "IPAM can assign 10.20.0.14 to team/next on n1"),
         case(
             pool_by_namespace(),
             &["error pool-nearly-full 10.80.0.0/28", "error pod-without-address annex/next"],
-            ["--pod", "annex/next"],
+            "--pod annex/next",
             1,
             "annex/next gets no IPv4 address on n1: no address in its pools is free",
         ),
         case(
             pool_of_namespaces(true),
             &["error pod-without-address shop/new"],
-            ["--pod", "shop/new"],
+            "--pod shop/new",
             1,
             "shop/new gets no IPv4 address on n1: no pool selects the namespace",
         ),
@@ -108,7 +102,7 @@ pub(super) fn all() -> Vec<Case> {
                 "critical pod-without-address shop/new",
                 "error pool-nearly-full 10.60.0.0/28",
             ],
-            ["--pod", "shop/new"],
+            "--pod shop/new",
             1,
             "no address in its pools is free; 16 addresses are cooling down, the first until",
         ),
@@ -116,8 +110,7 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 pub(super) fn all_pools_disabled() -> Lists {
-    let mut lists =
-        Lists::new(&[("old", pool("10.50.0.0/16", json!({"disabled": true})))], &[("n1", json!({}))]);
+    let mut lists = Lists::of_pool("old", "10.50.0.0/16", json!({"disabled": true}));
     lists.block("10.50.0.0/26", "n1", 2);
     lists.stuck("shop/new", "n1");
     lists
@@ -160,8 +153,7 @@ pub(super) fn manual_pools_of_a_family(waits: bool) -> Lists {
 }
 
 fn pools_for_tunnels() -> Lists {
-    let tunnels = pool("10.50.0.0/16", json!({"allowedUses": ["Tunnel"]}));
-    let mut lists = Lists::new(&[("tunnels", tunnels)], &[("n1", json!({}))]);
+    let mut lists = Lists::of_pool("tunnels", "10.50.0.0/16", json!({"allowedUses": ["Tunnel"]}));
     lists.block("10.50.0.0/26", "n1", 1);
     lists.stuck("shop/new", "n1");
     lists
@@ -221,8 +213,8 @@ fn pool_by_namespace() -> Lists {
 
 /// The only pool is for team `a` and thus for the namespace tools. A pod of the namespace shop waits.
 pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
-    let of_team = pool("10.70.0.0/16", json!({"namespaceSelector": "team == 'a'"}));
-    let mut lists = Lists::new(&[("of-team", of_team)], &[("n1", json!({}))]);
+    let selector = json!({"namespaceSelector": "team == 'a'"});
+    let mut lists = Lists::of_pool("of-team", "10.70.0.0/16", selector);
     lists.block("10.70.0.0/26", "n1", 2);
     lists.stuck("shop/new", "n1");
     if are_read {
@@ -235,8 +227,7 @@ pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
 /// All addresses in a node's pool were released just now.
 pub(super) fn cooling_pool() -> Lists {
     let now = Timestamp::now();
-    let mut lists =
-        Lists::new(&[("small", pool("10.60.0.0/28", json!({"blockSize": 28})))], &[("n1", json!({}))]);
+    let mut lists = Lists::of_pool("small", "10.60.0.0/28", json!({"blockSize": 28}));
     lists.settings(json!({"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 1200}));
     lists.cooling_block("10.60.0.0/28", "n1", &format!("{now:.0}"));
     lists.stuck("shop/new", "n1");
@@ -247,8 +238,7 @@ pub(super) fn cooling_pool() -> Lists {
 
 /// The pool is full. Its only block belongs to a deleted node, and a pod on another node waits.
 pub(super) fn gone_node_with_a_cooldown() -> Lists {
-    let pools = [("small", pool("10.60.0.0/28", json!({"blockSize": 28})))];
-    let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
+    let mut lists = Lists::of_pool("small", "10.60.0.0/28", json!({"blockSize": 28}));
     lists.settings(json!({"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 1200}));
     lists.block("10.60.0.0/28", "dead-1", 16);
     lists.delete_pods("dead-1");

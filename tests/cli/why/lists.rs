@@ -24,44 +24,45 @@ impl Lists {
     pub(super) fn new(pools: &[(&str, Value)], nodes: &[(&str, Value)]) -> Self {
         let mut lists = Self { items: Vec::new(), folder: tempfile::tempdir().unwrap() };
         for (name, spec) in pools {
-            lists.object("IPPool", name, json!({}), spec.clone());
+            lists.object("IPPool", name, spec.clone());
         }
         for (name, labels) in nodes {
             lists.add(json!({"kind": "Node", "apiVersion": "v1", "spec": {},
                 "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED},
                 "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}));
         }
-        lists.object(
-            "ClusterInformation",
-            "default",
-            json!({}),
-            json!({"calicoVersion": "v3.31.2", "datastoreReady": true,
-            "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"}),
-        );
+        let information = json!({"calicoVersion": "v3.31.2", "datastoreReady": true,
+            "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"});
+        lists.object("ClusterInformation", "default", information);
         // The creation time of the newest pod counts as the time of the data, here an hour later.
         lists.pod("kube-system/clock", "", json!({}), "2026-06-01T09:00:00Z", Some("192.0.2.9"));
         lists
+    }
+
+    /// Creates a cluster with one pool and the node `n1`.
+    pub(super) fn of_pool(name: &str, cidr: &str, spec: Value) -> Self {
+        Self::new(&[(name, pool(cidr, spec))], &[("n1", json!({}))])
     }
 
     pub(super) fn add(&mut self, item: Value) {
         self.items.push(item);
     }
 
-    pub(super) fn object(&mut self, kind: &str, name: &str, labels: Value, spec: Value) {
+    /// Adds one of Calico's objects.
+    pub(super) fn object(&mut self, kind: &str, name: &str, spec: Value) {
         self.add(json!({"kind": kind, "apiVersion": "crd.projectcalico.org/v1", "spec": spec,
-            "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED}}));
+            "metadata": {"name": name, "creationTimestamp": CREATED}}));
     }
 
     pub(super) fn namespace(&mut self, name: &str, labels: Value, annotations: Value) {
-        self.add(
-            json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name, "labels": labels,
-            "annotations": annotations, "creationTimestamp": CREATED}}),
-        );
+        let metadata =
+            json!({"name": name, "labels": labels, "annotations": annotations, "creationTimestamp": CREATED});
+        self.add(json!({"kind": "Namespace", "apiVersion": "v1", "metadata": metadata}));
     }
 
     /// Adds the settings of the allocator.
     pub(super) fn settings(&mut self, spec: Value) {
-        self.object("IPAMConfig", "default", json!({}), spec);
+        self.object("IPAMConfig", "default", spec);
     }
 
     pub(super) fn pod(
@@ -107,13 +108,10 @@ impl Lists {
         };
         let mut block = values::block(cidr, format!("host:{node}"), (0..taken).map(record));
         (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
-        self.object("IPAMBlock", &name, json!({}), block);
-        self.object(
-            "BlockAffinity",
-            &format!("{node}-{name}"),
-            json!({}),
-            json!({"state": "confirmed", "node": node, "cidr": cidr, "deleted": "false", "type": "host"}),
-        );
+        self.object("IPAMBlock", &name, block);
+        let affinity =
+            json!({"state": "confirmed", "node": node, "cidr": cidr, "deleted": "false", "type": "host"});
+        self.object("BlockAffinity", &format!("{node}-{name}"), affinity);
         for at in 0..taken {
             let address = calipam_model::cidr::address_at(net, at as u32).to_string();
             self.pod(&format!("apps/{name}-{at}"), node, json!({}), CREATED, Some(&address));
@@ -136,16 +134,16 @@ impl Lists {
         path
     }
 
-    pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        calipam(&[arguments, &["--datastore", self.path().to_str().unwrap()]].concat())
+    pub(super) fn run(&self, line: &str) -> Run {
+        calipam(&format!("{line} --datastore {}", self.path().display()))
     }
 
     pub(super) fn findings(&self) -> Vec<String> {
-        findings(|arguments| self.run(arguments))
+        findings(|line| self.run(line))
     }
 
-    pub(super) fn answer(&self, arguments: &[&str]) -> (i32, String) {
-        answer(arguments, |arguments| self.run(arguments))
+    pub(super) fn answer(&self, about: &str) -> (i32, String) {
+        answer(about, |line| self.run(line))
     }
 
     /// Replaces all objects of an API server, and also writes Calico's objects to etcd.
@@ -225,15 +223,15 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
 }
 
 /// Lists the findings about missing addresses as `severity code subject`.
-pub(super) fn findings(run: impl Fn(&[&str]) -> Run) -> Vec<String> {
+pub(super) fn findings(run: impl Fn(&str) -> Run) -> Vec<String> {
     let rules = "node-without-addresses,pod-without-address,pool-nearly-full";
-    let report = run(&["check", "--rule", rules, "-o", "json", "--settle", "0"]).json();
+    let report = run(&format!("check --rule {rules} -o json --settle 0")).json();
     program::findings(&report, &["severity", "code", "name"])
 }
 
 /// Returns the exit code and first line of an explanation.
-pub(super) fn answer(arguments: &[&str], run: impl Fn(&[&str]) -> Run) -> (i32, String) {
-    let run = run(&[&["explain"], arguments].concat());
+pub(super) fn answer(about: &str, run: impl Fn(&str) -> Run) -> (i32, String) {
+    let run = run(&format!("explain {about}"));
     (run.code, run.stdout.lines().next().unwrap_or_default().to_owned())
 }
 

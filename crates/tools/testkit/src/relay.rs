@@ -1,4 +1,4 @@
-//! Counts the traffic between programs and servers.
+//! Counts the traffic between programs and servers, or makes it hang.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -13,6 +13,8 @@ pub struct Relay {
     pub port: u16,
     connections: Arc<AtomicUsize>,
     bytes: Arc<AtomicUsize>,
+    /// The number of calls of [`Self::hang`]. Connections from before the last call forward nothing.
+    hangs: Arc<AtomicUsize>,
 }
 
 impl Relay {
@@ -23,8 +25,8 @@ impl Relay {
     pub fn to(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a port").port();
-        let (connections, bytes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (count, read) = (Arc::clone(&connections), Arc::clone(&bytes));
+        let [connections, bytes, hangs] = [0; 3].map(|_| Arc::new(AtomicUsize::new(0)));
+        let [count, read, hung] = [&connections, &bytes, &hangs].map(Arc::clone);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 count.fetch_add(1, Ordering::SeqCst);
@@ -32,11 +34,19 @@ impl Relay {
                 let (Ok(from), Ok(to)) = (server.try_clone(), client.try_clone()) else { continue };
                 client.set_nodelay(true).and(server.set_nodelay(true)).ok();
                 let read = Arc::clone(&read);
-                thread::spawn(move || forward(client, server, &AtomicUsize::new(0)));
-                thread::spawn(move || forward(from, to, &read));
+                let before = hung.load(Ordering::SeqCst);
+                let [sends, answers] = [&hung; 2].map(Arc::clone);
+                let works = move |hangs: &AtomicUsize| hangs.load(Ordering::SeqCst) == before;
+                thread::spawn(move || forward(client, server, &AtomicUsize::new(0), || works(&sends)));
+                thread::spawn(move || forward(from, to, &read, || works(&answers)));
             }
         });
-        Self { port, connections, bytes }
+        Self { port, connections, bytes, hangs }
+    }
+
+    /// Makes the open connections hang: nothing arrives, and neither end notices that. New connections work.
+    pub fn hang(&self) {
+        self.hangs.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the number of connections since the last call.
@@ -50,14 +60,14 @@ impl Relay {
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
+fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize, works: impl Fn() -> bool) {
     let mut buffer = [0; 64 << 10];
     while let Ok(read) = from.read(&mut buffer)
         && read > 0
     {
         // Bytes are counted before they are forwarded, so that the count is complete when a client has its answer.
         count.fetch_add(read, Ordering::SeqCst);
-        if to.write_all(&buffer[..read]).is_err() {
+        if works() && to.write_all(&buffer[..read]).is_err() {
             break;
         }
     }
