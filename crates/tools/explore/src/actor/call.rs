@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_assign::plugin::{Container, Wanted};
+use calipam_assign::plugin::{Add, Container, Wanted};
 use calipam_assign::{Allocator, Store};
 use calipam_model::IpNet;
 use jiff::Timestamp;
@@ -79,6 +79,10 @@ impl Call {
 
     pub(super) fn container(&self) -> Container {
         Container { node: self.node.clone(), handle: self.handle(), machine: None }
+    }
+
+    pub(super) fn to_add(&self, now: Timestamp) -> Add {
+        Add { container: self.container(), attributes: self.attributes(now), wanted: self.wanted.clone() }
     }
 
     /// The handle that the oldest plugins used.

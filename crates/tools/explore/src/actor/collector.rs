@@ -30,7 +30,7 @@ pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
         let name = name.clone();
         async move {
             if let Err(error) = done.await
-                && world.audit.is_undisturbed()
+                && world.audit().is_undisturbed()
             {
                 world.truth.violated(format!("{name} was not disturbed, but fails: {error}"));
             }

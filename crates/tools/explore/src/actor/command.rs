@@ -21,7 +21,7 @@ use calipam_workflow::{
 use jiff::SignedDuration;
 
 use super::Actor;
-use crate::world::{Footprint, OneDisk, Phase, Verdict, World, etcd, kubernetes};
+use crate::world::{Footprint, OneDisk, Phase, World, etcd, kubernetes};
 
 /// A command, or a step of someone else between two commands.
 #[derive(Clone, Debug)]
@@ -48,12 +48,22 @@ pub enum Command {
 }
 
 /// Creates a person who runs commands one after another. After a kill, they run `after_kill` instead.
-pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
+pub fn calipam(locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
     let session = move |commands: &[Command]| {
         let commands = commands.to_vec();
         move |world: Arc<World>, actor| Session { world, actor, locks }.run(commands.clone())
     };
-    Actor::process(name, session(commands), session(after_kill))
+    Actor::process(format!("{:?}", commands[0]), session(commands), session(after_kill))
+}
+
+/// Creates a person who runs a command, and runs it again after a kill.
+pub fn again(command: Command) -> Actor {
+    calipam(false, std::slice::from_ref(&command), std::slice::from_ref(&command))
+}
+
+/// Creates a person who runs a command and undoes it, also after a kill.
+pub fn undone(command: Command) -> Actor {
+    calipam(false, &[command, Command::Undo], &[Command::Undo])
 }
 
 /// A person at a terminal of a machine with its own journals.
@@ -67,7 +77,7 @@ struct Session {
 impl Session {
     async fn run(self, commands: Vec<Command>) {
         if self.locks {
-            self.world.audit.locks(self.actor);
+            self.world.audit().locking.insert(self.actor);
         }
         let datastore = if self.world.is_kubernetes() {
             kubernetes::open(&self.world, self.actor)
@@ -86,7 +96,7 @@ impl Session {
 
     async fn write(&self, datastore: &Datastore, command: &Command) {
         let Some((journal, folder)) = self.world.files.next_journal(self.actor) else { return };
-        self.world.audit.set_journal(self.actor, &journal);
+        self.world.audit().journals.insert(self.actor, journal.clone());
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
         // If the run is incomplete, the next command has to complete it.
@@ -97,14 +107,15 @@ impl Session {
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
         };
-        if self.world.audit.is_undisturbed() {
+        if self.world.audit().is_undisturbed() {
             self.world.truth.violated(format!("{command:?} was not disturbed, but is incomplete: {why}"));
         }
     }
 
     /// Undoes the last command, and checks that a complete undo restores the state before the command.
     async fn undo(&self, datastore: &Datastore) {
-        let Some(journal) = self.world.audit.journal_to_undo(self.actor) else { return };
+        let journal = self.world.audit().journals.get(&self.actor).cloned();
+        let Some(journal) = journal else { return };
         let Ok(recorded) = Recorded::read(&journal) else { return };
         let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
         self.world.begin_phase(self.actor, Phase::Undoes);
@@ -115,7 +126,7 @@ impl Session {
         let is_complete = |run: &Executed| run.execution.is_complete();
         if undone.plan.skipped().is_empty()
             && undone.run.as_ref().is_none_or(is_complete)
-            && let Some(path) = self.world.audit.first_unrestored(self.actor)
+            && let Some(path) = self.world.audit().first_unrestored(self.actor)
         {
             self.world
                 .truth
@@ -126,10 +137,10 @@ impl Session {
     async fn others(&self, (key, value): (&'static str, &'static str), delete: Option<&'static str>) {
         let Self { world, actor, .. } = self;
         let footprint = delete.into_iter().fold(Footprint::default().write(key), Footprint::write);
-        let verdict = world.turn(*actor, format!("others create {key}"), footprint).await;
-        if verdict == Verdict::Go && delete.is_none_or(|other| world.data().remove(other)) {
+        let is_done = world.turn(*actor, format!("others create {key}"), footprint).answered().await;
+        if is_done && delete.is_none_or(|other| world.data().remove(other)) {
             world.data().put(key, value);
-            world.audit.mark_foreign(delete.into_iter().chain([key]));
+            world.audit().of_others.extend(delete.into_iter().chain([key]).map(str::to_owned));
         }
     }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
+use calipam_assign::plugin::{Container, Del, Failure, Gc, Host, Plugin, Wanted};
 use calipam_assign::{Allocator, Entry, Error, Query, Release, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
@@ -83,20 +83,15 @@ fn kubelet<F: Future<Output = ()> + 'static>(
 
 async fn start(world: Arc<World>, actor: usize, call: Call) {
     world.truth.begin(&call.handle(), &call.node);
-    world.audit.adds(actor, &call.node);
+    world.audit().adds.insert(actor, call.node.clone());
     world.begin_add(actor);
-    if call.program == Program::Calico {
-        world.truth.serve_by_calico(&call.handle());
-    }
+    world.truth.update(&call.handle(), |pod| pod.is_of_calico |= call.program == Program::Calico);
     call.show(&world, &[]);
     let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
     let added = match call.program {
         Program::Calico => calico_add(&world, actor, &call, call.attributes(now)).await,
         Program::Calipam => own_add(&world, actor, &call, call.client(&world, actor), now).await,
-        Program::OnKubernetes => match OnApiServer::open(&world, actor) {
-            Some(store) => own_add(&world, actor, &call, store, now).await,
-            None => None,
-        },
+        Program::OnKubernetes => own_add(&world, actor, &call, OnApiServer::open(&world, actor), now).await,
     };
     match added {
         Some(addresses) => {
@@ -127,9 +122,7 @@ async fn own_add<S: Store>(
 ) -> Option<Vec<IpAddr>> {
     let allocator = call.allocator(world, actor, store);
     let host = OnNode(NodeLock::new(world, actor, &call.node));
-    let add =
-        Add { container: call.container(), attributes: call.attributes(now), wanted: call.wanted.clone() };
-    let added = (Plugin { allocator: &allocator, host: &host }).add(&add).await.ok()?;
+    let added = (Plugin { allocator: &allocator, host: &host }).add(&call.to_add(now)).await.ok()?;
     Some(added.addresses.iter().map(IpNet::addr).collect())
 }
 
@@ -152,9 +145,7 @@ async fn calico_add(
 
 /// Returns the addresses that an ADD is assigned on a datastore that no other actor uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
-    let allocator = Allocator::new(store);
-    let attributes = call.attributes(store.now());
-    let add = Add { container: call.container(), attributes, wanted: call.wanted.clone() };
+    let (allocator, add) = (Allocator::new(store), call.to_add(store.now()));
     match crate::world::at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)) {
         Some(Ok(added)) => added.addresses.iter().map(IpNet::addr).collect(),
         _ => Vec::new(),
@@ -177,7 +168,7 @@ pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
             let footprint = call.touched().read_range(crate::world::ALL);
             world.turn(actor, "write the endpoint".into(), footprint).await;
             if invariants::is_recorded(&world, address, &call.handle()) {
-                world.truth.revive(&call.handle());
+                world.truth.update(&call.handle(), |pod| pod.exists = true);
                 give(&world, &call, &[address]);
             }
         }
@@ -211,7 +202,7 @@ pub fn del_by_address(call: Call) -> Actor {
             let allocator = Allocator::new(call.client(&world, actor));
             let released = allocator.release_ips(&requests).await;
             if let Err(partly) = released
-                && world.audit.is_undisturbed()
+                && world.audit().is_undisturbed()
             {
                 world.truth.violated(format!("{requests:?} fail: {}", partly.error));
             }
@@ -223,17 +214,14 @@ pub fn del_by_address(call: Call) -> Actor {
 pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
     let handle = call.handle();
     let previous = remove_pod(&world, actor, &call);
-    if call.program == Program::Calico {
-        world.truth.serve_by_calico(&handle);
-    }
+    world.truth.update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
     for _ in 0..ATTEMPTS {
         let deleted = match call.program {
             Program::Calico => calico_del(&world, actor, &call).await,
             Program::Calipam => own_del(&world, actor, &call, call.client(&world, actor), &previous).await,
-            Program::OnKubernetes => match OnApiServer::open(&world, actor) {
-                Some(store) => own_del(&world, actor, &call, store, &previous).await,
-                None => DelResult::Failed("no datastore".to_owned()),
-            },
+            Program::OnKubernetes => {
+                own_del(&world, actor, &call, OnApiServer::open(&world, actor), &previous).await
+            }
         };
         match deleted {
             DelResult::Done if invariants::may_be_left(&world, &handle) => return,
@@ -287,9 +275,9 @@ struct OnApiServer {
 }
 
 impl OnApiServer {
-    fn open(world: &Arc<World>, actor: usize) -> Option<Self> {
-        let store = kubernetes::open(world, actor).allocator(Consent::from_runtime("kubernetes")).ok()?;
-        Some(Self { store, world: Arc::clone(world) })
+    fn open(world: &Arc<World>, actor: usize) -> Self {
+        let store = kubernetes::open(world, actor).allocator(Consent::from_runtime("kubernetes"));
+        Self { store: store.expect("an allocator's store"), world: Arc::clone(world) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use calipam_assign::plugin::{Add, Plugin};
+use calipam_assign::plugin::Plugin;
 use calipam_assign::{
     Allocator, Entry, Family, FullBlocks, MemoryNotes, Notes, Query, Store, StoreError, Swap,
 };
@@ -47,8 +47,6 @@ pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks
     let kept = MemoryNotes::default();
     notes.into_iter().for_each(|full| kept.keep_full_blocks(Family::V4, full));
     let allocator = Allocator::new(store).with_notes(Arc::new(kept));
-    let attributes = call.attributes(world.now());
-    let add = Add { container: call.container(), attributes, wanted: call.wanted.clone() };
-    drop(at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)));
+    drop(at_once(Plugin { allocator: &allocator, host: &Alone }.add(&call.to_add(world.now()))));
     is_written.load(Ordering::Relaxed)
 }

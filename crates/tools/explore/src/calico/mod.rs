@@ -25,7 +25,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::Versioned;
+use calipam_model::snapshot::{Revision, Versioned};
 
 use crate::world::Client;
 
@@ -130,10 +130,20 @@ impl Calico {
         Ok(Versioned { value: block.value, revision })
     }
 
-    async fn delete_block(&self, block: Versioned<Block>) -> Result<()> {
-        let record = Record::Block(Arc::new(block.value));
-        Ok(self.store.delete(&Entry { record, revision: block.revision }).await?)
+    async fn delete(&self, record: Record, revision: Revision) -> Result<()> {
+        Ok(self.store.delete(&Entry { record, revision }).await?)
     }
+}
+
+/// Repeats an operation while it loses races.
+async fn retried<T>(mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..RETRIES {
+        match attempt().await {
+            Err(Stop::Conflict) => {}
+            done => return done,
+        }
+    }
+    Err(Stop::Conflict)
 }
 
 /// The result of an operation; `None` if its object no longer exists.

@@ -10,8 +10,10 @@ mod plugin;
 mod repairs;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
+use calipam_assign::plugin::Wanted;
 use calipam_assign::{Allocator, InUse, Record};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
@@ -21,8 +23,9 @@ use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::actor::{Actor, Call, give, pod_object, served};
-use crate::invariants::{self, repairs::CLUSTER};
+use crate::actor::{Actor, Call, Command, give, pod_object, served};
+use crate::invariants::repairs::{BY_HAND, CLUSTER};
+use crate::invariants::{self};
 use crate::world::{World, at_once, kubernetes as api_server};
 
 /// The faults that are possible in a scenario.
@@ -42,8 +45,6 @@ pub struct Faults {
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
-    /// A description of what the scenario shows.
-    pub about: &'static str,
     /// True if all schedules without faults can be explored in a few seconds. This is not possible if two actors can
     /// undo each other's work until one of them gives up after a hundred attempts.
     pub is_small: bool,
@@ -95,6 +96,8 @@ const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: fals
 
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
+/// The first address that is assigned.
+const LEAK: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));
 
 /// Prepares the state in which the actors start.
 struct Before<'w>(&'w World);
@@ -102,13 +105,45 @@ struct Before<'w>(&'w World);
 impl Before<'_> {
     /// Adds a pod with an address.
     fn pod(&self, node: &str, pod: &str) {
-        self.served(&Call::new(node, pod));
+        self.served(&call(node, pod));
+    }
+
+    fn pods<const N: usize>(&self, node: &str, pods: [&str; N]) {
+        pods.into_iter().for_each(|pod| self.pod(node, pod));
     }
 
     /// Assigns the addresses of a pod's call.
     fn served(&self, call: &Call) {
         self.0.truth.begin(&call.handle(), &call.node);
         give(self.0, call, &served(self.0.data(), call));
+    }
+
+    /// Adds the handle of a deleted pod, to which addresses may be recorded later.
+    fn gone(&self, handle: &str) {
+        self.0.truth.begin(handle, "a");
+        self.0.truth.remove_pod(handle);
+    }
+
+    /// Adds a deleted pod whose address is still recorded.
+    fn leak(&self, node: &str, pod: &str) {
+        self.pod(node, pod);
+        let call = call(node, pod);
+        self.0.data().remove(&call.endpoint());
+        self.0.truth.remove_pod(&call.handle());
+    }
+
+    /// Removes a key that records a pod's addresses.
+    fn damage(&self, pod: &str, path: &str) {
+        self.0.data().remove(path);
+        self.0.truth.update(&call("", pod).handle(), |pod| pod.is_damaged = true);
+    }
+
+    fn damage_handle(&self, pod: &str) {
+        self.damage(pod, &format!("/calico/ipam/v2/handle/{}", call("", pod).handle()));
+    }
+
+    fn remove_node(&self, node: &str) {
+        self.0.data().remove(&format!("{RESOURCE_PREFIX}nodes/{node}"));
     }
 
     /// Claims a block for a node.
@@ -123,38 +158,91 @@ impl Before<'_> {
         let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
         self.0.data().put(&record.key().to_string(), record.encode().unwrap_or_default());
     }
+}
 
-    /// Removes the owner of a block even though its addresses are in use.
-    fn disown(&self, block: &str, node: &str) {
-        let allocator = Allocator::new(self.0.data());
-        drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
-    }
+fn nothing(_: &Before<'_>) {}
 
-    /// Adds a pod, and releases the affinity of its block.
-    fn pod_in_unowned(&self, node: &str, pod: &str) {
-        self.pod(node, pod);
-        self.disown(FIRST, node);
-    }
+fn block(before: &Before<'_>) {
+    before.block(FIRST, "a");
+}
+
+fn pod(before: &Before<'_>) {
+    before.pod("a", "p");
+}
+
+/// Adds a pod, and removes the owner of its block.
+fn pod_in_unowned(before: &Before<'_>) {
+    pod(before);
+    let allocator = Allocator::new(before.0.data());
+    drop(at_once(allocator.release_affinity(cidr(FIRST), "a", InUse::Release)));
+}
+
+/// Adds a deleted pod whose address is still recorded.
+fn leak(before: &Before<'_>) {
+    before.leak("a", "gone");
+}
+
+fn pod_and_leak(before: &Before<'_>) {
+    pod(before);
+    leak(before);
+}
+
+/// Adds a deleted pod whose address is still recorded, but not counted.
+fn leak_without_handle(before: &Before<'_>) {
+    leak(before);
+    before.damage_handle("gone");
+}
+
+fn pod_and_leak_without_handle(before: &Before<'_>) {
+    pod(before);
+    leak_without_handle(before);
+}
+
+/// Adds the handle of addresses that a person assigns.
+fn by_hand(before: &Before<'_>) {
+    before.gone(BY_HAND);
+}
+
+fn by_hand_in_block(before: &Before<'_>) {
+    block(before);
+    by_hand(before);
+}
+
+/// A call for a pod that wants any IPv4 address.
+fn call(node: &str, pod: &str) -> Call {
+    Call::new(node, pod)
+}
+
+/// A call beside which commands run.
+fn slow(node: &str, pod: &str) -> Call {
+    Call { is_watched: true, ..call(node, pod) }
+}
+
+/// Makes a pod want the address 10.0.0.`last`.
+fn wanting(last: u8, call: Call) -> Call {
+    Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..call }
+}
+
+/// Assigns the leaked address manually.
+fn assign() -> Command {
+    Command::Assign(LEAK, "a", BY_HAND)
 }
 
 /// A world with at most one fault.
 fn plain(
     name: &'static str,
-    about: &'static str,
     cluster: Cluster,
     before: fn(&Before<'_>),
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
-    let (kinds, end) = (ANY, invariants::repairs::at_the_end);
     Scenario {
         name,
-        about,
         is_small: true,
         faults: 1,
         most_faults: usize::MAX,
-        kinds,
+        kinds: ANY,
         longest: if cluster.is_kubernetes { 160 } else { 64 },
-        end,
+        end: invariants::repairs::at_the_end,
         cluster,
         before,
         actors,
@@ -164,12 +252,11 @@ fn plain(
 /// A world that cannot be explored completely in a few seconds.
 fn large(
     name: &'static str,
-    about: &'static str,
     cluster: Cluster,
     before: fn(&Before<'_>),
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
-    Scenario { is_small: false, ..plain(name, about, cluster, before, actors) }
+    Scenario { is_small: false, ..plain(name, cluster, before, actors) }
 }
 
 fn cidr(text: &str) -> IpNet {
@@ -214,13 +301,10 @@ impl Scenario {
         let now = jiff::Timestamp::constant(1_577_836_800, 0);
         let world = Arc::new(World::new(now));
         let put = |path: &str, value: serde_json::Value| world.data().put(path, value.to_string());
-        put(
-            &format!("{RESOURCE_PREFIX}ippools/pool"),
-            json!({"spec": {"cidr": self.cluster.pool, "blockSize": 30, "nodeSelector": "all()"}}),
-        );
-        if let Some(cidr) = self.cluster.pool_v6 {
-            let spec = json!({"cidr": cidr, "blockSize": 126, "nodeSelector": "all()"});
-            put(&format!("{RESOURCE_PREFIX}ippools/pool-v6"), json!({"spec": spec}));
+        let pools = [("pool", Some(self.cluster.pool), 30), ("pool-v6", self.cluster.pool_v6, 126)];
+        for (name, cidr, size) in pools.into_iter().filter(|(_, cidr, _)| cidr.is_some()) {
+            let spec = json!({"cidr": cidr, "blockSize": size, "nodeSelector": "all()"});
+            put(&format!("{RESOURCE_PREFIX}ippools/{name}"), json!({"spec": spec}));
         }
         for node in NODES {
             put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"name": node}, "spec": {}}));
@@ -242,7 +326,7 @@ impl Scenario {
             world.to_kubernetes(&self.objects(&world), self.cluster.page);
         }
         let changes = world.data().take_changes();
-        world.audit.note(None, false, changes);
+        world.audit().note(None, false, changes);
         (world, (self.actors)())
     }
 }

@@ -151,10 +151,7 @@ impl<'s> Search<'s> {
         }
         self.seen.insert(state, Visited { asleep: sleeping, depth });
 
-        if run.is_stuck() {
-            return Err(self.found("deadlock: every actor waits for a lock".to_owned()));
-        }
-        if run.is_over() {
+        if run.is_over().map_err(|what| self.found(what))? {
             self.explored.ends += 1;
             run.examine_end().map_err(|what| self.found(what))?;
         }

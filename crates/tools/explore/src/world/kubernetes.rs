@@ -1,9 +1,6 @@
 //! An API server as one process sees it. It replaces the connection of calipam's client. Objects are stored under their
 //! paths. An object's version is the revision of its last write.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
-use std::io;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -23,7 +20,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Footprint, PATIENCE, Place, Values, Verdict, World, Write};
+use super::turn::Turn;
+use super::{Footprint, PATIENCE, Place, Values, Verdict, World, Write, no_answer, timeless};
 
 /// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
@@ -76,7 +74,7 @@ impl Place {
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
-        let (is_list, page) = (is_list(path), Page::of(query));
+        let (is_list, mut page) = (is_list(path), Page::of(query));
         if let Self::World(world, actor) = self {
             let footprint = match is_list {
                 // A later page is read at the revision of the first page.
@@ -85,9 +83,9 @@ impl Place {
                 false => Footprint::default().read(path),
             };
             let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
-            let turn = world.turn(*actor, what, footprint).for_api_server();
-            let turn = if page.list.is_some() { turn.continued() } else { turn };
-            if let Some(refused) = self.refused(turn.await)? {
+            let mut turn = world.turn(*actor, what, footprint);
+            turn.asked.is_continued = page.list.is_some();
+            if let Some(refused) = refused(turn).await? {
                 return Ok(refused);
             }
         }
@@ -101,32 +99,14 @@ impl Place {
             _ => self.memory().values(&folder(path)),
         };
         self.record_answer(&(StatusCode::OK, list(&found, &Page::default())));
-        let number = match self {
-            Self::World(world, actor) if world.page() > 0 && page.list.is_none() => {
-                world.begin_list(*actor, found.clone())
-            }
-            _ => page.list.unwrap_or(NEWEST),
-        };
-        let most = match self {
-            Self::World(world, _) if world.page() > 0 => page.most.min(world.page()),
-            _ => page.most,
-        };
-        Ok((StatusCode::OK, list(&found, &Page { most, list: Some(number), ..page })))
-    }
-
-    /// The response to a request that is not executed; `None` if it is executed.
-    fn refused(&self, verdict: Verdict) -> Result<Option<Answer>, BoxError> {
-        let status = match verdict {
-            Verdict::Go => return Ok(None),
-            Verdict::PutOff => Some(StatusCode::TOO_MANY_REQUESTS),
-            Verdict::Expire => Some(StatusCode::GONE),
-            Verdict::Fail => None,
-        };
-        if let Self::World(world, actor) = self {
-            world.record_answer(*actor, verdict);
+        if let Self::World(world, actor) = self
+            && let Some(most @ 1..) = world.page.get()
+        {
+            page.most = page.most.min(*most);
+            page.list.get_or_insert_with(|| world.begin_list(*actor, found.clone()));
         }
-        let no_answer = || io::Error::new(io::ErrorKind::ConnectionReset, "no answer");
-        Ok(Some(failure(status.ok_or_else(no_answer)?)))
+        page.list.get_or_insert(NEWEST);
+        Ok((StatusCode::OK, list(&found, &page)))
     }
 
     async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, BoxError> {
@@ -138,9 +118,9 @@ impl Place {
                 Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
             let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
             let footprint = Footprint::default().write(target.clone());
-            let turn = world.turn(*actor, what, footprint).writing(write).for_api_server();
             let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
-            if let Some(refused) = self.refused(turn.intends([(&*target, after)].into_iter()).await)? {
+            let turn = world.turn(*actor, what, footprint).writing(write);
+            if let Some(refused) = refused(turn.intends(&[(target.clone(), after)])).await? {
                 return Ok(refused);
             }
         }
@@ -151,11 +131,24 @@ impl Place {
 
     fn record_answer(&self, (status, value): &Answer) {
         if let Self::World(world, actor) = self {
-            let mut hasher = DefaultHasher::new();
-            (status.as_u16(), super::timeless(value.to_string().as_bytes())).hash(&mut hasher);
-            world.record_answer(*actor, hasher.finish());
+            world.record_answer(*actor, (status.as_u16(), timeless(value.to_string().as_bytes())));
         }
     }
+}
+
+/// Waits for the decision on a request. Returns its response if it is not executed.
+async fn refused(mut turn: Turn<'_>) -> Result<Option<Answer>, BoxError> {
+    turn.asked.can_be_put_off = true;
+    let (world, actor) = (turn.world, turn.asked.id.actor);
+    let verdict = turn.await;
+    let status = match verdict {
+        Verdict::Go => return Ok(None),
+        Verdict::PutOff => Some(StatusCode::TOO_MANY_REQUESTS),
+        Verdict::Expire => Some(StatusCode::GONE),
+        Verdict::Fail => None,
+    };
+    world.record_answer(actor, verdict);
+    Ok(Some(failure(status.ok_or_else(no_answer)?)))
 }
 
 impl World {

@@ -2,9 +2,8 @@
 //! ADDs.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::turn::{Pending, PendingRequest};
+use super::turn::PendingRequest;
 use super::{Footprint, RequestId, State, World, Write};
 
 /// Events that precede the end of the grace period: the ADDs and late writes that were under way at its start.
@@ -39,14 +38,11 @@ impl World {
         let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(pending) = state.pending.remove(&id) {
-                state.add_late_write(id, &pending);
+                state.add_late_write(pending.asked);
             }
         }
-        state
-            .late_writes
-            .iter_mut()
-            .filter(|(id, _)| id.actor == actor)
-            .for_each(|(_, write)| write.is_orphan = true);
+        let of_actor = state.late_writes.iter_mut().filter(|(id, _)| id.actor == actor);
+        of_actor.for_each(|(_, write)| write.is_orphan = true);
     }
 
     /// Records that an actor's pod waits for addresses.
@@ -82,11 +78,9 @@ impl World {
 
 impl State {
     /// Keeps a failed write, which may still take effect. Drops a read.
-    pub(super) fn add_late_write(&mut self, id: RequestId, pending: &Pending) {
-        if let Some(write) = &pending.write {
-            let PendingRequest { what, footprint, .. } = pending.asked.clone();
-            self.late_writes
-                .insert(id, LateWrite { what, footprint, write: Arc::clone(write), is_orphan: false });
+    pub(super) fn add_late_write(&mut self, asked: PendingRequest) {
+        if let PendingRequest { id, what, footprint, write: Some(write), .. } = asked {
+            self.late_writes.insert(id, LateWrite { what, footprint, write, is_orphan: false });
         }
     }
 }

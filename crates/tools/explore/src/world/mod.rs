@@ -14,8 +14,8 @@ mod turn;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use calipam_model::parallel::lock;
@@ -23,7 +23,7 @@ use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
 pub use self::audit::Phase;
-pub(crate) use self::audit::{NotedWrite, is_same};
+pub(crate) use self::audit::{Audit, NotedWrite};
 pub use self::client::Client;
 pub(crate) use self::client::at_once;
 pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
@@ -49,8 +49,8 @@ pub struct RequestId {
 }
 
 /// The decision on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
     /// The request is answered.
     Go,
     /// The request gets no answer. A write may take effect at any later time, or never.
@@ -93,16 +93,14 @@ pub struct World {
     state: Mutex<State>,
     /// The real users of addresses.
     pub truth: Truth,
-    /// All writes.
-    pub(crate) audit: audit::Audit,
+    audit: Mutex<Audit>,
     /// The journals of all runs of calipam.
     pub(crate) files: Files,
     /// The notes of nodes.
     pub(crate) notes: notes::AllNotes,
-    /// True if the values are objects in Kubernetes, stored under their paths on an API server.
-    is_kubernetes: AtomicBool,
-    /// Number of objects on a page of a list; 0 means all.
-    page: AtomicUsize,
+    /// The number of objects on a page of a list, if the values are objects in Kubernetes, stored under their paths on
+    /// an API server; 0 means all.
+    page: OnceLock<usize>,
 }
 
 #[derive(Default)]
@@ -140,16 +138,20 @@ impl World {
             memory: MemoryStore::new(before),
             state: Mutex::new(state),
             truth: Truth::default(),
-            audit: audit::Audit::default(),
+            audit: Mutex::default(),
             files: Files::default(),
             notes: notes::AllNotes::default(),
-            is_kubernetes: AtomicBool::new(false),
-            page: AtomicUsize::new(0),
+            page: OnceLock::new(),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// All writes, and what the actors are doing.
+    pub(crate) fn audit(&self) -> MutexGuard<'_, Audit> {
+        lock(&self.audit)
     }
 
     pub fn data(&self) -> &MemoryStore {
@@ -171,22 +173,16 @@ impl World {
     }
 
     pub(crate) fn is_kubernetes(&self) -> bool {
-        self.is_kubernetes.load(Ordering::Relaxed)
-    }
-
-    /// Number of objects on a page of a list; 0 means all.
-    fn page(&self) -> usize {
-        self.page.load(Ordering::Relaxed)
+        self.page.get().is_some()
     }
 
     /// Replaces the values with objects of an API server whose lists have pages of `page` objects; 0 means no pages.
     pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
-        self.page.store(page, Ordering::Relaxed);
         for (path, ..) in self.memory.values(ALL) {
             self.memory.remove(&path);
         }
         objects.iter().for_each(|(path, value)| self.memory.put(path, value.clone()));
-        self.is_kubernetes.store(true, Ordering::Relaxed);
+        let _ = self.page.set(page);
     }
 
     /// The current time, which only the explorer advances.
@@ -243,7 +239,7 @@ impl World {
         }
         state.verdicts.insert(id, verdict);
         if verdict == Verdict::Fail {
-            state.add_late_write(id, &pending);
+            state.add_late_write(pending.asked);
         }
         drop(state);
         pending.waker.wake();
@@ -252,7 +248,7 @@ impl World {
     /// Starts a phase of an actor.
     pub(crate) fn begin_phase(&self, actor: usize, phase: Phase) {
         let requests = self.state().numbers.get(&actor).copied().unwrap_or_default();
-        self.audit.begin(actor, requests, phase);
+        self.audit().begin(actor, requests, phase);
     }
 
     /// Adds to the footprint of the current step.
@@ -283,13 +279,18 @@ impl World {
         self.truth.hash(&mut hasher);
         self.files.hash(&mut hasher);
         self.notes.hash(&mut hasher);
-        self.audit.hash(&mut hasher);
+        self.audit().hash(&mut hasher);
         let state = self.state();
         (state.now, &state.answers, &state.locks, &state.adding, &state.waits).hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
         state.late_writes.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
         hasher.finish()
     }
+}
+
+/// The error of a request without answer.
+fn no_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "no answer")
 }
 
 /// Removes the fields that depend on the machine's clock. All other fields are equal in two runs of a schedule.

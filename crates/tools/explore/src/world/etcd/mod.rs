@@ -3,10 +3,7 @@
 
 mod message;
 
-use std::collections::hash_map::DefaultHasher;
 use std::convert::Infallible;
-use std::hash::{Hash, Hasher};
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -19,8 +16,8 @@ use http_body_util::{BodyExt, Full};
 use tonic::body::Body;
 use tower::BoxError;
 
-use self::message::{Answer, Expected, Operation, Range, Transaction};
-use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
+use self::message::{Answer, Expected, Range, Transaction};
+use super::{ALL, Footprint, PATIENCE, Place, Values, World, no_answer, timeless};
 
 /// The revision of the first read. Such revisions number the reads, and differ from those of all keys.
 const READINGS: i64 = 1_000_000;
@@ -79,13 +76,10 @@ impl Etcd {
     }
 
     async fn transact(&self, transaction: Transaction) -> Result<Answer, BoxError> {
-        let ranges = transaction.then.iter().map(|operation| match operation {
-            Operation::Get(range) => Some(range.clone()),
-            _ => None,
-        });
-        match ranges.collect::<Option<Vec<Range>>>().filter(|_| transaction.expected.is_empty()) {
-            Some(ranges) => self.read(ranges).await,
-            None => self.write(transaction).await,
+        match (&*transaction.reads, &*transaction.writes) {
+            ([], _) => self.write(transaction).await,
+            (_, []) if transaction.expected.is_empty() => self.read(transaction.reads).await,
+            _ => Err("a transaction that reads and writes".into()),
         }
     }
 
@@ -119,17 +113,13 @@ impl Etcd {
         let Place::World(world, actor) = &self.place else { return Ok(()) };
         let footprint = ranges.iter().fold(Footprint::default(), Range::footprint);
         let what: Vec<String> = ranges.iter().map(Range::to_string).collect();
-        let verdict = world.turn(*actor, format!("read {}", what.join(", ")), footprint).await;
-        if verdict == Verdict::Fail {
-            world.record_answer(*actor, verdict);
-            return Err(no_answer());
+        if !world.turn(*actor, format!("read {}", what.join(", ")), footprint).answered().await {
+            return Err(no_answer().into());
         }
         let values = world.memory.values(ALL);
-        let mut hasher = DefaultHasher::new();
         for (path, value, revision) in ranges.iter().flat_map(|range| range.find(&values).kvs) {
-            (path, super::timeless(&value), revision).hash(&mut hasher);
+            world.record_answer(*actor, (path, timeless(&value), revision));
         }
-        world.record_answer(*actor, hasher.finish());
         Ok(())
     }
 
@@ -141,19 +131,13 @@ impl Etcd {
         let later = Arc::clone(&transaction);
         let write: super::Write = Arc::new(move |store| drop(later.apply(store)));
         let turn = world.turn(*actor, transaction.to_string(), transaction.footprint()).writing(write);
-        let verdict = turn.intends(transaction.writes()).await;
-        if verdict == Verdict::Fail {
-            world.record_answer(*actor, verdict);
-            return Err(no_answer());
+        if !turn.intends(&transaction.writes).answered().await {
+            return Err(no_answer().into());
         }
         let answer = transaction.apply(&world.memory);
         world.record_answer(*actor, (answer.has_succeeded, answer.revision));
         Ok(answer)
     }
-}
-
-fn no_answer() -> BoxError {
-    io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
 }
 
 /// A message in gRPC's format.
