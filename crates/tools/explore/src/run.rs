@@ -121,7 +121,7 @@ impl<'s> Run<'s> {
             let what = format!("{}: {what}", name(id.actor));
             add(Choice::Decide(*id, Verdict::Go), what, of_actor(id.actor).and(footprint));
         }
-        for (id, what, footprint) in self.world.late_writes() {
+        for PendingRequest { id, what, footprint, .. } in self.world.late_writes() {
             let what = format!("{what} of {} takes effect late", name(id.actor));
             add(Choice::Land(id), what, footprint.write(format!("late/{id:?}")));
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use self::call::pod_object;
 pub use self::call::{Call, Program};
+pub(crate) use self::collector::cidr;
 pub use self::collector::{claim, claim_again, collect, disown, operate, release_empty};
 pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, again, calipam, undone};

@@ -13,7 +13,6 @@ mod handle;
 mod release;
 
 pub(crate) use self::assign::Wanted;
-pub(crate) use self::collector::Collector;
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use jiff::SignedDuration;
 use crate::actor::{Call, clean_up, served, would_assign};
 use crate::scenario::NODES;
 use crate::truth::Pod;
-use crate::world::{ALL, RequestId, World, kubernetes};
+use crate::world::{RequestId, World, kubernetes};
 
 /// Findings that a crash may leave in addition to [`OF_QUIET`] (facts 3.15). Any other finding would be damage.
 /// Addresses leak if their endpoint is not written yet, or already deleted. A handle is left over if it counts an
@@ -81,15 +81,15 @@ pub(crate) fn at_the_end_of_claims(world: &World) -> Result<(), String> {
 /// Checks the end, and also that the next pod on a node is assigned an address of each family.
 pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])?;
-    let copy = world.copy_of_data();
-    stop(world, &copy, |pod| !pod.is_served())?;
+    let copy = world.copy();
+    stop(world, copy.data(), |pod| !pod.is_served())?;
     let call = Call::of_both(NODES[0], "later");
-    let addresses = served(&copy, &call);
+    let addresses = served(copy.data(), &call);
     if addresses.len() != call.wants() {
         return Err(format!("the next pod gets {addresses:?}"));
     }
-    copy.put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
-    let mut recorded = Objects::of(&copy.values(ALL))?.recorded()?;
+    copy.data().put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
+    let mut recorded = Objects::of(&copy.values())?.recorded()?;
     for address in addresses {
         if let Some(user) = world.truth.users().get(&address) {
             return Err(format!("the next pod gets {address}, which {user} uses"));
@@ -99,7 +99,7 @@ pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     if recorded != world.truth.users() {
         return Err(format!("{recorded:?} are recorded beside the next pod"));
     }
-    explained(world, &copy.values(ALL), OF_QUIET)
+    explained(world, &copy.values(), OF_QUIET)
 }
 
 /// Runs DEL again for the selected pods.
@@ -111,40 +111,25 @@ fn stop(world: &World, data: &MemoryStore, is_stopped: fn(&Pod) -> bool) -> Resu
 }
 
 fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
-    let copy = world.copy_of_data();
+    let copy = world.copy();
     if !world.audit().has_faults {
-        Objects::of(&copy.values(ALL))?.handles_count_exactly(world)?;
+        Objects::of(&copy.values())?.handles_count_exactly(world)?;
     }
-    explained(world, &copy.values(ALL), &[OF_QUIET, OF_CRASHES, also].concat())?;
+    explained(world, &copy.values(), &[OF_QUIET, OF_CRASHES, also].concat())?;
 
     // A late write, which takes effect last, may also leave something behind.
-    stop(world, &copy, |pod| !pod.is_served())?;
-    let objects = Objects::of(&copy.values(ALL))?;
+    stop(world, copy.data(), |pod| !pod.is_served())?;
+    let objects = Objects::of(&copy.values())?;
     let users = world.truth.users();
     if !world.audit().has_lost_answers {
         objects.handles_count_exactly(world)?;
     }
-    for (address, handle) in objects.recorded()? {
-        if users.get(&address) != Some(&handle) {
-            return Err(format!("{address} stays recorded for {handle} after DEL was repeated"));
-        }
-    }
-    if let Some((handle, _)) =
-        objects.handles.iter().find(|(handle, _)| !users.values().any(|user| user == *handle))
-    {
-        return Err(format!("the handle {handle} stays after DEL was repeated"));
-    }
-    explained(world, &copy.values(ALL), &[OF_QUIET, also].concat())?;
+    objects.are_only_of(&users).map_err(|what| format!("{what} after DEL was repeated"))?;
+    explained(world, &copy.values(), &[OF_QUIET, also].concat())?;
 
-    stop(world, &copy, Pod::is_served)?;
-    let objects = Objects::of(&copy.values(ALL))?;
-    if let Some((address, handle)) = objects.recorded()?.first_key_value() {
-        return Err(format!("{address} stays recorded for {handle} after all pods stopped"));
-    }
-    if let Some(handle) = objects.handles.keys().next() {
-        return Err(format!("the handle {handle} stays after all pods stopped"));
-    }
-    Ok(())
+    stop(world, copy.data(), Pod::is_served)?;
+    let left = Objects::of(&copy.values())?.are_only_of(&BTreeMap::new());
+    left.map_err(|what| format!("{what} after all pods stopped"))
 }
 
 /// Checks that a node's notes hide no address from its next ADD, whatever happened to the notes file.
@@ -260,6 +245,19 @@ impl Objects {
             }
         }
         Ok(recorded)
+    }
+
+    /// Checks that nothing is recorded for others than these users of addresses.
+    fn are_only_of(&self, users: &BTreeMap<IpAddr, String>) -> Result<(), String> {
+        for (address, handle) in self.recorded()? {
+            if users.get(&address) != Some(&handle) {
+                return Err(format!("{address} stays recorded for {handle}"));
+            }
+        }
+        match self.handles.keys().find(|handle| !users.values().any(|user| user == *handle)) {
+            Some(handle) => Err(format!("the handle {handle} stays")),
+            None => Ok(()),
+        }
     }
 
     /// The number of addresses by handle and block.

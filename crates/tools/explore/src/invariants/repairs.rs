@@ -1,7 +1,6 @@
 //! The invariants of calipam's own commands.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use calipam_check::Code;
 use calipam_model::block::{Block, BlockOwner};
@@ -203,7 +202,7 @@ fn objects(path: &str, value: Option<&[u8]>) -> Option<Objects> {
 /// Checks the end, with all actors stopped: the lock is released or named in a journal, `check` explains the state, and
 /// `rebuild` and the collector of kube-controllers clean it up.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
-    let copy = Arc::new(world.copy_of_data());
+    let copy = world.copy();
     let is_locked = is_locked(world);
     let folders = world.files.folders();
     if is_locked && !world.audit().has_killed {
@@ -221,14 +220,13 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     // The leftovers of a split are removed by an undo, not by a rebuild. Objects that others have created stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
-    explained(world, &copy.values(""), &[OF_QUIET, OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
+    explained(world, &copy.values(), &[OF_QUIET, OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
 
     if !world.is_kubernetes() {
         // The kubelet repeats DEL for deleted pods, and the collector releases unused addresses.
-        super::stop(world, &copy, |pod| !pod.exists)?;
+        super::stop(world, copy.data(), |pod| !pod.exists)?;
     }
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
+    rebuild_all(&copy)?;
     // If a request gets no answer, Calico's plugin looks for another address. The address of the first request stays
     // recorded until the pod stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
@@ -239,9 +237,9 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit().has_faults && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
-    explained(world, &copy.values(""), &[OF_REBUILT, half_split, locked, second].concat())
+    explained(world, &copy.values(), &[OF_REBUILT, half_split, locked, second].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
-    match Objects::of(&copy.values(""))?
+    match Objects::of(&copy.values())?
         .recorded()?
         .into_iter()
         .find(|(address, handle)| users.get(address) != Some(handle) && !stays(handle))

@@ -1,6 +1,7 @@
 //! Worlds in which a pool is migrated, phase by phase, while pods and the collector run.
 
-use super::{ONE_BLOCK, Scenario, TWO_BLOCKS, block, large, leak, nothing, plain, slow};
+use super::given::Given::{Leak, Pod};
+use super::{BLOCK, LEAKED, ONE, Scenario, TWO, large, plain, slow};
 use crate::actor::Command::{self, Undo};
 use crate::actor::{Actor, add, calipam, collect, del};
 use crate::invariants;
@@ -22,34 +23,24 @@ fn there_and_back() -> Actor {
 pub(super) fn all() -> Vec<Scenario> {
     let scenarios = vec![
         // A pool with a leaked address is left for another one.
-        Scenario { end: has_moved, ..plain("migrate", ONE_BLOCK, leak, || vec![migrate()]) },
+        Scenario { end: has_moved, ..plain("migrate", ONE, LEAKED, || vec![migrate()]) },
         // A pool with an empty block gets blocks of another size through a temporary one.
         Scenario {
             end: is_resized,
-            ..plain("migrate-there-and-back", ONE_BLOCK, block, || vec![there_and_back()])
+            ..plain("migrate-there-and-back", ONE, BLOCK, || vec![there_and_back()])
         },
         // A pool is left while a pod wants an address.
-        large("migrate-beside-add", ONE_BLOCK, nothing, || vec![migrate(), add(slow("a", "p"))]),
+        large("migrate-beside-add", ONE, &[], || vec![migrate(), add(slow("a", "p"))]),
         // The same where the node has an empty block.
-        large("migrate-beside-add-in-block", ONE_BLOCK, block, || vec![migrate(), add(slow("a", "p"))]),
+        large("migrate-beside-add-in-block", ONE, BLOCK, || vec![migrate(), add(slow("a", "p"))]),
         // A pool is left while its last pod stops and the collector works.
-        large(
-            "migrate-beside-del-and-collector",
-            TWO_BLOCKS,
-            |before| {
-                before.leak("a", "gone");
-                before.pod("b", "p");
-            },
-            || vec![migrate(), del(slow("b", "p")), collect()],
-        ),
+        large("migrate-beside-del-and-collector", TWO, &[Leak("a", "gone"), Pod("b", "p")], || {
+            vec![migrate(), del(slow("b", "p")), collect()]
+        }),
         // A pool gets blocks of another size while a pod wants an address.
-        large("migrate-there-and-back-beside-add", ONE_BLOCK, nothing, || {
-            vec![there_and_back(), add(slow("a", "p"))]
-        }),
+        large("migrate-there-and-back-beside-add", ONE, &[], || vec![there_and_back(), add(slow("a", "p"))]),
         // A pool is created and disabled, and each of that undone before it is done again.
-        large("migrate-and-undo", ONE_BLOCK, leak, || {
-            vec![calipam(false, &[TO, Undo, TO, TO, Undo], &[Undo])]
-        }),
+        large("migrate-and-undo", ONE, LEAKED, || vec![calipam(false, &[TO, Undo, TO, TO, Undo], &[Undo])]),
     ];
     scenarios.into_iter().map(|scenario| Scenario { longest: 160, ..scenario }).collect()
 }
@@ -60,7 +51,7 @@ fn has_moved(world: &World) -> Result<(), String> {
 }
 
 fn is_resized(world: &World) -> Result<(), String> {
-    ends_with(world, ONE_BLOCK.pool, "31")
+    ends_with(world, ONE.pool, "31")
 }
 
 /// Checks that exactly one pool is left, and that it has this CIDR and block size.

@@ -2,6 +2,7 @@
 
 mod aimed;
 mod calico;
+mod given;
 mod kubernetes;
 mod migrate;
 mod notes;
@@ -14,19 +15,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
 use calipam_assign::plugin::Wanted;
-use calipam_assign::{Allocator, InUse, Record};
-use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::parallel::lock;
-use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::actor::{Actor, Call, Command, give, pod_object, served};
+use self::given::Given;
+use crate::actor::{Actor, Call, Command, pod_object};
+use crate::invariants;
 use crate::invariants::repairs::{BY_HAND, CLUSTER};
-use crate::invariants::{self};
-use crate::world::{World, at_once, kubernetes as api_server};
+use crate::world::{World, kubernetes as api_server};
 
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +58,8 @@ pub struct Scenario {
     /// Checks the invariants at the end, with all actors stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
     cluster: Cluster,
-    /// Prepares the state in which the actors start.
-    before: fn(&Before<'_>),
+    /// The state in which the actors start.
+    before: &'static [Given],
     actors: fn() -> Vec<Actor>,
 }
 
@@ -74,23 +72,16 @@ struct Cluster {
     strict_affinity: bool,
     /// The cooldown in seconds.
     cooldown: i64,
-    /// True if the datastore is Kubernetes, where pods show the addresses in use.
-    is_kubernetes: bool,
-    /// Number of objects on each page of a list from Kubernetes; 0 means all.
-    page: usize,
+    /// The number of objects on each page of a list, if the datastore is Kubernetes, where pods show the addresses in
+    /// use; 0 means all.
+    page: Option<usize>,
 }
 
 /// A cluster with room for two blocks of four addresses.
-const TWO_BLOCKS: Cluster = Cluster {
-    pool: "10.0.0.0/29",
-    pool_v6: None,
-    strict_affinity: false,
-    cooldown: 0,
-    is_kubernetes: false,
-    page: 0,
-};
-const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
-const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
+const TWO: Cluster =
+    Cluster { pool: "10.0.0.0/29", pool_v6: None, strict_affinity: false, cooldown: 0, page: None };
+const ONE: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO };
+const FOUR: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO };
 /// Lost answers, late writes and kills.
 const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: false };
 
@@ -99,114 +90,20 @@ const FIRST: &str = "10.0.0.0/30";
 /// The first address that is assigned.
 const LEAK: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));
 
-/// Prepares the state in which the actors start.
-struct Before<'w>(&'w World);
-
-impl Before<'_> {
-    /// Adds a pod with an address.
-    fn pod(&self, node: &str, pod: &str) {
-        self.served(&call(node, pod));
-    }
-
-    fn pods<const N: usize>(&self, node: &str, pods: [&str; N]) {
-        pods.into_iter().for_each(|pod| self.pod(node, pod));
-    }
-
-    /// Assigns the addresses of a pod's call.
-    fn served(&self, call: &Call) {
-        self.0.truth.begin(&call.handle(), &call.node);
-        give(self.0, call, &served(self.0.data(), call));
-    }
-
-    /// Adds the handle of a deleted pod, to which addresses may be recorded later.
-    fn gone(&self, handle: &str) {
-        self.0.truth.begin(handle, "a");
-        self.0.truth.remove_pod(handle);
-    }
-
-    /// Adds a deleted pod whose address is still recorded.
-    fn leak(&self, node: &str, pod: &str) {
-        self.pod(node, pod);
-        let call = call(node, pod);
-        self.0.data().remove(&call.endpoint());
-        self.0.truth.remove_pod(&call.handle());
-    }
-
-    /// Removes a key that records a pod's addresses.
-    fn damage(&self, pod: &str, path: &str) {
-        self.0.data().remove(path);
-        self.0.truth.update(&call("", pod).handle(), |pod| pod.is_damaged = true);
-    }
-
-    fn damage_handle(&self, pod: &str) {
-        self.damage(pod, &format!("/calico/ipam/v2/handle/{}", call("", pod).handle()));
-    }
-
-    fn remove_node(&self, node: &str) {
-        self.0.data().remove(&format!("{RESOURCE_PREFIX}nodes/{node}"));
-    }
-
-    /// Claims a block for a node.
-    fn block(&self, block: &str, node: &str) {
-        let allocator = Allocator::new(self.0.data());
-        drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
-    }
-
-    /// Adds the pending affinity of an interrupted claim. The node may already own the block.
-    fn pending(&self, block: &str, node: &str) {
-        let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
-        let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
-        self.0.data().put(&record.key().to_string(), record.encode().unwrap_or_default());
-    }
-}
-
-fn nothing(_: &Before<'_>) {}
-
-fn block(before: &Before<'_>) {
-    before.block(FIRST, "a");
-}
-
-fn pod(before: &Before<'_>) {
-    before.pod("a", "p");
-}
-
-/// Adds a pod, and removes the owner of its block.
-fn pod_in_unowned(before: &Before<'_>) {
-    pod(before);
-    let allocator = Allocator::new(before.0.data());
-    drop(at_once(allocator.release_affinity(cidr(FIRST), "a", InUse::Release)));
-}
-
-/// Adds a deleted pod whose address is still recorded.
-fn leak(before: &Before<'_>) {
-    before.leak("a", "gone");
-}
-
-fn pod_and_leak(before: &Before<'_>) {
-    pod(before);
-    leak(before);
-}
-
-/// Adds a deleted pod whose address is still recorded, but not counted.
-fn leak_without_handle(before: &Before<'_>) {
-    leak(before);
-    before.damage_handle("gone");
-}
-
-fn pod_and_leak_without_handle(before: &Before<'_>) {
-    pod(before);
-    leak_without_handle(before);
-}
-
-/// Adds the handle of addresses that a person assigns.
-fn by_hand(before: &Before<'_>) {
-    before.gone(BY_HAND);
-}
-
-fn by_hand_in_block(before: &Before<'_>) {
-    block(before);
-    by_hand(before);
-}
+/// A block of node `a`.
+const BLOCK: &[Given] = &[Given::Block(FIRST, "a")];
+const POD: &[Given] = &[Given::Pod("a", "p")];
+/// A pod in a block without an owner.
+const UNOWNED: &[Given] = &[Given::Pod("a", "p"), Given::Unowned(FIRST, "a")];
+const LEAKED: &[Given] = &[Given::Leak("a", "gone")];
+const POD_AND_LEAK: &[Given] = &[Given::Pod("a", "p"), Given::Leak("a", "gone")];
+/// An address that is recorded, but not counted.
+const UNCOUNTED: &[Given] = &[Given::Leak("a", "gone"), Given::NoHandle("gone")];
+const POD_AND_UNCOUNTED: &[Given] =
+    &[Given::Pod("a", "p"), Given::Leak("a", "gone"), Given::NoHandle("gone")];
+/// The handle of addresses that a person assigns.
+const BY_HAND_ONLY: &[Given] = &[Given::Gone(BY_HAND)];
+const BLOCK_AND_BY_HAND: &[Given] = &[Given::Block(FIRST, "a"), Given::Gone(BY_HAND)];
 
 /// A call for a pod that wants any IPv4 address.
 fn call(node: &str, pod: &str) -> Call {
@@ -232,7 +129,7 @@ fn assign() -> Command {
 fn plain(
     name: &'static str,
     cluster: Cluster,
-    before: fn(&Before<'_>),
+    before: &'static [Given],
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
     Scenario {
@@ -241,7 +138,7 @@ fn plain(
         faults: 1,
         most_faults: usize::MAX,
         kinds: ANY,
-        longest: if cluster.is_kubernetes { 160 } else { 64 },
+        longest: if cluster.page.is_some() { 160 } else { 64 },
         end: invariants::repairs::at_the_end,
         cluster,
         before,
@@ -253,14 +150,10 @@ fn plain(
 fn large(
     name: &'static str,
     cluster: Cluster,
-    before: fn(&Before<'_>),
+    before: &'static [Given],
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
     Scenario { is_small: false, ..plain(name, cluster, before, actors) }
-}
-
-fn cidr(text: &str) -> IpNet {
-    text.parse().expect("the text of a CIDR")
 }
 
 impl Scenario {
@@ -318,12 +211,12 @@ impl Scenario {
             &format!("{RESOURCE_PREFIX}clusterinformations/default"),
             json!({"metadata": {"name": "default"}, "spec": {"clusterGUID": CLUSTER, "datastoreReady": true}}),
         );
-        (self.before)(&Before(&world));
+        self.before.iter().for_each(|given| given.add_to(&world));
         // According to the machine's clock, all existing addresses are old, and a check does not judge addresses that
         // are assigned from now on.
         world.advance(SignedDuration::from_hours(24 * 36_500));
-        if self.cluster.is_kubernetes {
-            world.to_kubernetes(&self.objects(&world), self.cluster.page);
+        if let Some(page) = self.cluster.page {
+            world.to_kubernetes(&self.objects(&world), page);
         }
         let changes = world.data().take_changes();
         world.audit().note(None, false, changes);

@@ -6,26 +6,33 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::Operator as _;
 
-use super::{ANY, Before, Cluster, FIRST, Faults, Scenario, TWO_BLOCKS, call, cidr, large, plain, wanting};
-use crate::actor::{Actor, Call, add, claim, del, del_by_address, disown, operate, release_empty};
+use super::given::Given::{self, At, Block, Both, Gone, Pod};
+use super::{ANY, Cluster, FIRST, Faults, Scenario, TWO, call, large, plain, wanting};
+use crate::actor::{Actor, Call, add, cidr, claim, del, del_by_address, disown, operate, release_empty};
 use crate::invariants;
 
-const EIGHT: Cluster = Cluster { pool: "10.0.0.0/27", pool_v6: Some("fd00::/123"), ..TWO_BLOCKS };
+const EIGHT: Cluster = Cluster { pool: "10.0.0.0/27", pool_v6: Some("fd00::/123"), ..TWO };
 const HALF: &str = "10.0.0.0/28";
 /// A handle that several clients share.
 const SHARED: &str = "k8s-pod-network.shared";
 
-/// Adds a pod on node `a`. The pod has an address of each family. Its IPv4 address is from the first block.
-fn with_pod(before: &Before<'_>) {
-    before.block(FIRST, "a");
-    before.served(&Call::of_both("a", "first"));
-}
-
-/// Claims every IPv4 block for `b`, and adds a pod on `a`.
-fn taken(before: &Before<'_>) {
-    before.block(EIGHT.pool, "b");
-    before.served(&Call::of_both("a", "first"));
-}
+/// A pod on node `a` with an address of each family. Its IPv4 address is from the first block.
+const WITH_POD: &[Given] = &[Block(FIRST, "a"), Both("a", "first")];
+/// A pod on `a` where `b` has every IPv4 block.
+const TAKEN: &[Given] = &[Block(EIGHT.pool, "b"), Both("a", "first")];
+/// The same with a pod in each block, so that none is empty.
+const ALL_IN_USE: &[Given] = &[
+    Block(EIGHT.pool, "b"),
+    Both("a", "first"),
+    At(3, "b", "b0"),
+    At(7, "b", "b1"),
+    At(11, "b", "b2"),
+    At(15, "b", "b3"),
+    At(19, "b", "b4"),
+    At(23, "b", "b5"),
+    At(27, "b", "b6"),
+    At(31, "b", "b7"),
+];
 
 /// Starts another pod on node `a`. The pod wants an address of each family.
 fn next() -> Vec<Actor> {
@@ -65,66 +72,50 @@ fn set_owner() -> Actor {
 }
 
 /// A world with one operation. Afterwards, the next pod on the node must be assigned its addresses.
-fn one(name: &'static str, before: fn(&Before<'_>), actors: fn() -> Vec<Actor>) -> Scenario {
+fn one(name: &'static str, before: &'static [Given], actors: fn() -> Vec<Actor>) -> Scenario {
     Scenario { end: invariants::next_pod_starts, longest: 160, ..plain(name, EIGHT, before, actors) }
 }
 
 fn interrupted() -> Vec<Scenario> {
     vec![
         // A pod starts in a block of its node.
-        one("interrupted-add", with_pod, next),
+        one("interrupted-add", WITH_POD, next),
         // A pod starts where the block of its node is full.
         one(
             "interrupted-add-in-new-block",
-            |before| {
-                with_pod(before);
-                before.pods("a", ["x", "y", "z"]);
-            },
+            &[Block(FIRST, "a"), Both("a", "first"), Pod("a", "x"), Pod("a", "y"), Pod("a", "z")],
             next,
         ),
         // A pod starts where another node uses or just claimed all blocks.
-        one(
-            "interrupted-add-by-borrowing",
-            |before| {
-                taken(before);
-                // Each block contains a pod, so none is empty.
-                (0..8).for_each(|block| {
-                    before.served(&wanting(4 * block + 3, call("b", &format!("b{block}"))));
-                });
-            },
-            next,
-        ),
+        one("interrupted-add-by-borrowing", ALL_IN_USE, next),
         // A pod starts where another node has all blocks.
-        one("interrupted-add-by-reclaiming", taken, next),
+        one("interrupted-add-by-reclaiming", TAKEN, next),
         // A pod gets the address that it wants.
-        one("interrupted-add-of-address", with_pod, || vec![add(wanting(1, call("a", "next"))).abandoned()]),
+        one("interrupted-add-of-address", WITH_POD, || vec![add(wanting(1, call("a", "next"))).abandoned()]),
         // The same where the block is missing.
-        one("interrupted-add-of-address-in-new-block", with_pod, || {
+        one("interrupted-add-of-address-in-new-block", WITH_POD, || {
             vec![add(wanting(8, call("a", "next"))).abandoned()]
         }),
         // A pod stops.
-        one("interrupted-del", with_pod, || vec![del(Call::of_both("a", "first")).abandoned()]),
+        one("interrupted-del", WITH_POD, || vec![del(Call::of_both("a", "first")).abandoned()]),
         // The addresses of a pod are released.
-        one("interrupted-del-by-address", with_pod, || vec![del_by_address(Call::of_both("a", "first"))]),
+        one("interrupted-del-by-address", WITH_POD, || vec![del_by_address(Call::of_both("a", "first"))]),
         // A node claims four blocks, one of which is another's.
-        one("interrupted-claim", with_pod, || vec![claim(cidr(HALF), "b")]),
+        one("interrupted-claim", WITH_POD, || vec![claim(HALF, "b")]),
         // A node gives up its empty blocks, and keeps that of a pod.
         one(
             "interrupted-give-up-of-empty-blocks",
-            |before| {
-                with_pod(before);
-                before.block(HALF, "a");
-            },
+            &[Block(FIRST, "a"), Both("a", "first"), Block(HALF, "a")],
             || vec![give_up(InUse::Refuse)],
         ),
         // A node gives up its blocks, which are in use.
-        one("interrupted-give-up", with_pod, || vec![give_up(InUse::Release)]),
+        one("interrupted-give-up", WITH_POD, || vec![give_up(InUse::Release)]),
         // The blocks of a pool are given up.
-        one("interrupted-give-up-of-pool", with_pod, || vec![give_up_pool(EIGHT.pool)]),
+        one("interrupted-give-up-of-pool", WITH_POD, || vec![give_up_pool(EIGHT.pool)]),
         // A host is removed.
-        one("interrupted-remove-host", with_pod, || vec![remove_host("a")]),
+        one("interrupted-remove-host", WITH_POD, || vec![remove_host("a")]),
         // An address gets a second owner.
-        one("interrupted-set-owner", with_pod, || vec![set_owner()]),
+        one("interrupted-set-owner", WITH_POD, || vec![set_owner()]),
     ]
 }
 
@@ -144,9 +135,9 @@ fn pods() -> Vec<Actor> {
 fn pods_and_blocks() -> Vec<Actor> {
     let mut actors = pods();
     actors.extend([
-        claim(cidr(HALF), "c"),
-        release_empty(cidr("10.0.0.8/30"), "c"),
-        disown(cidr(FIRST), "a"),
+        claim(HALF, "c"),
+        release_empty("10.0.0.8/30", "c"),
+        disown(FIRST, "a"),
         give_up_pool(HALF),
         remove_host("b"),
         give_up(InUse::Refuse),
@@ -188,15 +179,10 @@ fn of_one_handle() -> Vec<Actor> {
 
 /// A large world with pods on two nodes, and an empty block on the third.
 fn busy(name: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
-    let before = |before: &Before<'_>| {
-        before.served(&Call::of_both("a", "p1"));
-        before.served(&Call::of_both("b", "p2"));
-        before.block("10.0.0.8/30", "c");
-        // DEL releases the leftovers of the shared handle at the end.
-        before.gone(SHARED);
-    };
+    // DEL releases the leftovers of the shared handle at the end.
+    const BEFORE: &[Given] = &[Both("a", "p1"), Both("b", "p2"), Block("10.0.0.8/30", "c"), Gone(SHARED)];
     let end = invariants::at_the_end_of_claims;
-    Scenario { end, ..large(name, cluster, before, actors) }
+    Scenario { end, ..large(name, cluster, BEFORE, actors) }
 }
 
 pub(super) fn all() -> Vec<Scenario> {

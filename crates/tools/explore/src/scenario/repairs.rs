@@ -2,9 +2,10 @@
 
 use calipam_model::config::IpamSetting;
 
+use super::given::Given::{Leak, NoHandle, NoValue, Pod, Unowned};
 use super::{
-    LEAK, ONE_BLOCK, Scenario, TWO_BLOCKS, assign, by_hand, by_hand_in_block, large, leak,
-    leak_without_handle, nothing, plain, pod, pod_and_leak_without_handle, pod_in_unowned, slow, wanting,
+    BLOCK_AND_BY_HAND, BY_HAND_ONLY, FIRST, LEAK, LEAKED, ONE, POD, POD_AND_UNCOUNTED, Scenario, TWO,
+    UNCOUNTED, assign, large, plain, slow, wanting,
 };
 use crate::actor::Command::{Configure, Others, Rebuild, Release, ReleaseAddress, Split, Undo};
 use crate::actor::{Actor, add, again, calipam, collect, del, edit, undone, writes_endpoint_late};
@@ -23,56 +24,45 @@ fn split_beside_others(delete: Option<&'static str>) -> Vec<Actor> {
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         // A leaked address is released.
-        plain("release", ONE_BLOCK, leak, || vec![again(Release)]),
+        plain("release", ONE, LEAKED, || vec![again(Release)]),
         // The same with the datastore locked.
-        plain("release-locked", ONE_BLOCK, leak, || vec![calipam(true, &[Release], &[Release])]).with_jumps(),
+        plain("release-locked", ONE, LEAKED, || vec![calipam(true, &[Release], &[Release])]).with_jumps(),
         // A leaked address is released, and that is undone.
-        plain("release-and-undo", ONE_BLOCK, leak, || vec![undone(Release)]).with_jumps(),
+        plain("release-and-undo", ONE, LEAKED, || vec![undone(Release)]).with_jumps(),
         // A leaked address is released while a pod wants one.
-        plain("release-beside-add", ONE_BLOCK, leak, || vec![again(Release), add(slow("a", "p"))])
-            .with_jumps(),
+        plain("release-beside-add", ONE, LEAKED, || vec![again(Release), add(slow("a", "p"))]).with_jumps(),
         // An address is released by its name while its pod stops.
-        plain("release-beside-del", ONE_BLOCK, pod, || {
-            vec![again(ReleaseAddress(LEAK)), del(slow("a", "p"))]
-        }),
+        plain("release-beside-del", ONE, POD, || vec![again(ReleaseAddress(LEAK)), del(slow("a", "p"))]),
         // A leaked address is released by two at once while a pod wants it.
-        large("release-beside-collector", ONE_BLOCK, leak, || {
+        large("release-beside-collector", ONE, LEAKED, || {
             vec![again(Release), collect(), add(wanting(0, slow("a", "p")))]
         }),
         // An address is released that turns out to be in use.
-        plain(
-            "release-beside-endpoint",
-            ONE_BLOCK,
-            |before| before.leak("a", "late"),
-            || vec![again(Release), writes_endpoint_late(slow("a", "late"), LEAK)],
-        ),
+        plain("release-beside-endpoint", ONE, &[Leak("a", "late")], || {
+            vec![again(Release), writes_endpoint_late(slow("a", "late"), LEAK)]
+        }),
         // Two people release the same, with the datastore locked.
-        plain("two-releases", ONE_BLOCK, leak, || {
+        plain("two-releases", ONE, LEAKED, || {
             let release = || calipam(true, &[Release], &[Release]);
             vec![release(), release()]
         }),
         // Two people release an address each, with the datastore locked.
-        large(
-            "two-releases-of-two",
-            ONE_BLOCK,
-            |before| ["gone", "gone-too"].into_iter().for_each(|pod| before.leak("a", pod)),
-            || {
-                let commands = [0, 1].map(|last| [ReleaseAddress([10, 0, 0, last].into())]);
-                commands.map(|release| calipam(true, &release, &release)).into()
-            },
-        ),
+        large("two-releases-of-two", ONE, &[Leak("a", "gone"), Leak("a", "gone-too")], || {
+            let commands = [0, 1].map(|last| [ReleaseAddress([10, 0, 0, last].into())]);
+            commands.map(|release| calipam(true, &release, &release)).into()
+        }),
         // A release is undone while a pod gets the address.
-        plain("undo-beside-add", ONE_BLOCK, leak, || vec![undone(Release), add(wanting(0, slow("a", "p")))]),
+        plain("undo-beside-add", ONE, LEAKED, || vec![undone(Release), add(wanting(0, slow("a", "p")))]),
         // A pool is split, and that is undone.
-        plain("split-and-undo", TWO_BLOCKS, pod, || vec![undone(Split("pool"))]),
+        plain("split-and-undo", TWO, POD, || vec![undone(Split("pool"))]),
         // A pool is split and made whole while a pod wants an address.
-        large("split-beside-add", TWO_BLOCKS, nothing, || vec![undone(Split("pool")), add(slow("a", "p"))]),
+        large("split-beside-add", TWO, &[], || vec![undone(Split("pool")), add(slow("a", "p"))]),
         // A pool is split, someone replaces one of its parts, and the split is undone.
-        plain("split-replaced-and-undo", TWO_BLOCKS, nothing, || split_beside_others(Some(PART))),
+        plain("split-replaced-and-undo", TWO, &[], || split_beside_others(Some(PART))),
         // A pool is split, someone lays another one over the parts, and the split is undone.
-        plain("split-overlapped-and-undo", TWO_BLOCKS, nothing, || split_beside_others(None)),
+        plain("split-overlapped-and-undo", TWO, &[], || split_beside_others(None)),
         // A setting is changed and changed back while someone changes another one.
-        plain("configure-and-undo", ONE_BLOCK, nothing, || {
+        plain("configure-and-undo", ONE, &[], || {
             let other = edit("changes a setting", CONFIG, |found| {
                 let [was, is] = ["\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"];
                 Some(found.unwrap_or("{}").replace(was, is))
@@ -80,40 +70,29 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![undone(Configure(IpamSetting::StrictAffinity(true))), other]
         }),
         // The handle of a pod is gone, and one counts too much.
-        plain("rebuild", ONE_BLOCK, pod_and_leak_without_handle, || vec![again(Rebuild)]),
+        plain("rebuild", ONE, POD_AND_UNCOUNTED, || vec![again(Rebuild)]),
         // A block without its handles is repaired while a pod wants an address.
-        plain("rebuild-beside-add", ONE_BLOCK, leak_without_handle, || {
-            vec![again(Rebuild), add(slow("a", "p"))]
-        })
-        .with_jumps(),
+        plain("rebuild-beside-add", ONE, UNCOUNTED, || vec![again(Rebuild), add(slow("a", "p"))])
+            .with_jumps(),
         // The handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod. A
         // DEL after a kill would leave the first address behind, since the handle does not count it yet.
-        large(
-            "rebuild-beside-second-add",
-            TWO_BLOCKS,
-            |before| {
-                pod_in_unowned(before);
-                before.damage_handle("p");
-            },
-            || vec![again(Rebuild), add(slow("a", "p"))],
-        )
+        large("rebuild-beside-second-add", TWO, &[Pod("a", "p"), Unowned(FIRST, "a"), NoHandle("p")], || {
+            vec![again(Rebuild), add(slow("a", "p"))]
+        })
         .without_faults(),
         // A block that a pod uses is gone while the pod stops.
         plain(
             "rebuild-missing-block",
-            ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.damage("p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30");
-            },
+            ONE,
+            &[Pod("a", "p"), NoValue("p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30")],
             || vec![again(Rebuild), del(slow("a", "p"))],
         ),
         // An address is assigned that a pod asks for.
-        plain("assign-beside-add", ONE_BLOCK, by_hand_in_block, || {
+        plain("assign-beside-add", ONE, BLOCK_AND_BY_HAND, || {
             vec![calipam(false, &[assign()], &[Undo]), add(wanting(0, slow("a", "p")))]
         })
         .with_jumps(),
         // An address is assigned and taken back while a pod wants any.
-        large("assign-and-undo", TWO_BLOCKS, by_hand, || vec![undone(assign()), add(slow("a", "p"))]),
+        large("assign-and-undo", TWO, BY_HAND_ONLY, || vec![undone(assign()), add(slow("a", "p"))]),
     ]
 }

@@ -1,7 +1,6 @@
 //! Disks for journals, which can be full or lose data in power failures.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -32,16 +31,13 @@ struct Folder {
 
 impl Files {
     /// Returns the path of the next journal of an actor, and the folder of all its journals.
-    pub(crate) fn next_journal(&self, actor: usize) -> Option<(PathBuf, PathBuf)> {
+    pub(crate) fn next_journal(&self, actor: usize) -> (PathBuf, PathBuf) {
         let mut folders = lock(&self.0);
-        let folder = match folders.entry(actor) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Folder::new()?),
-        };
+        let folder = folders.entry(actor).or_insert_with(Folder::new);
         let path = folder.folder.path().join(format!("{}.journal", folder.journals.len()));
         folder.journals.push(path.clone());
         folder.durable = 0;
-        Some((path, folder.folder.path().to_owned()))
+        (path, folder.folder.path().to_owned())
     }
 
     /// The folders of all actors.
@@ -78,10 +74,11 @@ impl Files {
 
 impl Folder {
     /// Creates a folder, in memory if possible.
-    fn new() -> Option<Self> {
+    fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        Some(Self { folder: folder.ok()?, journals: Vec::new(), durable: 0, is_admitted: false, torn: 0 })
+        let folder = folder.expect("a temporary folder");
+        Self { folder, journals: Vec::new(), durable: 0, is_admitted: false, torn: 0 }
     }
 
     /// The length of the last journal.
@@ -122,15 +119,5 @@ impl Disk for OneDisk {
             }
             bytes
         })
-    }
-}
-
-/// A disk that never fills up.
-#[derive(Debug)]
-pub(crate) struct FreeDisk;
-
-impl Disk for FreeDisk {
-    fn admit(&self, bytes: usize) -> Pending<'_, usize> {
-        Box::pin(async move { bytes })
     }
 }

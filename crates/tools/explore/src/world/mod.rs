@@ -26,9 +26,9 @@ pub use self::audit::Phase;
 pub(crate) use self::audit::{Audit, NotedWrite};
 pub use self::client::Client;
 pub(crate) use self::client::at_once;
-pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
+pub(crate) use self::disk::{Files, OneDisk};
 pub use self::footprint::Footprint;
-use self::late::{Grace, LateWrite};
+use self::late::Grace;
 pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
@@ -70,25 +70,11 @@ pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
 /// The time limit of all clients. It is never reached, since requests wait until the explorer decides.
 const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 
-/// The storage behind the server that a client sees.
-#[derive(Clone)]
-enum Place {
-    /// Each request waits until the explorer decides on it.
-    World(Arc<World>, usize),
-    Memory(Arc<MemoryStore>),
-}
-
-impl Place {
-    fn memory(&self) -> &MemoryStore {
-        match self {
-            Self::World(world, _) => &world.memory,
-            Self::Memory(memory) => memory,
-        }
-    }
-}
-
 /// The datastore, its pending requests, and the truth about the cluster.
+#[derive(Default)]
 pub struct World {
+    /// True if nobody decides on requests: each is answered at once.
+    is_free: bool,
     memory: MemoryStore,
     state: Mutex<State>,
     /// The real users of addresses.
@@ -111,7 +97,7 @@ struct State {
     /// Decisions that the actors have not seen yet.
     verdicts: BTreeMap<RequestId, Verdict>,
     /// Writes whose senders no longer wait for them.
-    late_writes: BTreeMap<RequestId, LateWrite>,
+    late_writes: BTreeMap<RequestId, PendingRequest>,
     /// Number of requests that each actor has sent so far.
     numbers: BTreeMap<usize, usize>,
     /// A hash of all answers to each actor. The answers determine the actor's next steps.
@@ -131,18 +117,15 @@ struct State {
 impl World {
     /// Creates an empty cluster.
     pub fn new(now: Timestamp) -> Self {
-        let state = State { now, ..State::default() };
+        let state = Mutex::new(State { now, ..State::default() });
         // Values that exist before the actors start are an hour old.
-        let before = now - SignedDuration::from_hours(1);
-        Self {
-            memory: MemoryStore::new(before),
-            state: Mutex::new(state),
-            truth: Truth::default(),
-            audit: Mutex::default(),
-            files: Files::default(),
-            notes: notes::AllNotes::default(),
-            page: OnceLock::new(),
-        }
+        let memory = MemoryStore::new(now - SignedDuration::from_hours(1));
+        Self { memory, state, ..Self::default() }
+    }
+
+    /// Creates a world whose requests are answered at once.
+    pub fn free(memory: MemoryStore) -> Self {
+        Self { is_free: true, memory, ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,18 +141,22 @@ impl World {
         &self.memory
     }
 
-    /// Copies the values to an in-memory datastore, which answers at once.
-    pub fn copy_of_data(&self) -> MemoryStore {
-        let copy = MemoryStore::new(self.now());
+    /// Copies the values to a world in which nobody else acts.
+    pub fn copy(&self) -> Arc<Self> {
+        let memory = MemoryStore::new(self.now());
         for (path, value, _) in self.values() {
-            copy.put(&path, value);
+            memory.put(&path, value);
         }
-        copy
+        Arc::new(Self { page: self.page.clone(), ..Self::free(memory) })
     }
 
     /// All stored values.
     pub(crate) fn values(&self) -> Values {
         self.memory.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_free
     }
 
     pub(crate) fn is_kubernetes(&self) -> bool {

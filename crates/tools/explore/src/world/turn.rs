@@ -20,6 +20,8 @@ pub(crate) struct PendingRequest {
     pub can_be_put_off: bool,
     /// True if the request continues a list whose revision may have been compacted.
     pub is_continued: bool,
+    /// True if the sender was killed.
+    pub is_orphan: bool,
 }
 
 impl PendingRequest {
@@ -52,8 +54,9 @@ impl World {
         let number = state.numbers.entry(actor).or_default();
         *number += 1;
         let id = RequestId { actor, number: *number };
-        let (lock, write, can_be_put_off, is_continued) = (None, None, false, false);
-        let asked = PendingRequest { id, what, footprint, lock, write, can_be_put_off, is_continued };
+        let (lock, write, can_be_put_off, is_continued, is_orphan) = (None, None, false, false, false);
+        let asked =
+            PendingRequest { id, what, footprint, lock, write, can_be_put_off, is_continued, is_orphan };
         Turn { world: self, asked, is_sent: false }
     }
 }
@@ -94,6 +97,9 @@ impl Future for Turn<'_> {
     type Output = Verdict;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
+        if self.world.is_free {
+            return Poll::Ready(Verdict::Go);
+        }
         let mut state = self.world.state();
         let (id, waker) = (self.asked.id, context.waker().clone());
         if !std::mem::replace(&mut self.is_sent, true) {
