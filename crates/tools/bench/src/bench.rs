@@ -61,9 +61,12 @@ impl Bench<'_> {
             return Err("the server broke off one of its answers".into());
         }
         let (floor, command) = (Measured::best(floors)?, Measured::best(commands)?);
+        let bytes = match floor.bytes {
+            0 => String::new(),
+            bytes => format!("{:.0} MB", bytes as f64 / 1e6),
+        };
         let cells = format!(
-            "`{what}` | {:.0} MB | {:.2} s | {:.2} s | {:.2} | {:.0} MiB",
-            floor.bytes as f64 / 1e6,
+            "`{what}` | {bytes} | {:.2} s | {:.2} s | {:.2} | {:.0} MiB",
             floor.seconds,
             command.seconds,
             command.seconds / floor.seconds,

@@ -131,15 +131,13 @@ fn report(scenario: &Scenario, found: Violation) {
 fn replay_file(path: &str) -> Result<bool, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let (scenario, schedule) = script::parse(&text).map_err(|error| format!("{path}: {error}"))?;
-    match replay(&scenario, &schedule) {
+    let (holds, end) = match replay(&scenario, &schedule) {
         Ok(schedule) => {
             let what = format!("{} steps, and all holds", schedule.len());
-            print!("{}", script::print(&scenario, &Violation { schedule, what }));
-            Ok(true)
+            (true, Violation { schedule, what })
         }
-        Err(found) => {
-            print!("{}", script::print(&scenario, &found));
-            Ok(false)
-        }
-    }
+        Err(found) => (false, found),
+    };
+    print!("{}", script::print(&scenario, &end));
+    Ok(holds)
 }

@@ -40,32 +40,25 @@ impl Calico {
         let mut own: VecDeque<IpNet> = self.affinities(&wanted.host).await?.into();
         own.retain(|block| pools.iter().any(|pool| pool.cidr.contains(block)));
 
-        let mut owned = own.len();
         loop {
-            let may_claim = owned < config.block_limit() as usize;
-            match self.find_or_claim(wanted, &config, &pools, &mut own, may_claim).await {
-                Ok((block, is_new)) => {
-                    owned += usize::from(is_new);
-                    if let Some(address) = self.take_own(block, wanted, &config).await {
-                        return Ok(Some(address));
-                    }
-                }
-                Err(Stop::NoFreeBlock) => break,
-                Err(stop) => return Err(stop),
+            let block = match self.find_or_claim(wanted, &config, &pools, &mut own).await {
+                Err(Stop::NoFreeBlock) => return self.borrow(wanted, &config, &pools).await,
+                found => found?,
+            };
+            if let Some(address) = self.take_own(block, wanted, &config).await {
+                return Ok(Some(address));
             }
         }
-        if config.strict_affinity { Ok(None) } else { self.borrow(wanted, &config, &pools).await }
     }
 
-    /// Returns a block of the host with a free address, and true if the block was claimed just now.
+    /// Returns a block of the host with a free address. Claims one if there is none.
     async fn find_or_claim(
         &self,
         wanted: &Wanted,
         config: &IpamConfig,
         pools: &[Pool],
         own: &mut VecDeque<IpNet>,
-        may_claim: bool,
-    ) -> Result<(Versioned<Block>, bool)> {
+    ) -> Result<Versioned<Block>> {
         let free = |block: &Block| {
             let current = block.without_cooled(self.store.now(), config.cooldown());
             !current.free().is_empty()
@@ -76,16 +69,13 @@ impl Calico {
             if let Ok(block) = found
                 && free(&block.value)
             {
-                return Ok((block, false));
+                return Ok(block);
             }
-        }
-        if !may_claim || !config.auto_allocate_blocks {
-            return Err(Stop::Refused);
         }
         retried(async || {
             let key = key_of(&wanted.host, self.usable_block(wanted, config, pools).await?);
             match retried(async || self.block_of(self.pending_affinity(&key).await?).await).await {
-                Ok(block) if free(&block.value) => Ok((block, true)),
+                Ok(block) if free(&block.value) => Ok(block),
                 Ok(_) => Err(Stop::Refused),
                 // Another host was faster.
                 Err(Stop::NotOurs) => Err(Stop::Conflict),
@@ -140,14 +130,14 @@ impl Calico {
                 Some(block) => block,
                 None => self.block(cidr).await?,
             };
-            self.take(block, wanted, config, config.strict_affinity).await
+            self.take(block, wanted, config).await
         });
         taken.await.ok().flatten()
     }
 
     async fn borrow(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<Option<IpAddr>> {
         for cidr in walk(pools, &wanted.host) {
-            let take = async || self.take(self.block(cidr).await?, wanted, config, false).await;
+            let take = async || self.take(self.block(cidr).await?, wanted, config).await;
             if let Ok(Some(address)) = retried(take).await {
                 return Ok(Some(address));
             }
@@ -162,12 +152,8 @@ impl Calico {
         block: Versioned<Block>,
         wanted: &Wanted,
         config: &IpamConfig,
-        strict: bool,
     ) -> Result<Option<IpAddr>> {
         let (cidr, now) = (block.value.cidr(), self.store.now());
-        if strict && !wanted.owns(&block.value) {
-            return Err(Stop::Refused);
-        }
         let mut after = block.value.clone();
         let taken = after.update(|update| {
             update.collect_cooled(now, config.cooldown());
@@ -195,9 +181,6 @@ impl Calico {
                 // Calico treats a block that another host has claimed in the meantime like any other error.
                 None => self.claim(self.pending_affinity(&key_of(&wanted.host, cidr)).await?).await?,
             };
-            if config.strict_affinity && !wanted.owns(&block.value) {
-                return Err(Stop::Refused);
-            }
             let (mut after, now) = (block.value.clone(), self.store.now());
             let assigned = after.update(|update| {
                 update.collect_cooled(now, config.cooldown());

@@ -3,8 +3,8 @@
 //! They send Calico's requests in Calico's order, each read separately, except for the differences that `docs/cni.md`
 //! lists. The only code that they share with calipam's allocator is the arithmetic of blocks, so a guard that is
 //! missing in the allocator is not missing here. They leave out everything that the explored worlds do not need: IPv6,
-//! Windows, machines and reservations. They also do not read the node and the pool after a release, since the pool
-//! selects every node.
+//! Windows, machines, reservations, strict affinity and limits of blocks. They also do not read the node and the pool
+//! after a release, since the pool selects every node.
 
 mod affinity;
 mod assign;

@@ -10,7 +10,7 @@ use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
-use super::{Footprint, PODS, World, Write};
+use super::{Footprint, PODS, Values, World, Write};
 use crate::truth::Pod;
 
 /// The connection of an actor.
@@ -31,10 +31,6 @@ impl Client {
     /// Turns the connection into a connection to an API server.
     pub fn one_by_one(self) -> Self {
         Self { one_by_one: true, ..self }
-    }
-
-    pub fn world(&self) -> &Arc<World> {
-        &self.world
     }
 
     /// Reads all pods and the names of all nodes from Kubernetes.
@@ -72,12 +68,13 @@ impl Client {
         if !self.world.turn(self.actor, what, footprint.clone()).answered().await {
             return Err(no_answer());
         }
-        for (path, is_range) in footprint.reads() {
-            match is_range {
-                true => self.world.record_answer(self.actor, self.world.memory.values(path)),
-                false => self.world.record_answer(self.actor, self.world.memory.value_at(path)),
-            }
-        }
+        let read = |(path, is_range): (&str, bool)| {
+            let mut found = self.world.memory.values(path);
+            found.retain(|(other, ..)| is_range || other == path);
+            found
+        };
+        let found: Vec<Values> = footprint.reads().map(read).collect();
+        self.world.record_answer(self.actor, found);
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! Disks for journals, which can be full or lose data in power failures.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -98,13 +97,8 @@ impl Hash for Files {
 }
 
 /// The disk of an actor.
+#[derive(Debug)]
 pub(crate) struct OneDisk(pub Arc<World>, pub usize);
-
-impl fmt::Debug for OneDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OneDisk({})", self.1)
-    }
-}
 
 impl Disk for OneDisk {
     fn admit(&self, bytes: usize) -> Pending<'_, usize> {

@@ -14,9 +14,9 @@ mod turn;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use std::{fmt, io};
 
 use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
@@ -112,6 +112,12 @@ struct State {
     waits: BTreeMap<usize, Grace>,
     /// The paths that the current step has touched in addition to its request.
     touched: Footprint,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("World")
+    }
 }
 
 impl World {

@@ -108,9 +108,9 @@ impl Etcd {
             return Err(no_answer().into());
         }
         let values = world.memory.values(ALL);
-        for (path, value, revision) in ranges.iter().flat_map(|range| range.find(&values).kvs) {
-            world.record_answer(*actor, (path, timeless(&value), revision));
-        }
+        let found = ranges.iter().flat_map(|range| range.find(&values).kvs);
+        let found = found.map(|(path, value, revision)| (path, timeless(&value), revision));
+        world.record_answer(*actor, found.collect::<Vec<_>>());
         Ok(())
     }
 
