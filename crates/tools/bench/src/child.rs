@@ -15,16 +15,16 @@ use crate::measured::Measured;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The arguments of a check that reads the cluster once and does not wait for findings to settle.
-pub(crate) const CHECK: &[&str] = &["check", "--settle", "0"];
+pub(crate) const CHECK: &str = "check --settle 0";
 
 /// Runs a calipam command on the datastore that the connection options name. The command must succeed.
 pub(crate) fn run(
     program: &str,
-    command: &[&str],
+    command: &str,
     connection: &[impl AsRef<OsStr>],
 ) -> Result<Measured, Failed> {
     let mut child = Command::new(program);
-    measure(child.args(command).args(["--output", "json"]).args(connection), &[0])
+    measure(child.args(command.split(' ')).args(["--output", "json"]).args(connection), &[0])
 }
 
 /// Measures a command, which must end with one of the expected exit codes. Discards its output.
@@ -89,11 +89,6 @@ impl Running {
 
     pub(crate) fn peak_mib(&self) -> f64 {
         memory(self.0.id(), "VmHWM:").unwrap_or_default()
-    }
-
-    /// The current resident memory in MiB.
-    pub(crate) fn mib(&self) -> f64 {
-        resident(self.0.id()).unwrap_or_default()
     }
 }
 

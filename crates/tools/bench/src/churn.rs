@@ -11,6 +11,7 @@ use etcd_client::{Client, GetOptions, Txn, TxnOp};
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokio::runtime::Runtime;
 
 use crate::Failed;
 use crate::cluster::{BLOCK_SIZE, Cluster};
@@ -28,6 +29,7 @@ const STEP: usize = 7_919;
 
 /// Replaces the pods of a cluster.
 pub(crate) struct Churn {
+    runtime: Runtime,
     client: Client,
     form: &'static Form,
     /// The keys of workload endpoints or pods.
@@ -37,10 +39,14 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    pub(crate) async fn new(cluster: &Cluster) -> Result<Self, Failed> {
-        let (client, form) = (cluster.etcd().client().await?, cluster.form());
-        let pods = keys_below(&client, form.pods).await?;
-        Ok(Self { client, form, pods, replaced: 0 })
+    pub(crate) fn new(cluster: &Cluster) -> Result<Self, Failed> {
+        let (runtime, form) = (Runtime::new()?, cluster.form());
+        let client = runtime.block_on(cluster.etcd().client())?;
+        let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
+        let names = GetOptions::new().with_prefix().with_keys_only();
+        let all = runtime.block_on(reader.get(form.pods, Some(names)))?;
+        let pods = all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned())).collect::<Result<_, Failed>>()?;
+        Ok(Self { runtime, client, form, pods, replaced: 0 })
     }
 
     /// Number of keys written so far.
@@ -49,7 +55,11 @@ impl Churn {
     }
 
     /// Stops a pod, and starts another pod of the same workload on the same node.
-    pub(crate) async fn replace(&mut self) -> Result<(), Failed> {
+    pub(crate) fn replace(&mut self) -> Result<(), Failed> {
+        self.runtime.handle().clone().block_on(self.replace_next())
+    }
+
+    async fn replace_next(&mut self) -> Result<(), Failed> {
         self.replaced += 1;
         let random = format!("{:x}", Sha256::digest(self.replaced.to_be_bytes()));
         let place = self.replaced as usize * STEP % self.pods.len();
@@ -124,58 +134,6 @@ impl Churn {
         let read = self.client.get(key, None).await?;
         Ok(read.kvs().first().ok_or_else(|| format!("{key} is not there"))?.value_str()?.to_owned())
     }
-}
-
-/// Handles of tunnels. They are removed and restored to cause findings. Replacing pods does not change them.
-pub(crate) struct Handles {
-    client: Client,
-    keys: Vec<String>,
-    /// Length of the prefix of the keys.
-    prefix: usize,
-    missing: Option<(String, Vec<u8>)>,
-    next: usize,
-}
-
-impl Handles {
-    pub(crate) async fn new(cluster: &Cluster) -> Result<Self, Failed> {
-        let (client, prefix) = (cluster.etcd().client().await?, cluster.form().handles);
-        let keys = keys_below(&client, &format!("{prefix}ipip-")).await?;
-        Ok(Self { client, keys, prefix: prefix.len(), missing: None, next: 0 })
-    }
-
-    /// Removes a handle; returns its name in the report.
-    pub(crate) async fn begin_finding(&mut self) -> Result<String, Failed> {
-        self.next += 1;
-        let key = self.keys[self.next * STEP % self.keys.len()].clone();
-        let id = key[self.prefix..].to_owned();
-        let stored = self.client.get(key.as_str(), None).await?;
-        let value = stored.kvs().first().ok_or("a handle is not there")?.value().to_vec();
-        self.client.delete(key.as_str(), None).await?;
-        self.missing = Some((key, value));
-        Ok(id)
-    }
-
-    /// Restores the removed handle.
-    pub(crate) async fn end_finding(&mut self) -> Result<(), Failed> {
-        if let Some((key, value)) = self.missing.take() {
-            self.client.put(key, value, None).await?;
-        }
-        Ok(())
-    }
-
-    /// Compacts etcd's history, except for the newest `kept` revisions.
-    pub(crate) async fn compact(&mut self, kept: u64) -> Result<(), Failed> {
-        let read = self.client.get(self.keys[0].as_str(), None).await?;
-        let now = read.header().ok_or("an answer without a header")?.revision();
-        self.client.compact(now - kept as i64, None).await?;
-        Ok(())
-    }
-}
-
-async fn keys_below(client: &Client, prefix: &str) -> Result<Vec<String>, Failed> {
-    let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
-    let all = reader.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
-    all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned())).collect()
 }
 
 /// A string of [`SUFFIX`] letters, different for each number. The suffixes of the initial pods usually contain digits

@@ -1,18 +1,19 @@
 //! Clusters on real servers.
 
+use std::path::Path;
 use std::time::Duration;
 
 use calipam_datastore::settings::Overrides;
 use calipam_model::IpNet;
 use calipam_model::key::RESOURCE_PREFIX;
-use calipam_model::snapshot::DatastoreKind;
 use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::kube::{Flavour, create, install, seed_nodes};
-use calipam_testkit::servers::{Etcd, KubeApiserver, processor_seconds};
+use calipam_testkit::servers::{Etcd, EtcdOptions, KubeApiserver, processor_seconds};
 use serde_json::{Value, json};
 
 use crate::form::{self, Form};
+use crate::measured::Measured;
 use crate::{Failed, kubernetes};
 
 /// The pool and the prefix length of its blocks.
@@ -30,19 +31,25 @@ pub(crate) enum Cluster {
     Kubernetes(Box<KubeApiserver>),
 }
 
-/// Starts an etcd that contains a healthy cluster with `allocations` allocations.
-pub(crate) fn seeded_etcd(allocations: u64) -> Result<Etcd, Failed> {
-    let etcd = Etcd::start()?;
-    SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
+/// A healthy cluster with `allocations` allocations.
+pub(crate) fn sized(allocations: u64) -> SizedCluster {
+    SizedCluster::new(ClusterSpec::new(1), allocations)
+}
+
+/// Starts an etcd that contains a healthy cluster.
+pub(crate) fn seeded_etcd(allocations: u64, options: EtcdOptions) -> Result<Etcd, Failed> {
+    let etcd = options.start()?;
+    let seeding = Measured::of(|| Ok(sized(allocations).write_to_etcd(&etcd.endpoint())?))?;
+    eprintln!("{allocations} allocations: seeded in {:.1} s", seeding.seconds);
     Ok(etcd)
 }
 
 impl Cluster {
-    /// Starts a server with a healthy cluster. `size` is the number of allocations for `etcd`, and of pods for
-    /// `kubernetes`.
-    pub(crate) fn seeded(datastore: &str, size: u64) -> Result<Self, Failed> {
+    /// Starts a server with a healthy cluster. `size` is the number of allocations for `etcd`, which the options
+    /// concern, and of pods for `kubernetes`.
+    pub(crate) fn seeded(datastore: &str, size: u64, options: EtcdOptions) -> Result<Self, Failed> {
         match datastore {
-            "etcd" => Ok(Self::Etcd(Box::new(seeded_etcd(size)?))),
+            "etcd" => Ok(Self::Etcd(Box::new(seeded_etcd(size, options)?))),
             _ => Ok(Self::Kubernetes(Box::new(kubernetes::seeded(size)?))),
         }
     }
@@ -54,26 +61,22 @@ impl Cluster {
         pool: &str,
         nodes: impl IntoIterator<Item = String>,
     ) -> Result<Self, Failed> {
-        let cluster = match datastore {
-            "etcd" => {
-                let etcd = Etcd::start()?;
-                for name in nodes {
-                    let node = json!({"apiVersion": "projectcalico.org/v3", "kind": "Node",
-                        "metadata": {"name": name}, "spec": {}});
-                    let key = format!("{RESOURCE_PREFIX}nodes/{name}");
-                    etcd.with_client(async |mut client| client.put(key, node.to_string(), None).await)?;
-                }
-                Self::Etcd(Box::new(etcd))
-            }
-            _ => {
-                let server = KubeApiserver::start()?;
-                install(&server, Flavour::Classic)?;
-                seed_nodes(&server, &nodes.into_iter().collect::<Vec<_>>())?;
-                let namespace =
-                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
-                server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
-                Self::Kubernetes(Box::new(server))
-            }
+        let cluster = if datastore == "etcd" {
+            let etcd = Etcd::start()?;
+            let node = |name: String| {
+                let value = json!({"apiVersion": "projectcalico.org/v3", "kind": "Node",
+                    "metadata": {"name": name}, "spec": {}});
+                (format!("{RESOURCE_PREFIX}nodes/{name}"), value.to_string().into())
+            };
+            etcd.put_all(&nodes.into_iter().map(node).collect::<Vec<_>>())?;
+            Self::Etcd(Box::new(etcd))
+        } else {
+            let server = KubeApiserver::start()?;
+            install(&server, Flavour::Classic)?;
+            seed_nodes(&server, &nodes.into_iter().collect::<Vec<_>>())?;
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+            server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
+            Self::Kubernetes(Box::new(server))
         };
         cluster.put_pool("default", pool)?;
         Ok(cluster)
@@ -82,15 +85,14 @@ impl Cluster {
     /// Adds a pool for all nodes.
     pub(crate) fn put_pool(&self, name: &str, cidr: &str) -> Result<(), Failed> {
         let spec = json!({"cidr": cidr, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
-        let mut object = json!({"kind": "IPPool", "metadata": {"name": name}, "spec": spec});
+        let object = |version: &str| json!({"apiVersion": version, "kind": "IPPool", "metadata": {"name": name}, "spec": spec});
         match self {
             Self::Etcd(etcd) => {
-                object["apiVersion"] = "projectcalico.org/v3".into();
                 let key = format!("{RESOURCE_PREFIX}ippools/{name}");
-                etcd.with_client(async |mut client| client.put(key, object.to_string(), None).await)?;
+                etcd.put(&key, object("projectcalico.org/v3").to_string())?;
             }
             Self::Kubernetes(server) => {
-                object["apiVersion"] = Flavour::Classic.api_version().into();
+                let object = object(&Flavour::Classic.api_version());
                 create(server, &Flavour::Classic.path("ippools"), &[object])?;
             }
         }
@@ -115,7 +117,10 @@ impl Cluster {
     pub(crate) fn connection(&self) -> Vec<String> {
         match self {
             Self::Etcd(etcd) => vec!["--etcd-endpoints".to_owned(), etcd.endpoint()],
-            Self::Kubernetes(server) => kubernetes::connection(server).into(),
+            Self::Kubernetes(server) => {
+                let kubeconfig = server.kubeconfig().display().to_string();
+                ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned).into()
+            }
         }
     }
 
@@ -155,16 +160,9 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn kind(&self) -> DatastoreKind {
-        match self {
-            Self::Etcd(_) => DatastoreKind::Etcd,
-            Self::Kubernetes(_) => DatastoreKind::Kubernetes,
-        }
-    }
-
-    /// The configuration that a node's plugin reads from stdin.
-    pub(crate) fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
-        let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
+    /// The configuration that a node's plugin reads from stdin. Calico's plugin also supports its CNI version.
+    pub(crate) fn configuration(&self, node: &str, lock: &Path) -> Value {
+        let mut configuration = json!({"cniVersion": "1.0.0", "name": "k8s-pod-network", "type": "calico",
             "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});
         match self {
             Self::Etcd(etcd) => {

@@ -2,9 +2,11 @@
 
 use calipam_model::IpNet;
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, Key};
+use calipam_model::snapshot::DatastoreKind;
 
 /// The keys and values of one datastore.
 pub(crate) struct Form {
+    pub datastore: DatastoreKind,
     /// The prefix of the keys of endpoints or pods.
     pub pods: &'static str,
     /// JSON pointers to the pod's name, its container and its address in the value of an endpoint or pod.
@@ -17,6 +19,7 @@ pub(crate) struct Form {
 }
 
 pub(crate) const ETCD: Form = Form {
+    datastore: DatastoreKind::Etcd,
     pods: ENDPOINT_PREFIX,
     fields: ["/spec/pod", "/spec/containerID", "/spec/ipNetworks/0"],
     handles: HANDLE_PREFIX,
@@ -25,6 +28,7 @@ pub(crate) const ETCD: Form = Form {
 };
 
 pub(crate) const KUBERNETES: Form = Form {
+    datastore: DatastoreKind::Kubernetes,
     pods: "/registry/pods/",
     fields: [
         "/metadata/name",

@@ -1,5 +1,6 @@
 //! Benchmarks of calipam: `calipam-bench PART CALIPAM SIZES…`. `cargo xtask bench` builds and runs it in release mode.
 
+mod bench;
 mod child;
 mod churn;
 mod cluster;
@@ -11,7 +12,6 @@ mod observe;
 mod parts;
 mod plugin;
 mod requests;
-mod table;
 
 use std::process::ExitCode;
 

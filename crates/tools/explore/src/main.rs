@@ -2,8 +2,6 @@
 
 mod mutants;
 
-use std::collections::BTreeSet;
-use std::ops::RangeFrom;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -62,43 +60,48 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
 
 /// Explores in rounds, first without faults, then with one more fault per round. Each round follows every schedule of
 /// each scenario that can be explored completely in its share of the time, and random schedules of the other scenarios.
-/// Stops at the first violation. If `keep_going` is true, continues without the violated scenario instead.
+/// Stops at the first violation. If `keep_going` is true, continues without the violated scenario instead. Returns true
+/// if there is no violation.
 fn explore(mut scenarios: Vec<Scenario>, time: Duration, keep_going: bool) -> bool {
-    let (mut seeds, mut violated) = (0.., BTreeSet::new());
     // Small scenarios run first, so that large ones can use the time that is left.
     scenarios.sort_by_key(|scenario| !scenario.is_small);
-    let everything = scenarios.clone();
+    let (mut complete, mut open, mut seed, mut all_hold) = (scenarios, Vec::new(), 0, true);
     let round = time / (FAULTS as u32 + 1);
     for faults in 0..=FAULTS {
-        let (begin, mut left) = (Instant::now(), scenarios.len() as u32);
+        let begin = Instant::now();
         let (all_until, end) = (begin + round.mul_f64(2.0 / 3.0), begin + round);
-        let mut complete = Vec::new();
-        for scenario in scenarios {
+        let mut left = complete.len() as u32;
+        for scenario in std::mem::take(&mut complete) {
             let now = Instant::now();
             let part = all_until.saturating_duration_since(now) / left;
             left -= 1;
             match explore_all(&scenario.with_promised_faults(faults), now + part) {
                 Ok(true) => complete.push(scenario),
-                Ok(false) => {}
-                Err(()) => drop(violated.insert(scenario.name)),
-            }
-            if !violated.is_empty() && !keep_going {
-                return false;
+                Ok(false) => open.push(scenario),
+                Err(()) if keep_going => all_hold = false,
+                Err(()) => return false,
             }
         }
-        scenarios = complete;
-        let is_open = |scenario: &&Scenario| {
-            let is_complete = scenarios.iter().any(|complete| complete.name == scenario.name);
-            !is_complete && !violated.contains(scenario.name)
-        };
-        let open: Vec<Scenario> =
-            everything.iter().filter(is_open).map(|s| s.with_promised_faults(faults)).collect();
-        violated.extend(try_seeds(open, &mut seeds, end, keep_going));
-        if !violated.is_empty() && !keep_going {
-            return false;
+
+        let (mut schedules, mut steps) = (0_u64, 0);
+        while Instant::now() < end && !open.is_empty() {
+            for scenario in std::mem::take(&mut open) {
+                schedules += 1;
+                let with_faults = scenario.with_promised_faults(faults);
+                match random(&with_faults, seed).map_err(|found| report(&with_faults, found)) {
+                    Ok(tried) => {
+                        steps += tried;
+                        open.push(scenario);
+                    }
+                    Err(()) if keep_going => all_hold = false,
+                    Err(()) => return false,
+                }
+            }
+            seed += 1;
         }
+        println!("random               {faults} faults: {schedules} schedules, {steps} steps");
     }
-    violated.is_empty()
+    all_hold
 }
 
 /// Follows all schedules of a scenario. Returns true if the time was sufficient.
@@ -120,35 +123,6 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-/// Tries random schedules. Returns the names of the violated scenarios: all if `keep_going` is true, otherwise only the
-/// first one.
-fn try_seeds(
-    mut scenarios: Vec<Scenario>,
-    seeds: &mut RangeFrom<u64>,
-    until: Instant,
-    keep_going: bool,
-) -> Vec<&'static str> {
-    let (mut schedules, mut steps, mut violated) = (0_u64, 0, Vec::new());
-    let faults = scenarios.first().map_or(0, |scenario| scenario.faults);
-    while Instant::now() < until && !scenarios.is_empty() && (keep_going || violated.is_empty()) {
-        let Some(seed) = seeds.next() else { break };
-        scenarios.retain(|scenario| {
-            if !keep_going && !violated.is_empty() {
-                return false;
-            }
-            let tried = random(scenario, seed).map_err(|found| report(scenario, found));
-            schedules += 1;
-            steps += tried.unwrap_or_default();
-            if tried.is_err() {
-                violated.push(scenario.name);
-            }
-            tried.is_ok()
-        });
-    }
-    println!("random               {faults} faults: {schedules} schedules, {steps} steps");
-    violated
-}
-
 fn report(scenario: &Scenario, found: Violation) {
     println!("{}: {found}\n", scenario.name);
     print!("{}", script::print(scenario, &shrink(scenario, found)));
@@ -157,15 +131,13 @@ fn report(scenario: &Scenario, found: Violation) {
 fn replay_file(path: &str) -> Result<bool, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let (scenario, schedule) = script::parse(&text).map_err(|error| format!("{path}: {error}"))?;
-    match replay(&scenario, &schedule) {
+    let (holds, end) = match replay(&scenario, &schedule) {
         Ok(schedule) => {
             let what = format!("{} steps, and all holds", schedule.len());
-            print!("{}", script::print(&scenario, &Violation { schedule, what }));
-            Ok(true)
+            (true, Violation { schedule, what })
         }
-        Err(found) => {
-            print!("{}", script::print(&scenario, &found));
-            Ok(false)
-        }
-    }
+        Err(found) => (false, found),
+    };
+    print!("{}", script::print(&scenario, &end));
+    Ok(holds)
 }

@@ -1,10 +1,10 @@
 //! Mutants: copies of the code from which one guard is removed. The explorer must find a violation in each mutant.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use std::{fs, io};
 
 use serde::Deserialize;
 
@@ -43,145 +43,104 @@ struct Replacement {
     new: String,
 }
 
-/// The result for a mutant.
-enum Outcome {
-    /// The scenario that found the mutant.
-    Found(String),
-    Survived,
-    /// The mutant caused an endless loop: a step took too long.
-    DoesNotEnd,
-}
-
 /// Tries mutants in a copy of the checkout, which is the working directory. `wanted` selects those whose names begin
 /// with one of its comma-separated prefixes; `None` selects all.
 ///
-/// # Errors Returns an error if the list no longer matches the code.
+/// # Errors Returns an error if the list no longer matches the code, or if mutants cannot be built.
 pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
-    let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
-    let list: List = toml::from_str(&list).map_err(|error| format!("{LIST}: {error}"))?;
+    let list: List = toml::from_str(&read(Path::new(LIST))?).map_err(|error| format!("{LIST}: {error}"))?;
     let copy = Path::new("target/mutants/checkout");
-    make_copy(copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+    make_copy(copy).map_err(|error| told(copy, error))?;
 
     let mut left: Vec<Mutant> = list.mutant.into_iter().filter(|mutant| is_wanted(mutant, wanted)).collect();
     let (all, mut found) = (left.len(), 0);
     while !left.is_empty() {
-        let together;
-        (together, left) = fitting(left)?;
-        found += try_together(copy, &together)?;
+        let (mut files, mut together, mut later) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for mutant in left {
+            let group = if add(&mutant, &mut files)? { &mut together } else { &mut later };
+            group.push(mutant);
+        }
+        if let Some(mutant) = later.first().filter(|_| together.is_empty()) {
+            return Err(format!("{}: {} has its text not just once", mutant.name, mutant.file.display()));
+        }
+        found += try_together(copy, &files, &together)?;
+        left = later;
     }
     println!("{found} of {all} found");
     Ok(found == all && found > 0)
 }
 
-/// Splits mutants into those that can be built together, and those whose text an earlier mutant replaces.
-fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
-    let (mut together, mut left, mut made) = (Vec::new(), Vec::new(), ChangedFiles::default());
-    for mutant in mutants {
-        let group = if made.add(&mutant)? { &mut together } else { &mut left };
-        group.push(mutant);
-    }
-    match left.first().filter(|_| together.is_empty()) {
-        Some(mutant) => Err(format!("{}: {} has its text not just once", mutant.name, mutant.file.display())),
-        None => Ok((together, left)),
-    }
+fn told(file: &Path, error: io::Error) -> String {
+    format!("{}: {error}", file.display())
 }
 
-/// Changed files with their contents.
-#[derive(Default)]
-struct ChangedFiles(BTreeMap<PathBuf, String>);
+fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| told(file, error))
+}
 
-impl ChangedFiles {
-    /// Adds a mutant. Returns false if the file does not contain the text that the mutant replaces exactly once.
-    fn add(&mut self, mutant: &Mutant) -> Result<bool, String> {
-        let Mutant { name, file, old, new, also, .. } = mutant;
-        let mut text = match self.0.get(file) {
-            Some(text) => text.clone(),
-            None => fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
-        };
-        let switch = format!("std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{name}\")");
-        for (old, new) in also.iter().map(|also| (&also.old, &also.new)).chain([(old, new)]) {
-            if text.matches(old).count() != 1 {
-                return Ok(false);
-            }
-            text = text.replace(old, &new.replace(SWITCH, &switch));
+/// Adds a mutant to changed files. Returns false if its file does not contain the text that the mutant replaces exactly
+/// once, since an earlier mutant replaces it.
+fn add(mutant: &Mutant, files: &mut BTreeMap<PathBuf, String>) -> Result<bool, String> {
+    let Mutant { name, file, old, new, also, .. } = mutant;
+    let mut text = files.get(file).cloned().map_or_else(|| read(file), Ok)?;
+    let switch = format!("std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{name}\")");
+    for (old, new) in also.iter().map(|also| (&also.old, &also.new)).chain([(old, new)]) {
+        if text.matches(old).count() != 1 {
+            return Ok(false);
         }
-        self.0.insert(file.clone(), text);
-        Ok(true)
+        text = text.replace(old, &new.replace(SWITCH, &switch));
     }
+    files.insert(file.clone(), text);
+    Ok(true)
 }
 
-/// Builds mutants together and tries each. If the build fails, does the same for each half of them. Returns the number
-/// of mutants found.
-fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
-    let told = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
-    let mut made = ChangedFiles::default();
-    for mutant in mutants {
-        made.add(mutant)?;
-    }
-    for (file, text) in &made.0 {
+/// Builds mutants together and tries each. Returns the number of mutants found.
+fn try_together(copy: &Path, files: &BTreeMap<PathBuf, String>, mutants: &[Mutant]) -> Result<usize, String> {
+    for (file, text) in files {
         fs::write(copy.join(file), text).map_err(|error| told(file, error))?;
     }
     let binary = build(copy)?;
     let mut found = 0;
-    for mutant in mutants.iter().filter(|_| binary.is_some()) {
-        found += usize::from(try_one(binary.as_deref().unwrap_or(copy), mutant)?);
+    for mutant in mutants {
+        let begin = Instant::now();
+        let first = match &mutant.scenario {
+            Some(scenario) => explored(&binary, &mutant.name, FIRST, &[scenario])?,
+            None => None,
+        };
+        let outcome =
+            first.map_or_else(|| explored(&binary, &mutant.name, MINUTES, &[]), |first| Ok(Some(first)))?;
+        found += usize::from(outcome.is_some());
+        let what = outcome.unwrap_or_else(|| "NOT FOUND".to_owned());
+        println!("{:<44} {what} ({:.0} s)", mutant.name, begin.elapsed().as_secs_f64());
     }
-    for file in made.0.keys() {
-        let sound = fs::read_to_string(file).map_err(|error| told(file, error))?;
-        fs::write(copy.join(file), sound).map_err(|error| told(file, error))?;
-    }
-    match (binary, mutants) {
-        (None, [mutant]) => println!("{:<44} CANNOT BE BUILT", mutant.name),
-        (None, mutants) => {
-            let (first, second) = mutants.split_at(mutants.len() / 2);
-            return Ok(try_together(copy, first)? + try_together(copy, second)?);
-        }
-        (Some(_), _) => {}
+    for file in files.keys() {
+        fs::write(copy.join(file), read(file)?).map_err(|error| told(file, error))?;
     }
     Ok(found)
 }
 
-/// Returns true if the mutant is found.
-fn try_one(binary: &Path, mutant: &Mutant) -> Result<bool, String> {
-    let begin = Instant::now();
-    let explored = |minutes, scenarios: &[&str]| explored(binary, &mutant.name, minutes, scenarios);
-    let first = match &mutant.scenario {
-        Some(scenario) => explored(FIRST, &[scenario])?,
-        None => Outcome::Survived,
-    };
-    let outcome = match first {
-        Outcome::Survived => explored(MINUTES, &[])?,
-        found => found,
-    };
-    let told = match &outcome {
-        Outcome::Found(scenario) => scenario,
-        Outcome::Survived => "NOT FOUND",
-        Outcome::DoesNotEnd => "does not end",
-    };
-    println!("{:<44} {told} ({:.0} s)", mutant.name, begin.elapsed().as_secs_f64());
-    Ok(!matches!(outcome, Outcome::Survived))
-}
-
-/// Builds the explorer in the copy. Returns `None` if the build fails.
-fn build(copy: &Path) -> Result<Option<PathBuf>, String> {
+/// Builds the explorer in the copy.
+fn build(copy: &Path) -> Result<PathBuf, String> {
     let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "--profile", "explore", "--package", "calipam-explore"]);
     build.current_dir(copy).env("CARGO_TARGET_DIR", &target);
-    let built = build.status().map_err(|error| format!("cargo: {error}"))?;
-    Ok(built.success().then(|| target.join("explore/explore")))
+    match build.status() {
+        Ok(status) if status.success() => Ok(target.join("explore/explore")),
+        _ => Err("the mutants cannot be built".to_owned()),
+    }
 }
 
 fn is_wanted(mutant: &Mutant, wanted: Option<&str>) -> bool {
     wanted.is_none_or(|wanted| wanted.split(',').any(|name| mutant.name.starts_with(name)))
 }
 
-fn make_copy(copy: &Path) -> std::io::Result<()> {
+fn make_copy(copy: &Path) -> io::Result<()> {
     fs::create_dir_all(copy)?;
     let present = COPIED.iter().filter(|path| Path::new(path).exists());
     let status = Command::new("cp").arg("-a").args(present).arg(copy).status()?;
     if !status.success() {
-        return Err(std::io::Error::other("cp failed"));
+        return Err(io::Error::other("cp failed"));
     }
     // A mutant may ignore the results of calls.
     let manifest = copy.join("Cargo.toml");
@@ -189,20 +148,21 @@ fn make_copy(copy: &Path) -> std::io::Result<()> {
     fs::write(&manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))
 }
 
-/// Explores the named scenarios, or all if none is named, and returns the result.
-fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
+/// Explores the named scenarios, or all if none is named. Returns the scenario that finds the mutant; `None` if the
+/// mutant survives. A mutant with an endless loop is also found.
+fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Option<String>, String> {
     let mut explore = Command::new("timeout");
     explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
     let explored = explore.stderr(Stdio::null()).output().map_err(|error| format!("timeout: {error}"))?;
     let said = String::from_utf8_lossy(&explored.stdout);
     match explored.status.code() {
-        Some(0) => Ok(Outcome::Survived),
+        Some(0) => Ok(None),
         Some(1) => {
             let script = said.lines().find_map(|line| line.strip_prefix("scenario ")).unwrap_or_default();
             let what = said.lines().last().unwrap_or_default();
-            Ok(Outcome::Found(format!("{script}: {}", what.trim_start_matches("# "))))
+            Ok(Some(format!("{script}: {}", what.trim_start_matches("# "))))
         }
-        Some(124) => Ok(Outcome::DoesNotEnd),
+        Some(124) => Ok(Some("does not end".to_owned())),
         _ => Err(format!("the explorer failed: {said}")),
     }
 }

@@ -17,14 +17,7 @@ use crate::world::{Footprint, PendingRequest, RequestId, Verdict, World, notes_p
 /// A possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Choice {
-    /// A request is answered.
-    Go(RequestId),
-    /// A request gets no answer. If it is a write, it may still take effect.
-    Fail(RequestId),
-    /// The API server puts off a request instead of executing it.
-    PutOff(RequestId),
-    /// A list request cannot continue, since its revision was compacted.
-    Expire(RequestId),
+    Decide(RequestId, Verdict),
     /// A write takes effect after its sender has stopped waiting for it.
     Land(RequestId),
     /// An actor is killed. Its requests may still take effect.
@@ -43,14 +36,22 @@ impl Choice {
     /// The request that the choice is about.
     pub(crate) fn request(self) -> Option<RequestId> {
         match self {
-            Self::Go(id) | Self::Fail(id) | Self::PutOff(id) | Self::Expire(id) | Self::Land(id) => Some(id),
-            Self::Kill(_) | Self::Crash(_) | Self::Jump(_) | Self::TearNotes(_) | Self::OldNotes(_) => None,
+            Self::Decide(id, _) | Self::Land(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The actor that the choice is about.
+    pub(crate) fn actor(self) -> Option<usize> {
+        match self {
+            Self::Kill(actor) | Self::Crash(actor) => Some(actor),
+            other => other.request().map(|id| id.actor),
         }
     }
 
     /// True for a fault. The number of faults is limited.
     pub fn is_fault(self) -> bool {
-        !matches!(self, Self::Go(_) | Self::Land(_))
+        !matches!(self, Self::Decide(_, Verdict::Go) | Self::Land(_))
     }
 }
 
@@ -99,9 +100,7 @@ impl<'s> Run<'s> {
     pub fn new(scenario: &'s Scenario) -> Result<Self, String> {
         let (world, actors) = scenario.begin();
         let mut run = Self { world, scenario, actors: Vec::new(), faults_left: scenario.faults };
-        if actors.len() == 1 {
-            run.world.audit.alone();
-        }
+        run.world.audit().is_alone = actors.len() == 1;
         for (number, actor) in actors.into_iter().enumerate() {
             let task = (actor.begin)(Arc::clone(&run.world), number);
             run.actors.push(RunningActor { actor, task: Some(task), kills: 0 });
@@ -120,9 +119,9 @@ impl<'s> Run<'s> {
         let asked = self.in_order(self.world.waiting());
         for PendingRequest { id, what, footprint, .. } in &asked {
             let what = format!("{}: {what}", name(id.actor));
-            add(Choice::Go(*id), what, of_actor(id.actor).and(footprint));
+            add(Choice::Decide(*id, Verdict::Go), what, of_actor(id.actor).and(footprint));
         }
-        for (id, what, footprint) in self.world.late_writes() {
+        for PendingRequest { id, what, footprint, .. } in self.world.late_writes() {
             let what = format!("{what} of {} takes effect late", name(id.actor));
             add(Choice::Land(id), what, footprint.write(format!("late/{id:?}")));
         }
@@ -131,20 +130,21 @@ impl<'s> Run<'s> {
         }
 
         let faults = self.scenario.kinds;
-        for request in asked.iter().filter(|request| request.can_fail() && faults.answers) {
-            let (id, what) =
-                (request.id, format!("{}: no answer to: {}", name(request.id.actor), request.what));
-            // From now on, the write may take effect at any time.
-            add(Choice::Fail(id), what, fault(id.actor).write(format!("late/{id:?}")));
-        }
         for request in asked.iter().filter(|_| faults.answers) {
             let id = request.id;
-            for (is_possible, choice, why) in [
-                (request.can_be_put_off, Choice::PutOff(id), "put off"),
-                (request.is_continued, Choice::Expire(id), "its revision is gone"),
+            for (is_possible, verdict, why) in [
+                (request.can_fail(), Verdict::Fail, "no answer"),
+                (request.can_be_put_off, Verdict::PutOff, "put off"),
+                (request.is_continued, Verdict::Expire, "its revision is gone"),
             ] {
+                let footprint = match verdict {
+                    // From now on, the write may take effect at any time.
+                    Verdict::Fail => fault(id.actor).write(format!("late/{id:?}")),
+                    _ => fault(id.actor),
+                };
                 if is_possible {
-                    add(choice, format!("{}: {why}: {}", name(id.actor), request.what), fault(id.actor));
+                    let what = format!("{}: {why}: {}", name(id.actor), request.what);
+                    add(Choice::Decide(id, verdict), what, footprint);
                 }
             }
         }
@@ -180,7 +180,7 @@ impl<'s> Run<'s> {
             return asked;
         }
         let mut waits = BTreeSet::new();
-        asked.into_iter().filter(|request| !request.is_read || waits.insert(request.id.actor)).collect()
+        asked.into_iter().filter(|request| !request.is_read() || waits.insert(request.id.actor)).collect()
     }
 
     /// The footprint of a kill: everything that the actor holds, and its pending requests.
@@ -197,14 +197,15 @@ impl<'s> Run<'s> {
     pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
         if choice.is_fault() {
             self.faults_left -= 1;
-            self.world.audit.fault(matches!(choice, Choice::Fail(_)));
+            self.world.audit().has_faults = true;
         }
         let mut is_orphan = false;
         match choice {
-            Choice::Go(id) => self.decide(id, Verdict::Go)?,
-            Choice::Fail(id) => self.decide(id, Verdict::Fail)?,
-            Choice::PutOff(id) => self.decide(id, Verdict::PutOff)?,
-            Choice::Expire(id) => self.decide(id, Verdict::Expire)?,
+            Choice::Decide(id, verdict) => {
+                self.world.audit().has_lost_answers |= verdict == Verdict::Fail;
+                self.world.decide(id, verdict);
+                self.poll(id.actor)?;
+            }
             Choice::Land(id) => is_orphan = self.world.land(id),
             Choice::Kill(actor) => self.kill(actor, false)?,
             Choice::Crash(actor) => self.kill(actor, true)?,
@@ -216,14 +217,9 @@ impl<'s> Run<'s> {
         Ok(self.world.take_touched())
     }
 
-    fn decide(&mut self, id: RequestId, verdict: Verdict) -> Result<(), String> {
-        self.world.decide(id, verdict);
-        self.poll(id.actor)
-    }
-
     fn kill(&mut self, number: usize, tears: bool) -> Result<(), String> {
         self.world.make_late(number);
-        self.world.audit.kill();
+        self.world.audit().has_killed = true;
         let acting = &mut self.actors[number];
         acting.kills += 1;
         acting.task = None;
@@ -249,22 +245,24 @@ impl<'s> Run<'s> {
             Ok(false) => {}
             Ok(true) => acting.task = None,
             Err(panic) => {
-                let what = panic.downcast_ref::<String>().cloned();
-                let what = what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                return Err(format!("{} panics: {}", acting.actor.name, what.unwrap_or_default()));
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let what = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                return Err(format!("{} panics: {what}", acting.actor.name));
             }
         }
         Ok(())
     }
 
-    /// True if all actors have ended. Late writes may be left, but they may also never take effect.
-    pub fn is_over(&self) -> bool {
-        self.actors.iter().all(|acting| acting.task.is_none())
-    }
-
-    /// True if an actor waits but no request can be decided, since a lock is never released.
-    pub fn is_stuck(&self) -> bool {
-        !self.is_over() && self.world.waiting().is_empty()
+    /// Returns true if all actors have ended. Late writes may be left, but they may also never take effect.
+    ///
+    /// # Errors
+    /// Returns an error if an actor waits but no request can be decided, since a lock is never released.
+    pub fn is_over(&self) -> Result<bool, String> {
+        let is_over = self.actors.iter().all(|acting| acting.task.is_none());
+        if !is_over && self.world.waiting().is_empty() {
+            return Err("deadlock: every actor waits for a lock".to_owned());
+        }
+        Ok(is_over)
     }
 
     /// Checks the end, with all actors stopped.

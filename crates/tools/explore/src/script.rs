@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::run::{Choice, Run};
 use crate::scenario::{Scenario, all};
 use crate::search::Violation;
-use crate::world::RequestId;
+use crate::world::{RequestId, Verdict};
 
 /// Prints a schedule with a description of its steps.
 pub fn print(scenario: &Scenario, found: &Violation) -> String {
@@ -24,13 +24,18 @@ pub fn print(scenario: &Scenario, found: &Violation) -> String {
     text
 }
 
+/// The word for each decision.
+const VERDICTS: [(&str, Verdict); 4] =
+    [("go", Verdict::Go), ("fail", Verdict::Fail), ("put-off", Verdict::PutOff), ("expire", Verdict::Expire)];
+
 fn line(choice: Choice) -> String {
+    let of_request = |word: &str, id: RequestId| format!("{word} {}.{}", id.actor, id.number);
     match choice {
-        Choice::Go(id) => format!("go {}.{}", id.actor, id.number),
-        Choice::Fail(id) => format!("fail {}.{}", id.actor, id.number),
-        Choice::PutOff(id) => format!("put-off {}.{}", id.actor, id.number),
-        Choice::Expire(id) => format!("expire {}.{}", id.actor, id.number),
-        Choice::Land(id) => format!("land {}.{}", id.actor, id.number),
+        Choice::Decide(id, verdict) => {
+            let word = VERDICTS.into_iter().find(|(_, known)| *known == verdict);
+            of_request(word.map_or("", |(word, _)| word), id)
+        }
+        Choice::Land(id) => of_request("land", id),
         Choice::Kill(actor) => format!("kill {actor}"),
         Choice::Crash(actor) => format!("crash {actor}"),
         Choice::Jump(seconds) => format!("jump {seconds}"),
@@ -44,32 +49,23 @@ fn line(choice: Choice) -> String {
 /// # Errors
 /// Returns an error if a line cannot be parsed.
 pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
-    let (mut scenario, mut schedule) = (None, Vec::new());
+    let (mut scenario, mut faults, mut schedule) = (None, None, Vec::new());
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
-        let Some((word, rest)) = line.split_once(' ') else {
-            if line.is_empty() {
-                continue;
+        let not_understood = || format!("line {}: {line}", index + 1);
+        match line.split_once(' ') {
+            None if line.is_empty() => {}
+            None => return Err(not_understood()),
+            Some(("scenario", name)) => {
+                let known = all().into_iter().find(|known| known.name == name);
+                scenario = Some(known.ok_or_else(not_understood)?);
             }
-            return Err(format!("line {}: {line}", index + 1));
-        };
-        let understood = match word {
-            "scenario" => {
-                scenario = all().into_iter().find(|known| known.name == rest);
-                scenario.is_some()
-            }
-            "faults" => {
-                let faults = rest.parse::<usize>().ok();
-                scenario = scenario.zip(faults).map(|(scenario, faults)| scenario.with_faults(faults));
-                scenario.is_some()
-            }
-            _ => step(word, rest).map(|choice| schedule.push(choice)).is_some(),
-        };
-        if !understood {
-            return Err(format!("line {}: {line}", index + 1));
+            Some(("faults", number)) => faults = Some(number.parse().map_err(|_| not_understood())?),
+            Some((word, rest)) => schedule.push(step(word, rest).ok_or_else(not_understood)?),
         }
     }
-    Ok((scenario.ok_or("no line names the scenario")?, schedule))
+    let scenario = scenario.ok_or("no line names the scenario")?;
+    Ok((faults.map_or(scenario, |faults| scenario.with_faults(faults)), schedule))
 }
 
 fn step(word: &str, rest: &str) -> Option<Choice> {
@@ -77,17 +73,16 @@ fn step(word: &str, rest: &str) -> Option<Choice> {
         let (actor, number) = rest.split_once('.')?;
         Some(RequestId { actor: actor.parse().ok()?, number: number.parse().ok()? })
     };
+    if let Some((_, verdict)) = VERDICTS.into_iter().find(|(known, _)| *known == word) {
+        return Some(Choice::Decide(id()?, verdict));
+    }
     match word {
-        "go" => id().map(Choice::Go),
-        "fail" => id().map(Choice::Fail),
-        "put-off" => id().map(Choice::PutOff),
-        "expire" => id().map(Choice::Expire),
         "land" => id().map(Choice::Land),
+        "jump" => rest.parse().ok().map(Choice::Jump),
         "kill" => rest.parse().ok().map(Choice::Kill),
         "crash" => rest.parse().ok().map(Choice::Crash),
         "tear-notes" => rest.parse().ok().map(Choice::TearNotes),
         "old-notes" => rest.parse().ok().map(Choice::OldNotes),
-        "jump" => rest.parse().ok().map(Choice::Jump),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The addresses that pods really use. The datastore is compared with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -15,6 +15,11 @@ pub struct Pod {
     pub addresses: Vec<IpAddr>,
     /// False after Kubernetes has deleted the pod.
     pub exists: bool,
+    /// True if the pod's records are incomplete from the start.
+    pub is_damaged: bool,
+    /// True if Calico's plugin serves the pod. After a lost answer or a kill, this plugin may leave addresses that the
+    /// handle does not count.
+    pub is_of_calico: bool,
 }
 
 impl Pod {
@@ -34,19 +39,15 @@ struct State {
     pods: BTreeMap<String, Pod>,
     /// The user of each address, from the address's assignment to the start of its release.
     users: BTreeMap<IpAddr, String>,
-    /// Handles whose records are incomplete from the start.
-    damaged: BTreeSet<String>,
-    /// Handles of pods that Calico's plugin serves.
-    of_calico: BTreeSet<String>,
     violations: Vec<String>,
 }
 
 impl Truth {
     /// Adds a pod that wants addresses.
     pub fn begin(&self, handle: &str, node: &str) {
-        let mut state = lock(&self.0);
-        let pod = Pod { node: node.to_owned(), addresses: Vec::new(), exists: true };
-        state.pods.entry(handle.to_owned()).or_insert(pod);
+        let (node, addresses) = (node.to_owned(), Vec::new());
+        let pod = Pod { node, addresses, exists: true, is_damaged: false, is_of_calico: false };
+        lock(&self.0).pods.entry(handle.to_owned()).or_insert(pod);
     }
 
     /// Gives a pod addresses, which it uses from now on.
@@ -57,16 +58,17 @@ impl Truth {
                 state.violations.push(format!("{address} is given to {handle} while {other} uses it"));
             }
         }
-        if let Some(pod) = state.pods.get_mut(handle) {
-            pod.addresses.extend_from_slice(addresses);
-        }
+        state.pods.get_mut(handle).into_iter().for_each(|pod| pod.addresses.extend_from_slice(addresses));
     }
 
-    /// Marks a pod that was believed to be deleted as existing again.
-    pub fn revive(&self, handle: &str) {
-        if let Some(pod) = lock(&self.0).pods.get_mut(handle) {
-            pod.exists = true;
-        }
+    /// Changes a pod.
+    pub fn update(&self, handle: &str, change: impl FnOnce(&mut Pod)) {
+        lock(&self.0).pods.get_mut(handle).map(change);
+    }
+
+    /// True if there was such a pod.
+    pub(crate) fn has(&self, handle: &str, is_wanted: impl FnOnce(&Pod) -> bool) -> bool {
+        lock(&self.0).pods.get(handle).is_some_and(is_wanted)
     }
 
     /// Removes a pod and returns its addresses, which are about to be released.
@@ -93,25 +95,6 @@ impl Truth {
         lock(&self.0).users.clone()
     }
 
-    /// Marks a handle whose records were damaged before the actors start.
-    pub fn damage(&self, handle: &str) {
-        lock(&self.0).damaged.insert(handle.to_owned());
-    }
-
-    /// Marks a pod as served by Calico's plugin. After a lost answer or a kill, the plugin may leave addresses that the
-    /// handle does not count.
-    pub fn serve_by_calico(&self, handle: &str) {
-        lock(&self.0).of_calico.insert(handle.to_owned());
-    }
-
-    pub(crate) fn is_of_calico(&self, handle: &str) -> bool {
-        lock(&self.0).of_calico.contains(handle)
-    }
-
-    pub(crate) fn is_damaged(&self, handle: &str) -> bool {
-        lock(&self.0).damaged.contains(handle)
-    }
-
     /// Records a violation.
     pub fn violated(&self, what: String) {
         lock(&self.0).violations.push(what);
@@ -125,7 +108,6 @@ impl Truth {
 
 impl Hash for Truth {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = lock(&self.0);
-        state.pods.hash(hasher);
+        lock(&self.0).pods.hash(hasher);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Batch, Change, Consent, Precondition, Question, Swap};
-use calipam_explore::world::{etcd, kubernetes};
+use calipam_explore::world::{World, etcd, kubernetes};
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
@@ -66,7 +66,7 @@ fn done(answers: &[Answer]) -> Vec<bool> {
 async fn etcd_answers_as_the_real_one() {
     let server = Etcd::start().unwrap();
     let real = open(Overrides { etcd_endpoints: Some(server.endpoint()), ..Overrides::default() }).await;
-    let own = etcd::open_memory(&Arc::new(MemoryStore::default())).await.unwrap();
+    let own = etcd::open(&Arc::new(World::free(MemoryStore::default())), 0).await;
     let (expected, found) = (answers(&real).await, answers(&own).await);
     assert_eq!(found, expected);
     let [t, f] = [true, false];
@@ -79,7 +79,7 @@ async fn kubernetes_answers_as_the_real_one() {
     let kubeconfig = Some(server.kubeconfig().display().to_string());
     let datastore = Some("kubernetes".to_owned());
     let real = open(Overrides { datastore, kubeconfig, ..Overrides::default() }).await;
-    let own = kubernetes::open_memory(&Arc::new(MemoryStore::default()));
+    let own = kubernetes::open(&Arc::new(World::free(MemoryStore::default())), 0);
     let (expected, found) = (answers(&real).await, answers(&own).await);
     assert_eq!(found, expected);
     let [t, f] = [true, false];

@@ -30,7 +30,7 @@ impl Part {
 /// Sizes of simulations: the number of nodes, and after `+` the number of blocks that other nodes own.
 const NODES: &[&str] = &["10", "50", "100", "50+1000", "50+5000"];
 
-const PARTS: [Part; 17] = [
+const PARTS: [Part; 16] = [
     Part { name: "etcd", sizes: &["10000", "100000", "1000000"] },
     Part { name: "kubernetes", sizes: &["100000"] },
     Part { name: "release-etcd", sizes: &["1000000"] },
@@ -41,7 +41,6 @@ const PARTS: [Part; 17] = [
     Part { name: "live", sizes: &["100000", "1000000"] },
     Part { name: "live-kubernetes", sizes: &["100000"] },
     Part { name: "record", sizes: &["100000"] },
-    Part { name: "completion", sizes: &["1000000"] },
     Part { name: "cni", sizes: &["200"] },
     Part { name: "cni-kubernetes", sizes: &["200"] },
     Part { name: "cni-large", sizes: &["100", "10000"] },
@@ -69,29 +68,22 @@ The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
 
 The part reports measures the writing of reports in every format, of a cluster
-whose every tenth address is leaked, and what a browser needs for the page, of
-which it leaves pictures in target/reports-SIZE.
+whose every tenth address is leaked, and what a browser needs for the page.
 
 The part history measures the history of an address among 1,000,000
 allocations, unless sizes are named, with and without compaction, and the
 comparison of two states of that size with the reading of both.
 
 The part fleet measures one check of 200 exports of 5,000 pods each against
-checks of each alone, and how long a browser takes to open the page of all. Ten
-minutes and 1 GB of disk.
+checks of each alone. Ten minutes and 1 GB of disk.
 
 The parts live and live-kubernetes measure `calipam serve` of an etcd with
 100,000 and 1,000,000 allocations, and of 100,000 pods on Kubernetes, unless
 sizes are named: how long after a change its finding appears, and what it takes
-at rest and while 50 pods a second come or go. Three minutes each. As
-10000+1000000 it goes on for a million changes, as fast as the server takes
-them, and prints for each tenth whether memory grows.
+at rest and while 50 pods a second come or go. Three minutes each.
 
 The part record measures `calipam record` of an etcd with 100,000 allocations,
 unless sizes are named: bytes and processor time of a change. Two minutes.
-
-The part completion measures how long a completed value takes among 1,000,000
-allocations, unless sizes are named.
 
 The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
 sends the same requests: ADD and DEL, 200 of each unless a number is named, and

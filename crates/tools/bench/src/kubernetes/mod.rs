@@ -40,12 +40,6 @@ pub(crate) fn seeded(pods: u64) -> Result<KubeApiserver, Failed> {
     Ok(server)
 }
 
-/// The options with which `calipam` finds a server.
-pub(crate) fn connection(server: &KubeApiserver) -> [String; 4] {
-    let kubeconfig = server.kubeconfig().display().to_string();
-    ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned)
-}
-
 /// Waits until `is_there` finds the expected objects in the API server's caches. The server watches its etcd, and
 /// refuses list requests until it has caught up. Callers wait for one kind at a time, since listing kinds that are
 /// ready would keep the server from catching up with the others.

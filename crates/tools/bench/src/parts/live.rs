@@ -1,17 +1,15 @@
 //! `calipam serve` on a changing cluster: the time from a change to its finding, and the cost.
 
-use std::num::ParseIntError;
 use std::process::Command;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Runtime;
+use calipam_testkit::servers::{Etcd, EtcdOptions};
 
+use crate::bench::Bench;
 use crate::child::{CHECK, Running, run as run_program};
-use crate::churn::{Churn, Handles};
+use crate::churn::Churn;
 use crate::cluster::Cluster;
 use crate::measured::sorted;
-use crate::table::{self, Table};
 use crate::{Failed, kubernetes, requests};
 
 /// Number of pods that stop or start per second. A replacement counts as two.
@@ -29,56 +27,25 @@ const SETTLE: f64 = 1.0;
 /// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Number of revisions that a compaction keeps. Without compactions, etcd's storage would run full.
-const KEPT: u64 = 5_000;
+pub(super) const TITLES: &str = "size | check | first report | at rest | with 50 pods a second | \
+                                 to a finding: median | longest | memory | ratio";
 
-/// The size of a measurement.
-#[derive(Clone, Copy)]
-struct Size {
-    /// Number of allocations or pods.
-    objects: u64,
-    /// Number of further changes, as fast as the server accepts them.
-    rush: u64,
-}
-
-impl FromStr for Size {
-    type Err = ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, ParseIntError> {
-        let (objects, rush) = text.split_once('+').unwrap_or((text, "0"));
-        Ok(Self { objects: objects.parse()?, rush: rush.parse()? })
-    }
-}
-
-/// Measures on a datastore. Sizes are allocations on `etcd` and pods on `kubernetes`. `SIZE+CHANGES` adds a number of
-/// fast changes.
-pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
-    let objects = if datastore == "etcd" { "allocations" } else { "pods" };
-    let titles = format!(
-        "{objects} | check | first report | requests at rest | at rest | with {CHANGES} pods a second | \
-         objects written | to a finding: median | longest | memory | ratio"
-    );
-    table::rows(sizes, &titles, |size| measure(program, datastore, size))
-}
-
-/// Measures a size and returns its row.
-fn measure(program: &str, datastore: &str, Size { objects, rush }: Size) -> Result<String, Failed> {
-    let cluster = Cluster::seeded(datastore, objects)?;
+/// Measures a cluster with a number of allocations on etcd, or of pods on Kubernetes.
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+    let cluster = Cluster::seeded(bench.datastore, bench.number()?, EtcdOptions::new())?;
     if let Cluster::Kubernetes(server) = &cluster {
         kubernetes::collect_garbage(server)?;
     }
-    let check_mib = run_program(program, CHECK, &cluster.connection())?.peak_mib;
+    let check_mib = run_program(bench.program, CHECK, &cluster.connection())?.peak_mib;
     let begin = Instant::now();
-    let server = Server::start(program, &cluster.connection())?;
-    server.wait(|status, _| status == 200)?;
+    let server = Server::start(bench.program, &cluster.connection())?;
+    server.wait_for_report()?;
     let first = begin.elapsed().as_secs_f64();
 
-    let before = requests::done(&cluster)?;
     let at_rest = server.share(|| {
         std::thread::sleep(REST);
         Ok(())
     })?;
-    let requests = requests::done(&cluster)?.since(&before).done;
     let mut changing = Changing::new(&cluster)?;
     let mut latencies = Vec::new();
     let busy = server.share(|| {
@@ -88,46 +55,36 @@ fn measure(program: &str, datastore: &str, Size { objects, rush }: Size) -> Resu
         }
         Ok(())
     })?;
-    let (written, peak_mib) = (changing.churn.written(), server.running.peak_mib());
-    server.rush(&mut changing, rush)?;
-    let latencies = sorted(latencies);
-    Ok(format!(
-        "{objects} | {check_mib:.0} MiB | {first:.2} s | {requests} | {:.1} % | {:.1} % | {written} | {:.2} s | \
-         {:.2} s | {peak_mib:.0} MiB | {:.2}",
+    let (latencies, peak_mib) = (sorted(latencies), server.running.peak_mib());
+    let cells = format!(
+        "{check_mib:.0} MiB | {first:.2} s | {:.1} % | {:.1} % | {:.2} s | {:.2} s | {peak_mib:.0} MiB | {:.2}",
         at_rest * 100.0,
         busy * 100.0,
         latencies[latencies.len() / 2],
         latencies[latencies.len() - 1],
         peak_mib / check_mib,
-    ))
+    );
+    bench.row(0, &cells);
+    Ok(())
 }
 
 /// A changing cluster.
-struct Changing {
-    runtime: Runtime,
+struct Changing<'c> {
+    etcd: &'c Etcd,
     churn: Churn,
-    handles: Handles,
-    /// Number of replaced pods at the last compaction.
-    compacted: u64,
+    /// The handles of tunnels, with their values. They are removed and restored to cause findings. Replacing pods does
+    /// not change them.
+    handles: Vec<(String, Vec<u8>)>,
+    /// Length of the prefix of the handles' keys.
+    prefix: usize,
 }
 
-impl Changing {
-    fn new(cluster: &Cluster) -> Result<Self, Failed> {
-        let runtime = Runtime::new()?;
-        let (churn, handles) = (Churn::new(cluster), Handles::new(cluster));
-        let (churn, handles) = (runtime.block_on(churn)?, runtime.block_on(handles)?);
-        Ok(Self { runtime, churn, handles, compacted: 0 })
-    }
-
-    /// Stops a pod and starts another one in its place.
-    fn replace(&mut self) -> Result<(), Failed> {
-        self.runtime.block_on(async {
-            if self.churn.replaced - self.compacted >= 2 * KEPT {
-                self.compacted = self.churn.replaced;
-                self.handles.compact(KEPT).await?;
-            }
-            self.churn.replace().await
-        })
+impl<'c> Changing<'c> {
+    fn new(cluster: &'c Cluster) -> Result<Self, Failed> {
+        let (etcd, prefix) = (cluster.etcd(), cluster.form().handles);
+        let handles = etcd.entries_below(&format!("{prefix}ipip-"))?.into_iter();
+        let handles = handles.map(|(key, (value, _))| (key, value)).collect();
+        Ok(Self { etcd, churn: Churn::new(cluster)?, handles, prefix: prefix.len() })
     }
 }
 
@@ -152,18 +109,15 @@ impl Server {
         requests::get(&self.address, "/report.json")
     }
 
-    fn wait(&self, wanted: impl Fn(u16, &str) -> bool) -> Result<(), Failed> {
+    fn wait_for_report(&self) -> Result<(), Failed> {
         let begin = Instant::now();
-        loop {
-            let (status, body) = self.report()?;
-            if wanted(status, &body) {
-                return Ok(());
-            }
+        while self.report()?.0 != 200 {
             if begin.elapsed() > PATIENCE {
-                return Err(format!("it does not answer: {body}").into());
+                return Err("there is no report".into());
             }
             std::thread::sleep(Duration::from_millis(100));
         }
+        Ok(())
     }
 
     /// The share of one core that the server uses during `work`.
@@ -174,13 +128,15 @@ impl Server {
     }
 
     /// The time until a finding appears while pods are replaced, minus [`SETTLE`].
-    fn find(&self, cluster: &mut Changing) -> Result<f64, Failed> {
-        let finding = cluster.runtime.block_on(cluster.handles.begin_finding())?;
+    fn find(&self, cluster: &mut Changing<'_>) -> Result<f64, Failed> {
+        cluster.handles.rotate_left(1);
+        let (key, value) = cluster.handles[0].clone();
+        cluster.etcd.delete(&key)?;
         let written = Instant::now();
         loop {
             let begin = Instant::now();
-            (0..AT_A_TIME).try_for_each(|_| cluster.replace())?;
-            if self.report()?.1.contains(&finding) {
+            (0..AT_A_TIME).try_for_each(|_| cluster.churn.replace())?;
+            if self.report()?.1.contains(&key[cluster.prefix..]) {
                 break;
             }
             if written.elapsed() > PATIENCE {
@@ -189,29 +145,7 @@ impl Server {
             std::thread::sleep(LOOK.saturating_sub(begin.elapsed()));
         }
         let latency = written.elapsed().as_secs_f64() - SETTLE;
-        cluster.runtime.block_on(cluster.handles.end_finding())?;
+        cluster.etcd.put(&key, value)?;
         Ok(latency)
-    }
-
-    /// Performs a number of changes as fast as the server accepts them, and prints a row after each tenth of them.
-    fn rush(&self, cluster: &mut Changing, changes: u64) -> Result<(), Failed> {
-        if changes == 0 {
-            return Ok(());
-        }
-        let (begin, before) = (Instant::now(), cluster.churn.written());
-        let mut table = Table::new("objects written | a second | resident memory | peak");
-        for tenth in 0..=10 {
-            while cluster.churn.written() < before + changes / 10 * tenth {
-                cluster.replace()?;
-            }
-            let (written, memory, peak) =
-                (cluster.churn.written(), self.running.mib(), self.running.peak_mib());
-            let a_second = (written - before) as f64 / begin.elapsed().as_secs_f64();
-            table.row(format!("{written} | {a_second:.0} | {memory:.0} MiB | {peak:.0} MiB"));
-            eprintln!("{written} written");
-        }
-        table.print();
-        println!();
-        Ok(())
     }
 }

@@ -5,50 +5,46 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+use calipam_testkit::servers::EtcdOptions;
 
+use crate::Failed;
+use crate::bench::Bench;
 use crate::child::Running;
 use crate::churn::Churn;
 use crate::cluster::Cluster;
-use crate::{Failed, table};
 
 /// Number of pods that are replaced.
 const REPLACED: u64 = 10_000;
 /// A recording that has not grown for this long is complete.
 const QUIET: Duration = Duration::from_secs(5);
 
-const TITLES: &str = "allocations | changes | recorded | bytes a change | processor time | \
+pub(super) const TITLES: &str = "allocations | changes | recorded | bytes a change | processor time | \
                       changes an hour of one core | memory";
 
-/// Measures each number of allocations and prints the table.
-pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    table::rows(sizes, TITLES, |allocations| measure(program, allocations))
-}
-
-/// Measures a size and returns its row.
-fn measure(program: &str, allocations: u64) -> Result<String, Failed> {
-    let cluster = Cluster::seeded("etcd", allocations)?;
-    let runtime = Runtime::new()?;
-    let mut churn = runtime.block_on(Churn::new(&cluster))?;
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+    let cluster = Cluster::seeded("etcd", bench.number()?, EtcdOptions::new())?;
+    let mut churn = Churn::new(&cluster)?;
     let folder = tempfile::tempdir()?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(bench.program);
     command.arg("record").arg(folder.path()).args(cluster.connection());
     let (recorder, _) = Running::start(&mut command, |line| line.contains("recording"))?;
 
     let (before, begin) = (recorder.processor_seconds(), quiet_length(folder.path())?);
     while churn.replaced < REPLACED {
-        runtime.block_on(churn.replace())?;
+        churn.replace()?;
     }
     let bytes = quiet_length(folder.path())? - begin;
     let seconds = recorder.processor_seconds() - before;
     let changes = churn.written();
-    Ok(format!(
-        "{allocations} | {changes} | {} KiB | {:.1} | {seconds:.1} s | {:.1} million | {:.0} MiB",
+    let cells = format!(
+        "{changes} | {} KiB | {:.1} | {seconds:.1} s | {:.1} million | {:.0} MiB",
         bytes / 1024,
         bytes as f64 / changes as f64,
         changes as f64 / seconds * 3600.0 / 1e6,
         recorder.peak_mib(),
-    ))
+    );
+    bench.row(0, &cells);
+    Ok(())
 }
 
 /// The total length of the change files, once they have stopped growing.

@@ -6,26 +6,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use calipam_testkit::browser::{self, Browser};
+use calipam_testkit::servers::EtcdOptions;
+
+use crate::bench::Bench;
 use crate::cluster::seeded_etcd;
-use crate::parts::page;
-use crate::table::{self, Table};
+use crate::measured::Measured;
 use crate::{Failed, child, form, leak};
 
 /// The formats in the order in which they are written. The metrics, which contain the time of the verdict, are last.
 const FORMATS: [&str; 9] = ["json", "yaml", "table", "wide", "name", "ignore", "junit", "html", "prometheus"];
 
-const TITLES: [&str; 2] = [
-    "allocations | findings | check | all reports | more memory | page | opened in | complaints",
+pub(super) const TITLES: [&str; 2] = [
+    "allocations | findings | check | all reports | more memory | page opened in | complaints",
     "allocations | <format | size | time",
 ];
 
-/// Measures each size and prints the tables.
-pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    table::of_sizes(sizes, TITLES, |size, tables| measure(program, size, tables))
-}
-
-fn measure(program: &str, allocations: u64, [totals, formats]: &mut [Table; 2]) -> Result<(), Failed> {
-    let etcd = seeded_etcd(allocations)?;
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+    let (program, etcd) = (bench.program, seeded_etcd(bench.number()?, EtcdOptions::new())?);
     let findings = leak::every_tenth(&etcd, form::ETCD.pods)?;
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
@@ -47,23 +45,33 @@ fn measure(program: &str, allocations: u64, [totals, formats]: &mut [Table; 2]) 
         // Files are written one after another, so modification times show how long each took.
         let written = file.modified()?;
         let seconds = written.duration_since(before).unwrap_or_default().as_secs_f64();
-        formats.row(format!("{allocations} | {format} | {:.2} MB | {seconds:.2} s", file.len() as f64 / 1e6));
+        bench.row(1, &format!("{format} | {:.2} MB | {seconds:.2} s", file.len() as f64 / 1e6));
         before = written;
     }
-    let page = folder.path().join("html");
-    let pictures = Path::new("target").join(format!("reports-{allocations}"));
-    let opened = match page::open(&page, Some(&pictures))? {
-        Some(opened) => format!("{:.2} s | {}", opened.loading.seconds, opened.complaints),
-        None => "no browser | ".to_owned(),
-    };
-    totals.row(format!(
-        "{allocations} | {findings} | {:.2} s | {:.2} s | {:.0} MiB | {:.2} MB | {opened}",
+    let cells = format!(
+        "{findings} | {:.2} s | {:.2} s | {:.0} MiB | {}",
         check.seconds,
         all.seconds - verdict,
         all.peak_mib - check.peak_mib,
-        fs::metadata(&page)?.len() as f64 / 1e6,
-    ));
+        opened(&folder.path().join("html"))?,
+    );
+    bench.row(0, &cells);
     Ok(())
+}
+
+/// Opens a page in a browser. Returns the cells: the time from the request to the end of loading, including the page's
+/// script, and the number of errors and warnings.
+fn opened(file: &Path) -> Result<String, Failed> {
+    if browser::program().is_err() {
+        return Ok("no browser | ".to_owned());
+    }
+    // A browser derives the type of a file from its name.
+    let named = file.with_extension("page.html");
+    fs::copy(file, &named)?;
+    let mut browser = Browser::start()?;
+    let mut page = browser.page()?;
+    let loading = Measured::of(|| Ok(page.open(&named)?))?;
+    Ok(format!("{:.2} s | {}", loading.seconds, page.complaints()?.len()))
 }
 
 /// Reads the time that the check took until its verdict from its metrics.

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use calipam_assign::plugin::{Container, Wanted};
-use calipam_assign::{Allocator, Store};
+use calipam_assign::plugin::{Add, Container, Wanted};
 use calipam_model::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::world::{Client, Footprint, NodeNotes, PODS, World};
+use crate::world::{Footprint, PODS, World};
 
 pub(super) const NETWORK: &str = "k8s-pod-network";
 
@@ -81,24 +79,13 @@ impl Call {
         Container { node: self.node.clone(), handle: self.handle(), machine: None }
     }
 
+    pub(super) fn to_add(&self, now: Timestamp) -> Add {
+        Add { container: self.container(), attributes: self.attributes(now), wanted: self.wanted.clone() }
+    }
+
     /// The handle that the oldest plugins used.
     pub(super) fn old_handle(&self) -> String {
         format!("default.{}", self.pod)
-    }
-
-    pub(super) fn client(&self, world: &Arc<World>, actor: usize) -> Client {
-        let client = Client::new(world, actor);
-        if self.one_by_one { client.one_by_one() } else { client }
-    }
-
-    /// The allocator of the plugin.
-    pub(super) fn allocator<S: Store>(&self, world: &Arc<World>, actor: usize, store: S) -> Allocator<S> {
-        let allocator = Allocator::new(store);
-        if !self.keeps_notes {
-            return allocator;
-        }
-        let notes = NodeNotes { world: Arc::clone(world), actor, node: self.node.clone() };
-        allocator.with_notes(Arc::new(notes))
     }
 
     /// The attributes to record with the pod's address.

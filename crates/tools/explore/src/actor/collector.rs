@@ -8,14 +8,14 @@ use calipam_model::affinity::AffinityType;
 use calipam_testkit::operator::Operator as _;
 
 use super::Actor;
-use crate::calico::Collector;
+use crate::calico::Calico;
 use crate::invariants;
 use crate::world::{Client, World};
 
 /// Runs the collector of kube-controllers, from the first read that shows a leak to the end of the grace period.
 pub fn collect() -> Actor {
     Actor::new("Calico's collector", |world, actor| async move {
-        Collector::new(Client::new(&world, actor)).collect().await;
+        let _ = Calico::new(Client::new(&world, actor)).collect().await;
     })
 }
 
@@ -30,7 +30,7 @@ pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
         let name = name.clone();
         async move {
             if let Err(error) = done.await
-                && world.audit.is_undisturbed()
+                && world.audit().is_undisturbed()
             {
                 world.truth.violated(format!("{name} was not disturbed, but fails: {error}"));
             }
@@ -38,11 +38,15 @@ pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
     })
 }
 
+pub(crate) fn cidr(text: &str) -> IpNet {
+    text.parse().expect("the text of a CIDR")
+}
+
 /// Releases an empty block of a node.
-pub fn release_empty(block: IpNet, node: &'static str) -> Actor {
+pub fn release_empty(block: &'static str, node: &'static str) -> Actor {
     operate(format!("gives up {block} of {node} if it is empty"), move |world, allocator| async move {
-        let released = allocator.release_affinity(block, node, InUse::Refuse).await;
-        if released.is_ok() && invariants::is_ownerless(&world, block) {
+        let released = allocator.release_affinity(cidr(block), node, InUse::Refuse).await;
+        if released.is_ok() && invariants::is_ownerless(&world, cidr(block)) {
             world.truth.violated(format!("{block}, which is in use, is given up as empty"));
         }
         released
@@ -50,25 +54,25 @@ pub fn release_empty(block: IpNet, node: &'static str) -> Actor {
 }
 
 /// Removes a node's affinity for a block, even if the block is in use.
-pub fn disown(block: IpNet, node: &'static str) -> Actor {
+pub fn disown(block: &'static str, node: &'static str) -> Actor {
     operate(format!("gives up {block} of {node}"), move |_, allocator| async move {
-        allocator.release_affinity(block, node, InUse::Release).await
+        allocator.release_affinity(cidr(block), node, InUse::Release).await
     })
 }
 
 /// Claims all blocks of a network for a node.
-pub fn claim(network: IpNet, node: &'static str) -> Actor {
+pub fn claim(network: &'static str, node: &'static str) -> Actor {
     operate(format!("{node} claims {network}"), move |_, allocator| async move {
-        let claimed = allocator.claim_affinity(network, AffinityType::Host, node).await;
+        let claimed = allocator.claim_affinity(cidr(network), AffinityType::Host, node).await;
         claimed.map(drop).map_err(|partly| partly.error)
     })
 }
 
 /// Makes a node release its empty block and claim it again.
-pub fn claim_again(block: IpNet, node: &'static str) -> Actor {
+pub fn claim_again(block: &'static str, node: &'static str) -> Actor {
     operate(format!("{node} gives up {block} and claims it"), move |_, allocator| async move {
-        allocator.release_affinity(block, node, InUse::Refuse).await?;
-        let claimed = allocator.claim_affinity(block, AffinityType::Host, node).await;
+        allocator.release_affinity(cidr(block), node, InUse::Refuse).await?;
+        let claimed = allocator.claim_affinity(cidr(block), AffinityType::Host, node).await;
         claimed.map(drop).map_err(|partly| partly.error)
     })
 }

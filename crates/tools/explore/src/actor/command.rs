@@ -2,7 +2,7 @@
 //! files that the explorer controls.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_check::Options;
@@ -12,7 +12,6 @@ use calipam_model::config::IpamSetting;
 use calipam_plan::migrate::Target;
 use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as plan_release};
 use calipam_repair::journal::Recorded;
-use calipam_testkit::memory::MemoryStore;
 use calipam_workflow::{
     Access, Activity, AssignRequest, ConfigureRequest, Criteria, Event, Executed, Failure, Intent, Meter,
     MigrateRequest, Names, Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired,
@@ -20,8 +19,8 @@ use calipam_workflow::{
 };
 use jiff::SignedDuration;
 
-use super::Actor;
-use crate::world::{Footprint, OneDisk, Phase, Verdict, World, etcd, kubernetes};
+use super::{Actor, Task};
+use crate::world::{Footprint, OneDisk, Phase, World, etcd, kubernetes};
 
 /// A command, or a step of someone else between two commands.
 #[derive(Clone, Debug)]
@@ -48,12 +47,22 @@ pub enum Command {
 }
 
 /// Creates a person who runs commands one after another. After a kill, they run `after_kill` instead.
-pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
+pub fn calipam(locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
     let session = move |commands: &[Command]| {
         let commands = commands.to_vec();
         move |world: Arc<World>, actor| Session { world, actor, locks }.run(commands.clone())
     };
-    Actor::process(name, session(commands), session(after_kill))
+    Actor::process(format!("{:?}", commands[0]), session(commands), session(after_kill))
+}
+
+/// Creates a person who runs a command, and runs it again after a kill.
+pub fn again(command: Command) -> Actor {
+    calipam(false, std::slice::from_ref(&command), std::slice::from_ref(&command))
+}
+
+/// Creates a person who runs a command and undoes it, also after a kill.
+pub fn undone(command: Command) -> Actor {
+    calipam(false, &[command, Command::Undo], &[Command::Undo])
 }
 
 /// A person at a terminal of a machine with its own journals.
@@ -67,14 +76,9 @@ struct Session {
 impl Session {
     async fn run(self, commands: Vec<Command>) {
         if self.locks {
-            self.world.audit.locks(self.actor);
+            self.world.audit().locking.insert(self.actor);
         }
-        let datastore = if self.world.is_kubernetes() {
-            kubernetes::open(&self.world, self.actor)
-        } else {
-            let Some(datastore) = etcd::open(&self.world, self.actor).await else { return };
-            datastore
-        };
+        let datastore = self.open().await;
         for command in &commands {
             match command {
                 Command::Undo => self.undo(&datastore).await,
@@ -84,193 +88,157 @@ impl Session {
         }
     }
 
+    async fn open(&self) -> Datastore {
+        match self.world.is_kubernetes() {
+            true => kubernetes::open(&self.world, self.actor),
+            false => etcd::open(&self.world, self.actor).await,
+        }
+    }
+
+    /// Begins a run with its own journal.
+    fn begin(&self, phase: Phase) -> (PathBuf, Intent) {
+        let (journal, folder) = self.world.files.next_journal(self.actor);
+        self.world.begin_phase(self.actor, phase);
+        let writing = Writing {
+            command: "explored".into(),
+            lock: self.locks,
+            journal: Some(journal.clone()),
+            journals: Some(folder),
+            disk: Some(Arc::new(OneDisk(Arc::clone(&self.world), self.actor))),
+        };
+        (journal, Intent { writing: Some(writing), max_changes: None })
+    }
+
     async fn write(&self, datastore: &Datastore, command: &Command) {
-        let Some((journal, folder)) = self.world.files.next_journal(self.actor) else { return };
-        self.world.audit.set_journal(self.actor, &journal);
-        self.world.begin_phase(self.actor, Phase::Repairs);
-        let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
+        let (journal, intent) = self.begin(Phase::Repairs);
+        self.world.audit().journals.insert(self.actor, journal);
         // If the run is incomplete, the next command has to complete it.
-        let why = match carry_out(Access::new(datastore, &self.person()), command, intent).await {
+        let why = match self.carry_out(Access::new(datastore, self), command, intent).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
             // A migration can proceed only after the users of the pool have moved.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
+            // There may be nothing left to clean up.
+            Ok(Repaired { run: None, .. }) if self.world.is_free() => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
         };
-        if self.world.audit.is_undisturbed() {
+        if self.world.audit().is_undisturbed() {
             self.world.truth.violated(format!("{command:?} was not disturbed, but is incomplete: {why}"));
         }
     }
 
     /// Undoes the last command, and checks that a complete undo restores the state before the command.
     async fn undo(&self, datastore: &Datastore) {
-        let Some(journal) = self.world.audit.journal_to_undo(self.actor) else { return };
+        let journal = self.world.audit().journals.get(&self.actor).cloned();
+        let Some(journal) = journal else { return };
         let Ok(recorded) = Recorded::read(&journal) else { return };
-        let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
-        self.world.begin_phase(self.actor, Phase::Undoes);
-        let intent = Intent { writing: Some(self.writing(own, folder)), max_changes: None };
-        let person = self.person();
-        let access = Access::new(datastore, &person);
-        let Ok(undone) = undo(access, &journal, recorded, None, &intent).await else { return };
+        let (_, intent) = self.begin(Phase::Undoes);
+        let Ok(undone) = undo(Access::new(datastore, self), &journal, recorded, None, &intent).await else {
+            return;
+        };
         let is_complete = |run: &Executed| run.execution.is_complete();
         if undone.plan.skipped().is_empty()
             && undone.run.as_ref().is_none_or(is_complete)
-            && let Some(path) = self.world.audit.first_unrestored(self.actor)
+            && let Some(path) = self.world.audit().first_unrestored(self.actor)
         {
-            self.world
-                .truth
-                .violated(format!("the undo is complete, and {path} is not as it was before the run"));
+            let what = format!("the undo is complete, and {path} is not as it was before the run");
+            self.world.truth.violated(what);
         }
     }
 
     async fn others(&self, (key, value): (&'static str, &'static str), delete: Option<&'static str>) {
         let Self { world, actor, .. } = self;
         let footprint = delete.into_iter().fold(Footprint::default().write(key), Footprint::write);
-        let verdict = world.turn(*actor, format!("others create {key}"), footprint).await;
-        if verdict == Verdict::Go && delete.is_none_or(|other| world.data().remove(other)) {
+        let is_done = world.turn(*actor, format!("others create {key}"), footprint).answered().await;
+        if is_done && delete.is_none_or(|other| world.data().remove(other)) {
             world.data().put(key, value);
-            world.audit.mark_foreign(delete.into_iter().chain([key]));
+            world.audit().of_others.extend(delete.into_iter().chain([key]).map(str::to_owned));
         }
     }
 
-    fn person(&self) -> AtTerminal {
-        AtTerminal(Some((Arc::clone(&self.world), self.actor)))
-    }
-
-    fn writing(&self, journal: PathBuf, folder: PathBuf) -> Writing {
-        Writing {
-            command: "explored".into(),
-            lock: self.locks,
-            journal: Some(journal),
-            journals: Some(folder),
-            disk: Some(Arc::new(OneDisk(Arc::clone(&self.world), self.actor))),
+    async fn carry_out(
+        &self,
+        access: Access<'_>,
+        command: &Command,
+        intent: Intent,
+    ) -> Result<Repaired, Failure> {
+        // The command reads the cluster twice in quick succession.
+        let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
+        let (criteria, names) = (Criteria { options, recheck_after: SignedDuration::ZERO }, Names::default());
+        match command {
+            Command::Release | Command::ReleaseAddress(_) => {
+                let targets = match command {
+                    Command::ReleaseAddress(address) => {
+                        plan_release::Request { addresses: vec![*address], ..Default::default() }
+                    }
+                    _ => plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() },
+                };
+                let (reports, lock) = (Vec::new(), self.locks);
+                let request = ReleaseRequest { targets, names, reports, criteria, lock, intent };
+                release(access, &request).await
+            }
+            Command::Rebuild => {
+                let wanted = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
+                let request = RebuildRequest { wanted, names, output_dir: None, criteria, intent };
+                rebuild(access, &request).await
+            }
+            Command::Assign(address, node, handle) => {
+                let wanted = plan_assign::Request {
+                    node: (*node).to_owned(),
+                    addresses: vec![*address],
+                    handle: Some((*handle).to_owned()),
+                    ..Default::default()
+                };
+                let request = AssignRequest { wanted, pools: Vec::new(), criteria, intent };
+                assign(access, &request).await
+            }
+            Command::Split(pool) => {
+                let pool = PoolName::Name((*pool).to_owned());
+                let (parts, needs_lock, disables_first) = (2, false, false);
+                let request = SplitRequest { pool, parts, needs_lock, disables_first, intent };
+                split(access, &request).await
+            }
+            Command::Configure(setting) => {
+                let request = ConfigureRequest { settings: vec![*setting], predicts_effects: false, intent };
+                configure(access, &request).await
+            }
+            Command::Migrate(cidr, size) => {
+                let cidr = cidr.parse().map_err(|_| Failure::declined())?;
+                let target = match *size {
+                    Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
+                    None => Target::Network { cidr, block_size: None, name: None },
+                };
+                let (from, force, eviction) = (Some("pool".to_owned()), false, None);
+                let request = MigrateRequest { from, target, force, eviction, criteria, intent };
+                migrate(access, &request).await.map(|migrated| migrated.repaired)
+            }
+            Command::Undo | Command::Others { .. } => Err(Failure::declined()),
         }
-    }
-}
-
-/// Criteria with which a command reads the cluster twice in quick succession.
-fn criteria() -> Criteria {
-    let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
-    Criteria { options, recheck_after: SignedDuration::ZERO }
-}
-
-async fn carry_out(access: Access<'_>, command: &Command, intent: Intent) -> Result<Repaired, Failure> {
-    let released = |targets| ReleaseRequest {
-        targets,
-        names: Names::default(),
-        reports: Vec::new(),
-        criteria: criteria(),
-        lock: intent.writing.as_ref().is_some_and(|writing| writing.lock),
-        intent: intent.clone(),
-    };
-    match command {
-        Command::Release => {
-            let targets = plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() };
-            release(access, &released(targets)).await
-        }
-        Command::ReleaseAddress(address) => {
-            let targets = plan_release::Request { addresses: vec![*address], ..Default::default() };
-            release(access, &released(targets)).await
-        }
-        Command::Rebuild => {
-            let wanted = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
-            let request = RebuildRequest {
-                wanted,
-                names: Names::default(),
-                output_dir: None,
-                criteria: criteria(),
-                intent,
-            };
-            rebuild(access, &request).await
-        }
-        Command::Assign(address, node, handle) => {
-            let wanted = plan_assign::Request {
-                node: (*node).to_owned(),
-                addresses: vec![*address],
-                count: 0,
-                pools: Vec::new(),
-                handle: Some((*handle).to_owned()),
-                attributes: Default::default(),
-                force: false,
-            };
-            let request = AssignRequest { wanted, pools: Vec::new(), criteria: criteria(), intent };
-            assign(access, &request).await
-        }
-        Command::Split(pool) => {
-            let request = SplitRequest {
-                pool: PoolName::Name((*pool).to_owned()),
-                parts: 2,
-                needs_lock: false,
-                disables_first: false,
-                intent,
-            };
-            split(access, &request).await
-        }
-        Command::Configure(setting) => {
-            let request = ConfigureRequest { settings: vec![*setting], predicts_effects: false, intent };
-            configure(access, &request).await
-        }
-        Command::Migrate(cidr, size) => {
-            let cidr = cidr.parse().map_err(|_| Failure::declined())?;
-            let target = match *size {
-                Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
-                None => Target::Network { cidr, block_size: None, name: None },
-            };
-            let from = Some("pool".to_owned());
-            let request =
-                MigrateRequest { from, target, force: false, eviction: None, criteria: criteria(), intent };
-            migrate(access, &request).await.map(|migrated| migrated.repaired)
-        }
-        Command::Undo | Command::Others { .. } => Err(Failure::declined()),
     }
 }
 
-/// Rebuilds everything on a datastore that no other actor uses.
+/// Rebuilds everything in a world in which nobody else acts.
 ///
 /// # Errors
 /// Returns an error if the rebuild fails or is incomplete.
-pub(crate) fn rebuild_all(
-    memory: &Arc<MemoryStore>,
-    is_kubernetes: bool,
-    journals: &Path,
-) -> Result<(), String> {
-    let (memory, journal) = (Arc::clone(memory), journals.join("rebuild.journal"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(async move {
-        let datastore = if is_kubernetes {
-            kubernetes::open_memory(&memory)
-        } else {
-            etcd::open_memory(&memory).await.ok_or("the datastore cannot be opened")?
-        };
-        let writing = Writing {
-            command: "rebuild".into(),
-            lock: false,
-            journal: Some(journal),
-            journals: None,
-            disk: Some(Arc::new(crate::world::FreeDisk)),
-        };
-        let intent = Intent { writing: Some(writing), max_changes: None };
-        let repaired = carry_out(Access::new(&datastore, &AtTerminal(None)), &Command::Rebuild, intent).await;
-        let repaired = repaired.map_err(|error| format!("rebuild fails: {error}"))?;
-        match repaired.run {
-            Some(Executed { execution, .. }) if !execution.is_complete() => {
-                Err(format!("rebuild does not come to its end: {execution:?}"))
-            }
-            _ => Ok(()),
-        }
-    })
+pub(crate) fn rebuild_all(world: &Arc<World>) -> Result<(), String> {
+    world.audit().is_alone = true;
+    let session = Session { world: Arc::clone(world), actor: 0, locks: false };
+    let has_ended = Task::process(session.run(vec![Command::Rebuild])).resume();
+    match world.truth.take_violations().pop() {
+        Some(violation) => Err(violation),
+        None if has_ended => Ok(()),
+        None => Err("the rebuild does not end".to_owned()),
+    }
 }
 
-/// A person who agrees to everything, and waits for the end of the grace period before the second read.
-struct AtTerminal(Option<(Arc<World>, usize)>);
-
-impl Operator for AtTerminal {
+/// The person agrees to everything, and waits for the end of the grace period before the second read.
+impl Operator for Session {
     fn tell(&self, _: Event<'_>) {}
 
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {
-        if let (Activity::WaitingForSecondRead, Self(Some((world, actor)))) = (activity, self) {
-            world.wait_for_grace(*actor);
+        if activity == Activity::WaitingForSecondRead {
+            self.world.wait_for_grace(self.actor);
         }
         Arc::new(Unwatched)
     }

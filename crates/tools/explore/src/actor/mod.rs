@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 pub(crate) use self::call::pod_object;
 pub use self::call::{Call, Program};
+pub(crate) use self::collector::cidr;
 pub use self::collector::{claim, claim_again, collect, disown, operate, release_empty};
 pub(crate) use self::command::rebuild_all;
-pub use self::command::{Command, calipam};
+pub use self::command::{Command, again, calipam, undone};
 pub use self::other_writers::{Edit, edit};
 pub use self::plugin::{add, clean_up, del, del_by_address, gc, writes_endpoint_late};
 pub(crate) use self::plugin::{give, served};

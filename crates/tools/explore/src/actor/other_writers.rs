@@ -5,7 +5,7 @@ use std::sync::Arc;
 use calipam_testkit::memory::MemoryStore;
 
 use super::Actor;
-use crate::world::{Footprint, Verdict, World, Write};
+use crate::world::{Footprint, World, Write};
 
 /// A change of a value. `None` means that there is no value.
 pub type Edit = fn(Option<&str>) -> Option<String>;
@@ -14,8 +14,7 @@ pub type Edit = fn(Option<&str>) -> Option<String>;
 /// and `calicoctl delete`.
 pub fn edit(name: &'static str, path: &'static str, edit: Edit) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
-        let read = Footprint::default().read(path);
-        if world.turn(actor, format!("read {path}"), read).await == Verdict::Fail {
+        if !world.turn(actor, format!("read {path}"), Footprint::default().read(path)).answered().await {
             return;
         }
         let found = world.data().value_at(path);
@@ -29,7 +28,7 @@ pub fn edit(name: &'static str, path: &'static str, edit: Edit) -> Actor {
             }
         });
         let turn = world.turn(actor, format!("write {path}"), Footprint::default().write(path));
-        if turn.writing(Arc::clone(&write)).await == Verdict::Go {
+        if turn.writing(Arc::clone(&write)).answered().await {
             write(world.data());
         }
     })

@@ -1,12 +1,12 @@
 //! The CNI plugin and the kubelet that calls it. The plugin is calipam's own code, or a model of Calico's plugin.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
+use calipam_assign::plugin::{Container, Del, Failure, Gc, Host, Plugin, Wanted};
 use calipam_assign::{Allocator, Entry, Error, Query, Release, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
@@ -20,7 +20,7 @@ use super::Actor;
 use super::call::{Call, NETWORK, Program, object_path};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
-use crate::world::{Client, LockGuard, NodeLock, Phase, World, kubernetes};
+use crate::world::{Client, LockGuard, NodeLock, NodeNotes, Phase, World, kubernetes};
 
 /// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
@@ -45,116 +45,217 @@ impl Host for OnNode {
 
 /// Creates an actor that starts a pod.
 pub fn add(call: Call) -> Actor {
-    let (name, again) = (format!("ADD {} on {}", call.pod, call.node), call.clone());
-    let begin = move |world, actor| start(world, actor, call.clone());
-    kubelet(name, again, begin)
+    kubelet("ADD", call, async |kubelet| kubelet.start().await)
 }
 
 /// Creates an actor that stops a pod.
 pub fn del(call: Call) -> Actor {
-    let (name, again) = (format!("DEL {} on {}", call.pod, call.node), call.clone());
-    let begin = move |world: Arc<World>, actor| {
-        let call = call.clone();
-        async move {
-            if call.is_watched {
-                world.turn(actor, "delete the pod".into(), call.touched()).await;
-                world.record_answer(actor, "deleted");
-            }
-            stop(world, actor, call).await;
+    kubelet("DEL", call, async |kubelet| {
+        if kubelet.call.is_watched {
+            kubelet.step("delete the pod").await;
         }
-    };
-    kubelet(name, again, begin)
+        kubelet.stop().await;
+    })
+}
+
+/// Creates an actor that stops a pod, and releases its addresses one by one under its handle before DEL.
+pub fn del_by_address(call: Call) -> Actor {
+    kubelet("releases the addresses of", call, async |kubelet| kubelet.release_addresses().await).abandoned()
+}
+
+/// Creates an actor that writes a pod's endpoint late. The pod was believed to be deleted, but still uses its recorded
+/// address.
+pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
+    kubelet("writes the endpoint of", call, async move |Kubelet { world, actor, call }| {
+        let footprint = call.touched().read_range(crate::world::ALL);
+        world.turn(*actor, "write the endpoint".into(), footprint).await;
+        if invariants::is_recorded(world, address, &call.handle()) {
+            world.truth.update(&call.handle(), |pod| pod.exists = true);
+            give(world, call, &[address]);
+        }
+    })
+    .abandoned()
 }
 
 /// Creates an actor for a call, which is followed by DEL after a kill.
-fn kubelet<F: Future<Output = ()> + 'static>(
-    name: String,
-    call: Call,
-    begin: impl Fn(Arc<World>, usize) -> F + 'static,
-) -> Actor {
+fn kubelet(verb: &str, call: Call, work: impl AsyncFn(&Kubelet) + Clone + 'static) -> Actor {
     let program = call.program;
-    let name = if program == Program::Calico { format!("Calico's {name}") } else { name };
-    let again = move |world, actor| stop(world, actor, call.clone());
+    let of = if program == Program::Calico { "Calico's " } else { "" };
+    let name = format!("{of}{verb} {} on {}", call.pod, call.node);
+    let new = move |world, actor| Kubelet { world, actor, call: call.clone() };
+    let again = new.clone();
+    let begin = move |world, actor| {
+        let (kubelet, work) = (new(world, actor), work.clone());
+        async move { work(&kubelet).await }
+    };
+    let after_kill = move |world, actor| {
+        let kubelet = again(world, actor);
+        async move { kubelet.stop().await }
+    };
     match program {
-        Program::OnKubernetes => Actor::process(name, begin, again),
-        Program::Calipam | Program::Calico => Actor::new(name, begin).after_kill(again),
+        Program::OnKubernetes => Actor::process(name, begin, after_kill),
+        Program::Calipam | Program::Calico => Actor::new(name, begin).after_kill(after_kill),
     }
 }
 
-async fn start(world: Arc<World>, actor: usize, call: Call) {
-    world.truth.begin(&call.handle(), &call.node);
-    world.audit.adds(actor, &call.node);
-    world.begin_add(actor);
-    if call.program == Program::Calico {
-        world.truth.serve_by_calico(&call.handle());
+/// The kubelet that calls the plugin for a pod.
+struct Kubelet {
+    world: Arc<World>,
+    actor: usize,
+    call: Call,
+}
+
+impl Kubelet {
+    /// Waits for a step of the kubelet, which changes the pod.
+    async fn step(&self, what: &'static str) {
+        self.world.turn(self.actor, what.into(), self.call.touched()).await;
+        self.world.record_answer(self.actor, what);
     }
-    call.show(&world, &[]);
-    let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
-    let added = match call.program {
-        Program::Calico => calico_add(&world, actor, &call, call.attributes(now)).await,
-        Program::Calipam => own_add(&world, actor, &call, call.client(&world, actor), now).await,
-        Program::OnKubernetes => match OnApiServer::open(&world, actor) {
-            Some(store) => own_add(&world, actor, &call, store, now).await,
-            None => None,
-        },
-    };
-    match added {
-        Some(addresses) => {
+
+    fn client(&self) -> Client {
+        let client = Client::new(&self.world, self.actor);
+        if self.call.one_by_one { client.one_by_one() } else { client }
+    }
+
+    /// The allocator of the plugin.
+    fn allocator<S: Store>(&self, store: S) -> Allocator<S> {
+        let allocator = Allocator::new(store);
+        if !self.call.keeps_notes {
+            return allocator;
+        }
+        let (world, node) = (Arc::clone(&self.world), self.call.node.clone());
+        allocator.with_notes(Arc::new(NodeNotes { world, actor: self.actor, node }))
+    }
+
+    fn host(&self) -> OnNode {
+        OnNode(NodeLock::new(&self.world, self.actor, &self.call.node))
+    }
+
+    fn calico(&self) -> Calico {
+        Calico::new(Client::new(&self.world, self.actor))
+    }
+
+    async fn start(&self) {
+        let Self { world, actor, call } = self;
+        world.truth.begin(&call.handle(), &call.node);
+        world.audit().adds.insert(*actor, call.node.clone());
+        world.begin_add(*actor);
+        world.truth.update(&call.handle(), |pod| pod.is_of_calico |= call.program == Program::Calico);
+        call.show(world, &[]);
+        let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
+        let added = match call.program {
+            Program::Calico => self.calico_add(now).await,
+            Program::Calipam => self.own_add(self.client(), now).await,
+            Program::OnKubernetes => self.own_add(OnApiServer::open(world, *actor), now).await,
+        };
+        if let Some(addresses) = &added {
             if addresses.len() != call.wants() {
                 world.truth.violated(format!("ADD of {} gives {addresses:?}", call.pod));
             }
             if call.is_watched {
-                world.turn(actor, "write the endpoint".into(), call.touched()).await;
-                world.record_answer(actor, "endpoint");
+                self.step("write the endpoint").await;
             }
-            give(&world, &call, &addresses);
-            world.end_add(actor);
+            give(world, call, addresses);
         }
+        world.end_add(*actor);
         // The kubelet calls DEL to release the leftovers of a failed ADD.
-        None => {
-            world.end_add(actor);
-            stop(world, actor, call).await;
+        if added.is_none() {
+            self.stop().await;
         }
     }
-}
 
-async fn own_add<S: Store>(
-    world: &Arc<World>,
-    actor: usize,
-    call: &Call,
-    store: S,
-    now: Timestamp,
-) -> Option<Vec<IpAddr>> {
-    let allocator = call.allocator(world, actor, store);
-    let host = OnNode(NodeLock::new(world, actor, &call.node));
-    let add =
-        Add { container: call.container(), attributes: call.attributes(now), wanted: call.wanted.clone() };
-    let added = (Plugin { allocator: &allocator, host: &host }).add(&add).await.ok()?;
-    Some(added.addresses.iter().map(IpNet::addr).collect())
-}
+    async fn own_add<S: Store>(&self, store: S, now: Timestamp) -> Option<Vec<IpAddr>> {
+        let allocator = self.allocator(store);
+        let plugin = Plugin { allocator: &allocator, host: &self.host() };
+        let added = plugin.add(&self.call.to_add(now)).await.ok()?;
+        Some(added.addresses.iter().map(IpNet::addr).collect())
+    }
 
-async fn calico_add(
-    world: &Arc<World>,
-    actor: usize,
-    call: &Call,
-    attributes: BTreeMap<String, String>,
-) -> Option<Vec<IpAddr>> {
-    let _held = NodeLock::new(world, actor, &call.node).take().await;
-    let calico = Calico::new(Client::new(world, actor));
-    let handle = call.handle();
-    let record = Attribute { handle: Some(handle.clone()), owner: Some(attributes), ..Attribute::default() };
-    let wanted = ByCalico { host: call.node.clone(), handle, record };
-    match call.wanted {
-        Wanted::Address(address) => calico.assign_ip(&wanted, address).await.ok().map(|()| vec![address]),
-        Wanted::Any { .. } => calico.auto_assign(&wanted).await.ok().flatten().map(|address| vec![address]),
+    async fn calico_add(&self, now: Timestamp) -> Option<Vec<IpAddr>> {
+        let _held = self.host().lock().await;
+        let (calico, handle) = (self.calico(), self.call.handle());
+        let owner = Some(self.call.attributes(now));
+        let record = Attribute { handle: Some(handle.clone()), owner, ..Attribute::default() };
+        let wanted = ByCalico { host: self.call.node.clone(), handle, record };
+        let added = match self.call.wanted {
+            Wanted::Address(address) => calico.assign_ip(&wanted, address).await.ok().map(|()| address),
+            Wanted::Any { .. } => calico.auto_assign(&wanted).await.ok().flatten(),
+        };
+        added.map(|address| vec![address])
+    }
+
+    /// Stops the pod and returns its addresses, which are about to be released.
+    fn remove_pod(&self) -> Vec<IpAddr> {
+        let Self { world, actor, call } = self;
+        world.begin_phase(*actor, Phase::Releases);
+        world.data().remove(&call.endpoint());
+        world.data().remove(&object_path(&call.pod));
+        world.touch(&call.touched());
+        world.truth.remove_pod(&call.handle())
+    }
+
+    async fn release_addresses(&self) {
+        let release = |address| Release { address, handle: Some(self.call.handle()), sequence: None };
+        let requests: Vec<Release> = self.remove_pod().into_iter().map(release).collect();
+        let released = Allocator::new(self.client()).release_ips(&requests).await;
+        if let Err(partly) = released
+            && self.world.audit().is_undisturbed()
+        {
+            self.world.truth.violated(format!("{requests:?} fail: {}", partly.error));
+        }
+    }
+
+    /// Stops the pod, and repeats DEL until it succeeds.
+    async fn stop(&self) {
+        let Self { world, actor, call } = self;
+        let (handle, previous) = (call.handle(), self.remove_pod());
+        world.truth.update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
+        for _ in 0..ATTEMPTS {
+            let deleted = match call.program {
+                Program::Calico => self.calico_del().await,
+                Program::Calipam => self.own_del(self.client(), &previous).await,
+                Program::OnKubernetes => self.own_del(OnApiServer::open(world, *actor), &previous).await,
+            };
+            match deleted {
+                Ok(true) if invariants::may_be_left(world, &handle) => return,
+                Ok(true) => {
+                    let released = invariants::is_released(world, &handle);
+                    return released.unwrap_or_else(|violation| world.truth.violated(violation));
+                }
+                Ok(false) => {}
+                Err(what) => return world.truth.violated(format!("DEL of {handle} fails: {what}")),
+            }
+        }
+    }
+
+    /// Runs DEL once. Returns false if a request gets no answer.
+    async fn own_del<S: Store>(&self, store: S, previous: &[IpAddr]) -> Result<bool, String> {
+        let allocator = self.allocator(store);
+        let plugin = Plugin { allocator: &allocator, host: &self.host() };
+        let (container, old_handle) = (self.call.container(), self.call.old_handle());
+        match plugin.del(&Del { container, old_handle, previous: previous.to_owned() }).await {
+            Ok(()) => Ok(true),
+            Err(Failure::Allocator(error)) if error.is_unavailable() => Ok(false),
+            Err(failure) => Err(failure.to_string()),
+        }
+    }
+
+    async fn calico_del(&self) -> Result<bool, String> {
+        let _held = self.host().lock().await;
+        for handle in [self.call.handle(), self.call.old_handle()] {
+            match self.calico().release_by_handle(&handle).await {
+                Ok(()) | Err(Stop::Gone) => {}
+                Err(Stop::NoAnswer) => return Ok(false),
+                Err(stop) => return Err(format!("{stop:?}")),
+            }
+        }
+        Ok(true)
     }
 }
 
 /// Returns the addresses that an ADD is assigned on a datastore that no other actor uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
-    let allocator = Allocator::new(store);
-    let attributes = call.attributes(store.now());
-    let add = Add { container: call.container(), attributes, wanted: call.wanted.clone() };
+    let (allocator, add) = (Allocator::new(store), call.to_add(store.now()));
     match crate::world::at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)) {
         Some(Ok(added)) => added.addresses.iter().map(IpNet::addr).collect(),
         _ => Vec::new(),
@@ -168,118 +269,6 @@ pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     call.show(world, &world.truth.addresses(&handle));
 }
 
-/// Creates an actor that writes a pod's endpoint late. The pod was believed to be deleted, but still uses its recorded
-/// address.
-pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
-    Actor::new(format!("the endpoint of {} is written", call.pod), move |world: Arc<World>, actor| {
-        let call = call.clone();
-        async move {
-            let footprint = call.touched().read_range(crate::world::ALL);
-            world.turn(actor, "write the endpoint".into(), footprint).await;
-            if invariants::is_recorded(&world, address, &call.handle()) {
-                world.truth.revive(&call.handle());
-                give(&world, &call, &[address]);
-            }
-        }
-    })
-}
-
-/// The result of a DEL.
-enum DelResult {
-    Done,
-    /// A request got no answer, so the kubelet tries again.
-    NoAnswer,
-    Failed(String),
-}
-
-/// Stops a pod and returns its addresses, which are about to be released.
-fn remove_pod(world: &World, actor: usize, call: &Call) -> Vec<IpAddr> {
-    world.begin_phase(actor, Phase::Releases);
-    world.data().remove(&call.endpoint());
-    world.data().remove(&object_path(&call.pod));
-    world.touch(&call.touched());
-    world.truth.remove_pod(&call.handle())
-}
-
-/// Creates an actor that stops a pod, and releases its addresses one by one under its handle before DEL.
-pub fn del_by_address(call: Call) -> Actor {
-    Actor::new(format!("releases the addresses of {}", call.pod), move |world: Arc<World>, actor| {
-        let call = call.clone();
-        async move {
-            let release = |address| Release { address, handle: Some(call.handle()), sequence: None };
-            let requests: Vec<Release> = remove_pod(&world, actor, &call).into_iter().map(release).collect();
-            let allocator = Allocator::new(call.client(&world, actor));
-            let released = allocator.release_ips(&requests).await;
-            if let Err(partly) = released
-                && world.audit.is_undisturbed()
-            {
-                world.truth.violated(format!("{requests:?} fail: {}", partly.error));
-            }
-        }
-    })
-}
-
-/// Stops a pod, and repeats DEL until it succeeds, as the kubelet does.
-pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
-    let handle = call.handle();
-    let previous = remove_pod(&world, actor, &call);
-    if call.program == Program::Calico {
-        world.truth.serve_by_calico(&handle);
-    }
-    for _ in 0..ATTEMPTS {
-        let deleted = match call.program {
-            Program::Calico => calico_del(&world, actor, &call).await,
-            Program::Calipam => own_del(&world, actor, &call, call.client(&world, actor), &previous).await,
-            Program::OnKubernetes => match OnApiServer::open(&world, actor) {
-                Some(store) => own_del(&world, actor, &call, store, &previous).await,
-                None => DelResult::Failed("no datastore".to_owned()),
-            },
-        };
-        match deleted {
-            DelResult::Done if invariants::may_be_left(&world, &handle) => return,
-            DelResult::Done => {
-                let released = invariants::is_released(&world, &handle);
-                return released.unwrap_or_else(|violation| world.truth.violated(violation));
-            }
-            DelResult::NoAnswer => {}
-            DelResult::Failed(what) => {
-                return world.truth.violated(format!("DEL of {handle} fails: {what}"));
-            }
-        }
-    }
-}
-
-async fn own_del<S: Store>(
-    world: &Arc<World>,
-    actor: usize,
-    call: &Call,
-    store: S,
-    previous: &[IpAddr],
-) -> DelResult {
-    let allocator = call.allocator(world, actor, store);
-    let host = OnNode(NodeLock::new(world, actor, &call.node));
-    let (container, old_handle) = (call.container(), call.old_handle());
-    let del = Del { container, old_handle, previous: previous.to_owned() };
-    match (Plugin { allocator: &allocator, host: &host }).del(&del).await {
-        Ok(()) => DelResult::Done,
-        Err(Failure::Allocator(error)) if error.is_unavailable() => DelResult::NoAnswer,
-        Err(failure) => DelResult::Failed(failure.to_string()),
-    }
-}
-
-async fn calico_del(world: &Arc<World>, actor: usize, call: &Call) -> DelResult {
-    let _held = NodeLock::new(world, actor, &call.node).take().await;
-    let calico = Calico::new(Client::new(world, actor));
-    for handle in [call.handle(), call.old_handle()] {
-        match calico.release_by_handle(&handle).await {
-            Ok(()) | Err(Stop::Gone) => {}
-            Err(Stop::NoAnswer) => return DelResult::NoAnswer,
-            Err(stop) => return DelResult::Failed(format!("{stop:?}")),
-        }
-    }
-    DelResult::Done
-}
-
 /// An API server with the clock of the world.
 struct OnApiServer {
     store: AllocatorStore,
@@ -287,9 +276,9 @@ struct OnApiServer {
 }
 
 impl OnApiServer {
-    fn open(world: &Arc<World>, actor: usize) -> Option<Self> {
-        let store = kubernetes::open(world, actor).allocator(Consent::from_runtime("kubernetes")).ok()?;
-        Some(Self { store, world: Arc::clone(world) })
+    fn open(world: &Arc<World>, actor: usize) -> Self {
+        let store = kubernetes::open(world, actor).allocator(Consent::from_runtime("kubernetes"));
+        Self { store: store.expect("an allocator's store"), world: Arc::clone(world) }
     }
 }
 

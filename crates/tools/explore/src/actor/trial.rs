@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use calipam_assign::plugin::{Add, Plugin};
+use calipam_assign::plugin::Plugin;
 use calipam_assign::{
     Allocator, Entry, Family, FullBlocks, MemoryNotes, Notes, Query, Store, StoreError, Swap,
 };
@@ -20,7 +20,7 @@ const LATER: SignedDuration = SignedDuration::from_secs(6);
 /// The datastore as it would be a few seconds later. It records whether a write is attempted, and refuses every write.
 struct Trial<'w> {
     world: &'w World,
-    is_written: Arc<AtomicBool>,
+    is_written: AtomicBool,
 }
 
 impl Store for Trial<'_> {
@@ -42,13 +42,10 @@ impl Store for Trial<'_> {
 /// Returns true if an ADD a few seconds from now would write, given these notes of its node. An ADD writes once it has
 /// found a free address, or room for a block.
 pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
-    let is_written = Arc::new(AtomicBool::new(false));
-    let store = Trial { world, is_written: Arc::clone(&is_written) };
     let kept = MemoryNotes::default();
     notes.into_iter().for_each(|full| kept.keep_full_blocks(Family::V4, full));
-    let allocator = Allocator::new(store).with_notes(Arc::new(kept));
-    let attributes = call.attributes(world.now());
-    let add = Add { container: call.container(), attributes, wanted: call.wanted.clone() };
-    drop(at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)));
-    is_written.load(Ordering::Relaxed)
+    let trial = Trial { world, is_written: AtomicBool::new(false) };
+    let allocator = Allocator::new(trial).with_notes(Arc::new(kept));
+    drop(at_once(Plugin { allocator: &allocator, host: &Alone }.add(&call.to_add(world.now()))));
+    allocator.store().is_written.load(Ordering::Relaxed)
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use calipam_assign::{Entry, Record, Store, StoreError};
+use calipam_assign::{Record, Store, StoreError};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
 use calipam_model::block::Block;
 use calipam_model::config::IpamConfig;
 use calipam_model::snapshot::Versioned;
 
-use super::{Calico, RETRIES, Result, Stop, found, key_of};
+use super::{Calico, Result, Stop, found, key_of, retried};
 
 impl Calico {
     /// Returns a host's affinity for a block. The affinity is now pending, or was already confirmed.
@@ -39,8 +39,7 @@ impl Calico {
     }
 
     async fn delete_affinity(&self, affinity: Versioned<Affinity>) -> Result<()> {
-        let record = Record::Affinity(affinity.value);
-        Ok(self.store.delete(&Entry { record, revision: affinity.revision }).await?)
+        self.delete(Record::Affinity(affinity.value), affinity.revision).await
     }
 
     /// Returns the block of an affinity. Creates the block if it is missing, and confirms the affinity if necessary.
@@ -116,33 +115,24 @@ impl Calico {
         }
 
         let marked = self.set_state(affinity, AffinityState::PendingDeletion).await?;
-        found(self.delete_block(block).await)?;
+        found(self.delete(Record::Block(Arc::new(block.value)), block.revision).await)?;
         found(self.delete_affinity(marked).await).map(drop)
     }
 
     /// Releases the empty blocks of a deleted host.
     pub(super) async fn release_all(&self, host: &str) -> Result<()> {
         let config = self.config().await?;
-        let mut result = Ok(());
         for cidr in self.affinities(host).await? {
-            for _ in 0..RETRIES {
-                match self.release(&key_of(host, cidr), &config, None).await {
-                    Err(Stop::Conflict) => continue,
-                    Ok(()) | Err(Stop::NotOurs | Stop::Gone) => {}
-                    Err(stop) => result = Err(stop),
-                }
-                break;
-            }
+            let key = key_of(host, cidr);
+            // The next round of the collector handles errors.
+            let _ = retried(async || self.release(&key, &config, None).await).await;
         }
-        result
+        Ok(())
     }
 
     /// Releases an empty block, as the collector does.
     pub(super) async fn release_empty(&self, block: IpNet, host: &str) -> Result<()> {
         let config = self.config().await?;
-        match self.release(&key_of(host, block), &config, None).await {
-            Err(Stop::NotOurs | Stop::Gone) => Ok(()),
-            other => other,
-        }
+        self.release(&key_of(host, block), &config, None).await
     }
 }

@@ -13,7 +13,7 @@ use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
-use super::{Calico, RETRIES, Result, Stop, found, key_of};
+use super::{Calico, Result, Stop, found, key_of, retried};
 
 /// Minimum age at which an empty block can be taken from its owner.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
@@ -40,67 +40,49 @@ impl Calico {
         let mut own: VecDeque<IpNet> = self.affinities(&wanted.host).await?.into();
         own.retain(|block| pools.iter().any(|pool| pool.cidr.contains(block)));
 
-        let mut owned = own.len();
         loop {
-            let may_claim = owned < config.block_limit() as usize;
-            match self.find_or_claim(wanted, &config, &pools, &mut own, may_claim).await {
-                Ok((block, is_new)) => {
-                    owned += usize::from(is_new);
-                    if let Some(address) = self.take_own(block, wanted, &config).await {
-                        return Ok(Some(address));
-                    }
-                }
-                Err(Stop::NoFreeBlock) => break,
-                Err(stop) => return Err(stop),
+            let block = match self.find_or_claim(wanted, &config, &pools, &mut own).await {
+                Err(Stop::NoFreeBlock) => return self.borrow(wanted, &config, &pools).await,
+                found => found?,
+            };
+            if let Some(address) = self.take_own(block, wanted, &config).await {
+                return Ok(Some(address));
             }
         }
-        if config.strict_affinity { Ok(None) } else { self.borrow(wanted, &config, &pools).await }
     }
 
-    /// Returns a block of the host with a free address, and true if the block was claimed just now.
+    /// Returns a block of the host with a free address. Claims one if there is none.
     async fn find_or_claim(
         &self,
         wanted: &Wanted,
         config: &IpamConfig,
         pools: &[Pool],
         own: &mut VecDeque<IpNet>,
-        may_claim: bool,
-    ) -> Result<(Versioned<Block>, bool)> {
+    ) -> Result<Versioned<Block>> {
         let free = |block: &Block| {
             let current = block.without_cooled(self.store.now(), config.cooldown());
             !current.free().is_empty()
         };
         while let Some(cidr) = own.pop_front() {
-            for _ in 0..RETRIES {
-                let Ok(affinity) = self.affinity(&key_of(&wanted.host, cidr)).await else { break };
-                match self.block_of(affinity).await {
-                    Ok(block) if free(&block.value) => return Ok((block, false)),
-                    Err(Stop::Conflict) => {}
-                    Ok(_) | Err(_) => break,
-                }
+            let key = key_of(&wanted.host, cidr);
+            let found = retried(async || self.block_of(self.affinity(&key).await?).await).await;
+            if let Ok(block) = found
+                && free(&block.value)
+            {
+                return Ok(block);
             }
         }
-        if !may_claim || !config.auto_allocate_blocks {
-            return Err(Stop::Refused);
-        }
-        for _ in 0..RETRIES {
-            let cidr = self.usable_block(wanted, config, pools).await?;
-            for _ in 0..RETRIES {
-                let claimed = match self.pending_affinity(&key_of(&wanted.host, cidr)).await {
-                    Ok(pending) => self.block_of(pending).await,
-                    Err(Stop::Conflict) => continue,
-                    Err(stop) => return Err(stop),
-                };
-                match claimed {
-                    Ok(block) if free(&block.value) => return Ok((block, true)),
-                    Err(Stop::Conflict) => {}
-                    Err(Stop::NotOurs) => break,
-                    Ok(_) => return Err(Stop::Refused),
-                    Err(stop) => return Err(stop),
-                }
+        retried(async || {
+            let key = key_of(&wanted.host, self.usable_block(wanted, config, pools).await?);
+            match retried(async || self.block_of(self.pending_affinity(&key).await?).await).await {
+                Ok(block) if free(&block.value) => Ok(block),
+                Ok(_) => Err(Stop::Refused),
+                // Another host was faster.
+                Err(Stop::NotOurs) => Err(Stop::Conflict),
+                Err(stop) => Err(stop),
             }
-        }
-        Err(Stop::Conflict)
+        })
+        .await
     }
 
     /// Returns the CIDR of a block to use: the first one that has no block yet, or whose block belongs to the host and
@@ -137,29 +119,27 @@ impl Calico {
     /// Calico logs the error and tries another block.
     async fn take_own(
         &self,
-        mut block: Versioned<Block>,
+        block: Versioned<Block>,
         wanted: &Wanted,
         config: &IpamConfig,
     ) -> Option<IpAddr> {
         let cidr = block.value.cidr();
-        for _ in 0..RETRIES {
-            match self.take(block, wanted, config, config.strict_affinity).await {
-                Err(Stop::Conflict) => block = self.block(cidr).await.ok()?,
-                taken => return taken.ok().flatten(),
-            }
-        }
-        None
+        let mut known = Some(block);
+        let taken = retried(async || {
+            let block = match known.take() {
+                Some(block) => block,
+                None => self.block(cidr).await?,
+            };
+            self.take(block, wanted, config).await
+        });
+        taken.await.ok().flatten()
     }
 
     async fn borrow(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<Option<IpAddr>> {
         for cidr in walk(pools, &wanted.host) {
-            for _ in 0..RETRIES {
-                let Ok(block) = self.block(cidr).await else { break };
-                match self.take(block, wanted, config, false).await {
-                    Ok(Some(address)) => return Ok(Some(address)),
-                    Err(Stop::Conflict) => {}
-                    Ok(None) | Err(_) => break,
-                }
+            let take = async || self.take(self.block(cidr).await?, wanted, config).await;
+            if let Ok(Some(address)) = retried(take).await {
+                return Ok(Some(address));
             }
         }
         Ok(None)
@@ -172,12 +152,8 @@ impl Calico {
         block: Versioned<Block>,
         wanted: &Wanted,
         config: &IpamConfig,
-        strict: bool,
     ) -> Result<Option<IpAddr>> {
         let (cidr, now) = (block.value.cidr(), self.store.now());
-        if strict && !wanted.owns(&block.value) {
-            return Err(Stop::Refused);
-        }
         let mut after = block.value.clone();
         let taken = after.update(|update| {
             update.collect_cooled(now, config.cooldown());
@@ -199,23 +175,12 @@ impl Calico {
         let cidr = pool.and_then(|pool| cidr::block_around(address, pool.block_size)).ok_or(Stop::Refused)?;
         let ordinal = cidr::ordinal_of(cidr, address).ok_or(Stop::Refused)?;
         let config = self.config().await?;
-        for _ in 0..RETRIES {
+        retried(async || {
             let block = match found(self.block(cidr).await)? {
-                Some(block) => Ok(block),
-                None => match self.pending_affinity(&key_of(&wanted.host, cidr)).await {
-                    Ok(pending) => self.claim(pending).await,
-                    Err(stop) => Err(stop),
-                },
-            };
-            let block = match block {
-                Ok(block) => block,
-                Err(Stop::Conflict) => continue,
+                Some(block) => block,
                 // Calico treats a block that another host has claimed in the meantime like any other error.
-                Err(stop) => return Err(stop),
+                None => self.claim(self.pending_affinity(&key_of(&wanted.host, cidr)).await?).await?,
             };
-            if config.strict_affinity && !wanted.owns(&block.value) {
-                return Err(Stop::Refused);
-            }
             let (mut after, now) = (block.value.clone(), self.store.now());
             let assigned = after.update(|update| {
                 update.collect_cooled(now, config.cooldown());
@@ -223,16 +188,13 @@ impl Calico {
             });
             assigned.map_err(|_| Stop::Refused)?;
             self.increment(&wanted.handle, cidr).await?;
-            match self.update_block(Versioned { value: after, revision: block.revision }).await {
-                Ok(_) => return Ok(()),
-                Err(Stop::Conflict) => {}
-                Err(stop) => {
-                    let _ = self.decrement(&wanted.handle, cidr, 1).await;
-                    return Err(stop);
-                }
+            let written = self.update_block(Versioned { value: after, revision: block.revision }).await;
+            if written.as_ref().is_err_and(|stop| *stop != Stop::Conflict) {
+                let _ = self.decrement(&wanted.handle, cidr, 1).await;
             }
-        }
-        Err(Stop::Conflict)
+            written.map(drop)
+        })
+        .await
     }
 }
 

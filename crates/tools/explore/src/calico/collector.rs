@@ -9,13 +9,6 @@ use calipam_model::block::{Allocation, Block, BlockOwner};
 
 use super::{Calico, Result};
 use crate::truth::Pod;
-use crate::world::Client;
-
-/// One round of the collector, from the first read that finds a leak to the end of the grace period.
-pub(crate) struct Collector {
-    calico: Calico,
-    client: Client,
-}
 
 /// The contents of the collector's caches. Pods and nodes were read before blocks.
 struct Look {
@@ -85,17 +78,10 @@ impl Look {
     }
 }
 
-impl Collector {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { calico: Calico::new(client.clone()), client }
-    }
-
-    /// Runs the round. The next round handles errors.
-    pub(crate) async fn collect(&self) {
-        let _ = self.try_collect().await;
-    }
-
-    async fn try_collect(&self) -> Result<()> {
+impl Calico {
+    /// Runs one round of the collector, from the first read that finds a leak to the end of the grace period. The next
+    /// round handles errors.
+    pub(crate) async fn collect(&self) -> Result<()> {
         let first = self.look().await?;
         if first.leaks().is_empty() && first.empty().is_empty() && first.gone_nodes().is_empty() {
             return Ok(());
@@ -117,19 +103,19 @@ impl Collector {
         let leaks: Vec<Release> =
             confirmed.iter().filter(|held| is_whole(&held.handle)).map(request).collect();
         if !leaks.is_empty() {
-            self.calico.release_ips(&leaks).await?;
+            self.release_ips(&leaks).await?;
         }
 
         let before = first.empty();
         // Releases only one block at a time, so that the node keeps one.
         if let Some((block, node)) = second.empty().into_iter().find(|(block, _)| before.contains_key(block))
         {
-            let _ = self.calico.release_empty(block, &node).await;
+            let _ = self.release_empty(block, &node).await;
         }
         for node in second.gone_nodes() {
             let mut of_node = second.held().filter(|held| held.node == node);
             if of_node.all(|held| confirmed.contains(&held)) {
-                let _ = self.calico.release_all(&node).await;
+                let _ = self.release_all(&node).await;
             }
         }
         Ok(())
@@ -145,7 +131,7 @@ impl Collector {
             if !is_node_gone && !candidates.contains(&held) {
                 continue;
             }
-            if !is_node_gone && held.is_used_by(self.client.pod(&held.handle).await?.as_ref()) {
+            if !is_node_gone && held.is_used_by(self.store.pod(&held.handle).await?.as_ref()) {
                 continue;
             }
             confirmed.insert(held);
@@ -154,9 +140,9 @@ impl Collector {
     }
 
     async fn look(&self) -> Result<Look> {
-        let (pods, nodes) = self.client.cluster().await?;
-        let blocks = self.calico.blocks().await?.into_iter().map(|block| block.value).collect();
-        let is_ready = self.client.is_ready().await?;
+        let (pods, nodes) = self.store.cluster().await?;
+        let blocks = self.blocks().await?.into_iter().map(|block| block.value).collect();
+        let is_ready = self.store.is_ready().await?;
         Ok(Look { pods, nodes, blocks, is_ready })
     }
 }

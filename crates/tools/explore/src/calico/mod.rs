@@ -3,8 +3,8 @@
 //! They send Calico's requests in Calico's order, each read separately, except for the differences that `docs/cni.md`
 //! lists. The only code that they share with calipam's allocator is the arithmetic of blocks, so a guard that is
 //! missing in the allocator is not missing here. They leave out everything that the explored worlds do not need: IPv6,
-//! Windows, machines and reservations. They also do not read the node and the pool after a release, since the pool
-//! selects every node.
+//! Windows, machines, reservations, strict affinity and limits of blocks. They also do not read the node and the pool
+//! after a release, since the pool selects every node.
 
 mod affinity;
 mod assign;
@@ -13,7 +13,6 @@ mod handle;
 mod release;
 
 pub(crate) use self::assign::Wanted;
-pub(crate) use self::collector::Collector;
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::Versioned;
+use calipam_model::snapshot::{Revision, Versioned};
 
 use crate::world::Client;
 
@@ -130,10 +129,20 @@ impl Calico {
         Ok(Versioned { value: block.value, revision })
     }
 
-    async fn delete_block(&self, block: Versioned<Block>) -> Result<()> {
-        let record = Record::Block(Arc::new(block.value));
-        Ok(self.store.delete(&Entry { record, revision: block.revision }).await?)
+    async fn delete(&self, record: Record, revision: Revision) -> Result<()> {
+        Ok(self.store.delete(&Entry { record, revision }).await?)
     }
+}
+
+/// Repeats an operation while it loses races.
+async fn retried<T>(mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..RETRIES {
+        match attempt().await {
+            Err(Stop::Conflict) => {}
+            done => return done,
+        }
+    }
+    Err(Stop::Conflict)
 }
 
 /// The result of an operation; `None` if its object no longer exists.

@@ -1,8 +1,9 @@
 //! Releases addresses (facts 3.6, 3.7).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use calipam_assign::{Release, Store};
+use calipam_assign::{Record, Release, Store};
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockUpdate};
 use calipam_model::cidr;
@@ -10,7 +11,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
-use super::{Calico, RETRIES, Result, Stop, found};
+use super::{Calico, Result, Stop, found, retried};
 
 impl Calico {
     /// Releases all addresses of a handle; [`Stop::Gone`] if it does not exist. If the handle counts too many
@@ -25,24 +26,19 @@ impl Calico {
     }
 
     async fn release_handle_in(&self, id: &str, cidr: IpNet, config: &IpamConfig) -> Result<()> {
-        for _ in 0..RETRIES {
+        retried(async || {
             let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
-            let handles = block.value.handles();
-            let own = handles.filter(|(_, handle)| *handle == *id);
+            let own = block.value.handles().filter(|(_, handle)| *handle == *id);
             let ordinals: Vec<u32> = own.map(|(ordinal, _)| ordinal).collect();
             if ordinals.is_empty() {
                 return Ok(());
             }
             let cool = |update: &mut BlockUpdate<'_>, now| update.cool_by_handle(&ordinals, now);
-            match self.write_without(block, &ordinals, config, cool).await {
-                Ok(()) | Err(Stop::Gone) => {}
-                Err(Stop::Conflict) => continue,
-                Err(stop) => return Err(stop),
-            }
+            found(self.write_without(block, &ordinals, config, cool).await)?;
             let _ = self.decrement(id, cidr, ordinals.len() as i64).await;
-            return Ok(());
-        }
-        Err(Stop::Conflict)
+            Ok(())
+        })
+        .await
     }
 
     /// Writes a block without some addresses. Deletes the block if it is empty and has no owner.
@@ -60,7 +56,7 @@ impl Calico {
             if cooldown.is_positive() { cool(update, now) } else { update.release(ordinals) }
         });
         if after.is_empty() && after.owner().is_none() {
-            return self.delete_block(block).await;
+            return self.delete(Record::Block(Arc::new(block.value)), block.revision).await;
         }
         block.value = after;
         self.update_block(block).await.map(drop)
@@ -86,7 +82,7 @@ impl Calico {
     }
 
     async fn release_in(&self, cidr: IpNet, requests: &[&Release], config: &IpamConfig) -> Result<()> {
-        for _ in 0..RETRIES {
+        retried(async || {
             let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
             let losses = losses(&block.value.without_cooled(self.store.now(), config.cooldown()), requests)?;
             if losses.is_empty() {
@@ -94,19 +90,15 @@ impl Calico {
             }
             let ordinals: Vec<u32> = losses.keys().copied().collect();
             let cool = |update: &mut BlockUpdate<'_>, now| update.cool(&ordinals, now);
-            match self.write_without(block, &ordinals, config, cool).await {
-                Ok(()) => {}
-                Err(Stop::Conflict) => continue,
-                Err(stop) => return Err(stop),
-            }
+            self.write_without(block, &ordinals, config, cool).await?;
             let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
             losses.values().for_each(|handle| *counts.entry(handle).or_default() += 1);
             for (handle, count) in counts {
                 let _ = self.decrement(handle, cidr, count).await;
             }
-            return Ok(());
-        }
-        Err(Stop::Conflict)
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -18,24 +18,12 @@ use jiff::SignedDuration;
 use crate::actor::{Call, clean_up, served, would_assign};
 use crate::scenario::NODES;
 use crate::truth::Pod;
-use crate::world::{ALL, RequestId, World, kubernetes};
+use crate::world::{RequestId, World, kubernetes};
 
-/// Findings that a crash may leave (facts 3.15). Any other finding would be damage.
-const OF_CRASHES: &[Code] = &[
-    // The address is allocated, but its endpoint is not written yet or already deleted.
-    Code::LeakedAddress,
-    // The address is counted before it is allocated, or still counted after its release.
-    Code::HandleCount,
-    Code::OrphanHandle,
-    Code::UnsettledAffinity,
-    Code::AffinityWithoutBlock,
-    Code::AffinityBlockMismatch,
-    Code::AffinityConflict,
-    Code::EmptyUnownedBlock,
-    Code::NodeOverBlockLimit,
-    Code::NodeWithoutAddresses,
-    Code::PoolNearlyFull,
-];
+/// Findings that a crash may leave in addition to [`OF_QUIET`] (facts 3.15). Any other finding would be damage.
+/// Addresses leak if their endpoint is not written yet, or already deleted. A handle is left over if it counts an
+/// address before it is allocated, or after its release.
+const OF_CRASHES: &[Code] = &[Code::LeakedAddress, Code::OrphanHandle, Code::NodeOverBlockLimit];
 
 /// Findings that may remain after DEL was repeated. They concern affinities that the next claim or release settles, and
 /// surplus counts in a pod's handle, which remain until the pod stops.
@@ -67,7 +55,7 @@ pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> R
         match recorded.get(&address) {
             Some(handle) if *handle == user => {}
             Some(handle) => return Err(format!("{address} of {user} is recorded for {handle}")),
-            None if world.truth.is_damaged(&user) => {}
+            None if world.truth.has(&user, |pod| pod.is_damaged) => {}
             None => return Err(format!("{address}, which {user} uses, is free")),
         }
     }
@@ -78,7 +66,7 @@ pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> R
 /// Checks the end, with all actors stopped and DEL repeated: no claim is half done, nothing is leaked, and a check
 /// explains the leftovers.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
-    if !world.audit.has_faults() {
+    if !world.audit().has_faults {
         Objects::of(&world.values())?.claims_are_whole()?;
     }
     nothing_is_leaked(world, &[])
@@ -93,15 +81,15 @@ pub(crate) fn at_the_end_of_claims(world: &World) -> Result<(), String> {
 /// Checks the end, and also that the next pod on a node is assigned an address of each family.
 pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])?;
-    let copy = world.copy_of_data();
-    stop(world, &copy, |pod| !pod.is_served())?;
+    let copy = world.copy();
+    stop(world, copy.data(), |pod| !pod.is_served())?;
     let call = Call::of_both(NODES[0], "later");
-    let addresses = served(&copy, &call);
+    let addresses = served(copy.data(), &call);
     if addresses.len() != call.wants() {
         return Err(format!("the next pod gets {addresses:?}"));
     }
-    copy.put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
-    let mut recorded = Objects::of(&copy.values(ALL))?.recorded()?;
+    copy.data().put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
+    let mut recorded = Objects::of(&copy.values())?.recorded()?;
     for address in addresses {
         if let Some(user) = world.truth.users().get(&address) {
             return Err(format!("the next pod gets {address}, which {user} uses"));
@@ -111,7 +99,7 @@ pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     if recorded != world.truth.users() {
         return Err(format!("{recorded:?} are recorded beside the next pod"));
     }
-    explained(world, &copy.values(ALL), OF_QUIET)
+    explained(world, &copy.values(), OF_QUIET)
 }
 
 /// Runs DEL again for the selected pods.
@@ -123,40 +111,25 @@ fn stop(world: &World, data: &MemoryStore, is_stopped: fn(&Pod) -> bool) -> Resu
 }
 
 fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
-    let copy = world.copy_of_data();
-    if !world.audit.has_faults() {
-        Objects::of(&copy.values(ALL))?.handles_count_exactly(world)?;
+    let copy = world.copy();
+    if !world.audit().has_faults {
+        Objects::of(&copy.values())?.handles_count_exactly(world)?;
     }
-    explained(world, &copy.values(ALL), &[OF_CRASHES, also].concat())?;
+    explained(world, &copy.values(), &[OF_QUIET, OF_CRASHES, also].concat())?;
 
     // A late write, which takes effect last, may also leave something behind.
-    stop(world, &copy, |pod| !pod.is_served())?;
-    let objects = Objects::of(&copy.values(ALL))?;
+    stop(world, copy.data(), |pod| !pod.is_served())?;
+    let objects = Objects::of(&copy.values())?;
     let users = world.truth.users();
-    if !world.audit.has_lost_answers() {
+    if !world.audit().has_lost_answers {
         objects.handles_count_exactly(world)?;
     }
-    for (address, handle) in objects.recorded()? {
-        if users.get(&address) != Some(&handle) {
-            return Err(format!("{address} stays recorded for {handle} after DEL was repeated"));
-        }
-    }
-    if let Some((handle, _)) =
-        objects.handles.iter().find(|(handle, _)| !users.values().any(|user| user == *handle))
-    {
-        return Err(format!("the handle {handle} stays after DEL was repeated"));
-    }
-    explained(world, &copy.values(ALL), &[OF_QUIET, also].concat())?;
+    objects.are_only_of(&users).map_err(|what| format!("{what} after DEL was repeated"))?;
+    explained(world, &copy.values(), &[OF_QUIET, also].concat())?;
 
-    stop(world, &copy, Pod::is_served)?;
-    let objects = Objects::of(&copy.values(ALL))?;
-    if let Some((address, handle)) = objects.recorded()?.first_key_value() {
-        return Err(format!("{address} stays recorded for {handle} after all pods stopped"));
-    }
-    if let Some(handle) = objects.handles.keys().next() {
-        return Err(format!("the handle {handle} stays after all pods stopped"));
-    }
-    Ok(())
+    stop(world, copy.data(), Pod::is_served)?;
+    let left = Objects::of(&copy.values())?.are_only_of(&BTreeMap::new());
+    left.map_err(|what| format!("{what} after all pods stopped"))
 }
 
 /// Checks that a node's notes hide no address from its next ADD, whatever happened to the notes file.
@@ -176,8 +149,8 @@ pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
 /// True if Calico's plugin may leave addresses recorded although its DEL succeeds, since it relies on the counts in the
 /// handle. The collector finds such addresses.
 pub(crate) fn may_be_left(world: &World, handle: &str) -> bool {
-    let is_miscounted = world.audit.has_faults() || world.truth.is_damaged(handle);
-    world.truth.is_of_calico(handle) && is_miscounted
+    let has_faults = world.audit().has_faults;
+    world.truth.has(handle, |pod| pod.is_of_calico && (has_faults || pod.is_damaged))
 }
 
 /// Checks that nothing is recorded for a handle once its release has succeeded.
@@ -274,6 +247,19 @@ impl Objects {
         Ok(recorded)
     }
 
+    /// Checks that nothing is recorded for others than these users of addresses.
+    fn are_only_of(&self, users: &BTreeMap<IpAddr, String>) -> Result<(), String> {
+        for (address, handle) in self.recorded()? {
+            if users.get(&address) != Some(&handle) {
+                return Err(format!("{address} stays recorded for {handle}"));
+            }
+        }
+        match self.handles.keys().find(|handle| !users.values().any(|user| user == *handle)) {
+            Some(handle) => Err(format!("the handle {handle} stays")),
+            None => Ok(()),
+        }
+    }
+
     /// The number of addresses by handle and block.
     fn counts(&self) -> BTreeMap<(String, IpNet), i64> {
         let mut counts = BTreeMap::new();
@@ -290,7 +276,7 @@ impl Objects {
     /// Checks that no handle counts fewer addresses than it has. DEL would leave such addresses behind.
     fn handles_count_enough(&self, world: &World) -> Result<(), String> {
         for ((handle, block), count) in self.counts() {
-            if world.truth.is_damaged(&handle) || may_be_left(world, &handle) {
+            if world.truth.has(&handle, |pod| pod.is_damaged) || may_be_left(world, &handle) {
                 continue;
             }
             let counted = self.handles.get(&handle).map_or(0, |object| object.count(block));
@@ -310,10 +296,10 @@ impl Objects {
         let counts = self.counts();
         let is_restored = |id: &String| {
             let path = Key::Handle(id.clone()).to_string();
-            world.data().value(&path).is_some_and(|now| world.audit.is_restored(&path, &now))
+            world.data().value(&path).is_some_and(|now| world.audit().is_restored(&path, &now))
         };
         let is_exact =
-            |id: &String| !world.truth.is_damaged(id) && !world.truth.is_of_calico(id) && !is_restored(id);
+            |id: &String| !world.truth.has(id, |pod| pod.is_damaged || pod.is_of_calico) && !is_restored(id);
         for (id, handle) in self.handles.iter().filter(|(id, _)| is_exact(id)) {
             for (block, counted) in handle.blocks() {
                 let count = counts.get(&(id.clone(), block)).copied().unwrap_or_default();

@@ -1,7 +1,6 @@
 //! The invariants of calipam's own commands.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use calipam_check::Code;
 use calipam_model::block::{Block, BlockOwner};
@@ -12,9 +11,9 @@ use calipam_repair::stale_locks;
 use calipam_testkit::memory::Change;
 use jiff::SignedDuration;
 
-use super::{OF_CRASHES, Objects, explained};
+use super::{OF_CRASHES, OF_QUIET, Objects, explained};
 use crate::actor::rebuild_all;
-use crate::world::{NotedWrite, Phase, RequestId, World, is_same};
+use crate::world::{NotedWrite, Phase, RequestId, World};
 
 /// The handle of addresses that a person assigns manually.
 pub(crate) const BY_HAND: &str = "by-hand";
@@ -37,13 +36,14 @@ pub(super) fn written(
     is_orphan: bool,
     changes: Vec<Change>,
 ) -> Result<(), String> {
-    for write in world.audit.note(by, is_orphan, changes) {
+    let writes = world.audit().note(by, is_orphan, changes);
+    for write in writes {
         let (path, phase) = (&*write.path, write.phase);
         let is_of_command = phase.is_some_and(Phase::is_of_command);
         let is_lock = path.contains("/clusterinformations/");
         if !is_of_command {
             keeps_strict_affinity(world, &write)?;
-            if let Some(node) = by.and_then(|id| world.audit.adds_for(id)) {
+            if let Some(node) = by.and_then(|id| world.audit().adds.get(&id.actor).cloned()) {
                 takes_no_block(world, &write, &node)?;
             }
         }
@@ -52,8 +52,11 @@ pub(super) fn written(
             overlaps_no_pool(world, &write)?;
         }
         // After a lost answer, a run may mistake another run's lock for its own, since both write the same value.
-        let is_locking = by.is_some_and(|id| world.audit.is_locking(id.actor)) && !world.audit.has_faults();
-        if is_of_command && is_locking && !is_lock && !is_locked(world) {
+        let is_locking = |id: RequestId| {
+            let audit = world.audit();
+            audit.locking.contains(&id.actor) && !audit.has_faults
+        };
+        if is_of_command && by.is_some_and(is_locking) && !is_lock && !is_locked(world) {
             return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
         }
         match (phase, by) {
@@ -66,14 +69,10 @@ pub(super) fn written(
                 keeps_other_settings(&write)?;
             }
             (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
-                let [was, is] = [write.before(), write.after()];
-                let is_as_before = match world.audit.replaced(actor, path) {
-                    Some(replaced) => is_same(path, replaced.as_deref(), is),
-                    None => world.audit.reverts_foreign_write(actor, path, was, is),
-                };
                 // An object is marked before it is deleted, and a marked object is deleted before it is created again.
-                let is_marked = is_marked(is) || (is.is_none() && is_marked(was));
-                if !is_as_before && !is_marked && !is_lock {
+                let is_marked =
+                    is_marked(write.after()) || (write.after.is_none() && is_marked(write.before()));
+                if !world.audit().restores(actor, &write) && !is_marked && !is_lock {
                     return Err(format!("an undo does not restore {path} to its value before the run"));
                 }
             }
@@ -203,10 +202,10 @@ fn objects(path: &str, value: Option<&[u8]>) -> Option<Objects> {
 /// Checks the end, with all actors stopped: the lock is released or named in a journal, `check` explains the state, and
 /// `rebuild` and the collector of kube-controllers clean it up.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
-    let copy = Arc::new(world.copy_of_data());
+    let copy = world.copy();
     let is_locked = is_locked(world);
     let folders = world.files.folders();
-    if is_locked && !world.audit.has_killed() {
+    if is_locked && !world.audit().has_killed {
         return Err("the datastore stays locked, and nobody was killed".to_owned());
     }
     if is_locked
@@ -215,20 +214,19 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
     }
     let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
-    if !world.audit.has_faults() {
+    if !world.audit().has_faults {
         Objects::of(&world.values())?.handles_count_exactly(world)?;
     }
     // The leftovers of a split are removed by an undo, not by a rebuild. Objects that others have created stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
-    explained(world, &copy.values(""), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
+    explained(world, &copy.values(), &[OF_QUIET, OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
 
     if !world.is_kubernetes() {
         // The kubelet repeats DEL for deleted pods, and the collector releases unused addresses.
-        super::stop(world, &copy, |pod| !pod.exists)?;
+        super::stop(world, copy.data(), |pod| !pod.exists)?;
     }
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
+    rebuild_all(&copy)?;
     // If a request gets no answer, Calico's plugin looks for another address. The address of the first request stays
     // recorded until the pod stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
@@ -236,12 +234,12 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
     // An address that was assigned by hand stays recorded if there was no room for the journal of the undo. With etcd,
     // the collector has released the address.
-    let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == BY_HAND;
+    let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit().has_faults && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
-    explained(world, &copy.values(""), &[OF_REBUILT, half_split, locked, second].concat())
+    explained(world, &copy.values(), &[OF_REBUILT, half_split, locked, second].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
-    match Objects::of(&copy.values(""))?
+    match Objects::of(&copy.values())?
         .recorded()?
         .into_iter()
         .find(|(address, handle)| users.get(address) != Some(handle) && !stays(handle))

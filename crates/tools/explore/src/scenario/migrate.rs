@@ -1,8 +1,9 @@
 //! Worlds in which a pool is migrated, phase by phase, while pods and the collector run.
 
-use super::repairs::any;
-use super::{FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large, plain};
-use crate::actor::{Command, add, calipam, collect, del};
+use super::given::Given::{Leak, Pod};
+use super::{BLOCK, LEAKED, ONE, Scenario, TWO, large, plain, slow};
+use crate::actor::Command::{self, Undo};
+use crate::actor::{Actor, add, calipam, collect, del};
 use crate::invariants;
 use crate::world::World;
 
@@ -10,74 +11,36 @@ const TO: Command = Command::Migrate("10.0.1.0/29", None);
 /// A migration through a temporary pool to blocks of two addresses.
 const SIZED: Command = Command::Migrate("10.0.1.0/29", Some(31));
 
-/// The phases of a migration of a pool without users.
-const PHASES: [Command; 4] = [TO; 4];
-const THERE_AND_BACK: [Command; 7] = [SIZED; 7];
+/// Runs all phases of a migration of a pool without users.
+fn migrate() -> Actor {
+    calipam(false, &[TO; 4], &[TO; 4])
+}
+
+fn there_and_back() -> Actor {
+    calipam(false, &[SIZED; 7], &[SIZED; 7])
+}
 
 pub(super) fn all() -> Vec<Scenario> {
-    use Command::Undo;
     let scenarios = vec![
-        Scenario {
-            end: has_moved,
-            ..plain(
-                "migrate",
-                "a pool with a leaked address is left for another one",
-                ONE_BLOCK,
-                |before| before.leak("a", "gone"),
-                || vec![calipam("migrate", false, &PHASES, &PHASES)],
-            )
-        },
+        // A pool with a leaked address is left for another one.
+        Scenario { end: has_moved, ..plain("migrate", ONE, LEAKED, || vec![migrate()]) },
+        // A pool with an empty block gets blocks of another size through a temporary one.
         Scenario {
             end: is_resized,
-            ..plain(
-                "migrate-there-and-back",
-                "a pool with an empty block gets blocks of another size through a temporary one",
-                ONE_BLOCK,
-                |before| before.block(FIRST, "a"),
-                || vec![calipam("migrate", false, &THERE_AND_BACK, &THERE_AND_BACK)],
-            )
+            ..plain("migrate-there-and-back", ONE, BLOCK, || vec![there_and_back()])
         },
-        large(
-            "migrate-beside-add",
-            "a pool is left while a pod wants an address",
-            ONE_BLOCK,
-            |_| {},
-            || vec![calipam("migrate", false, &PHASES, &PHASES), add(any("a", "p"))],
-        ),
-        large(
-            "migrate-beside-add-in-block",
-            "the same where the node has an empty block",
-            ONE_BLOCK,
-            |before| before.block(FIRST, "a"),
-            || vec![calipam("migrate", false, &PHASES, &PHASES), add(any("a", "p"))],
-        ),
-        large(
-            "migrate-beside-del-and-collector",
-            "a pool is left while its last pod stops and the collector works",
-            TWO_BLOCKS,
-            |before| {
-                before.leak("a", "gone");
-                before.pod("b", "p");
-            },
-            || vec![calipam("migrate", false, &PHASES, &PHASES), del(any("b", "p")), collect()],
-        ),
-        large(
-            "migrate-there-and-back-beside-add",
-            "a pool gets blocks of another size while a pod wants an address",
-            ONE_BLOCK,
-            |_| {},
-            || vec![calipam("migrate", false, &THERE_AND_BACK, &THERE_AND_BACK), add(any("a", "p"))],
-        ),
-        large(
-            "migrate-and-undo",
-            "a pool is created and disabled, and each of that undone before it is done again",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || {
-                let phases = [TO, Undo, TO, TO, Undo];
-                vec![calipam("migrate and undo", false, &phases, &[Undo])]
-            },
-        ),
+        // A pool is left while a pod wants an address.
+        large("migrate-beside-add", ONE, &[], || vec![migrate(), add(slow("a", "p"))]),
+        // The same where the node has an empty block.
+        large("migrate-beside-add-in-block", ONE, BLOCK, || vec![migrate(), add(slow("a", "p"))]),
+        // A pool is left while its last pod stops and the collector works.
+        large("migrate-beside-del-and-collector", TWO, &[Leak("a", "gone"), Pod("b", "p")], || {
+            vec![migrate(), del(slow("b", "p")), collect()]
+        }),
+        // A pool gets blocks of another size while a pod wants an address.
+        large("migrate-there-and-back-beside-add", ONE, &[], || vec![there_and_back(), add(slow("a", "p"))]),
+        // A pool is created and disabled, and each of that undone before it is done again.
+        large("migrate-and-undo", ONE, LEAKED, || vec![calipam(false, &[TO, Undo, TO, TO, Undo], &[Undo])]),
     ];
     scenarios.into_iter().map(|scenario| Scenario { longest: 160, ..scenario }).collect()
 }
@@ -88,7 +51,7 @@ fn has_moved(world: &World) -> Result<(), String> {
 }
 
 fn is_resized(world: &World) -> Result<(), String> {
-    ends_with(world, ONE_BLOCK.pool, "31")
+    ends_with(world, ONE.pool, "31")
 }
 
 /// Checks that exactly one pool is left, and that it has this CIDR and block size.
@@ -102,7 +65,7 @@ fn ends_with(world: &World, cidr: &str, size: &str) -> Result<(), String> {
     };
     match pools.as_slice() {
         [pool] if is_left(pool) => Ok(()),
-        _ if world.audit.has_faults() => Ok(()),
+        _ if world.audit().has_faults => Ok(()),
         _ => Err(format!("the migration ends with {pools:?}")),
     }
 }

@@ -2,6 +2,7 @@
 
 mod aimed;
 mod calico;
+mod given;
 mod kubernetes;
 mod migrate;
 mod notes;
@@ -10,20 +11,20 @@ mod plugin;
 mod repairs;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
-use calipam_assign::{Allocator, InUse, Record};
-use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_assign::plugin::Wanted;
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::parallel::lock;
-use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::actor::{Actor, Call, give, pod_object, served};
-use crate::invariants::{self, repairs::CLUSTER};
-use crate::world::{World, at_once, kubernetes as api_server};
+use self::given::Given;
+use crate::actor::{Actor, Call, Command, pod_object};
+use crate::invariants;
+use crate::invariants::repairs::{BY_HAND, CLUSTER};
+use crate::world::{World, kubernetes as api_server};
 
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +43,6 @@ pub struct Faults {
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
-    /// A description of what the scenario shows.
-    pub about: &'static str,
     /// True if all schedules without faults can be explored in a few seconds. This is not possible if two actors can
     /// undo each other's work until one of them gives up after a hundred attempts.
     pub is_small: bool,
@@ -59,8 +58,8 @@ pub struct Scenario {
     /// Checks the invariants at the end, with all actors stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
     cluster: Cluster,
-    /// Prepares the state in which the actors start.
-    before: fn(&Before<'_>),
+    /// The state in which the actors start.
+    before: &'static [Given],
     actors: fn() -> Vec<Actor>,
 }
 
@@ -73,88 +72,74 @@ struct Cluster {
     strict_affinity: bool,
     /// The cooldown in seconds.
     cooldown: i64,
-    /// True if the datastore is Kubernetes, where pods show the addresses in use.
-    is_kubernetes: bool,
-    /// Number of objects on each page of a list from Kubernetes; 0 means all.
-    page: usize,
+    /// The number of objects on each page of a list, if the datastore is Kubernetes, where pods show the addresses in
+    /// use; 0 means all.
+    page: Option<usize>,
 }
 
 /// A cluster with room for two blocks of four addresses.
-const TWO_BLOCKS: Cluster = Cluster {
-    pool: "10.0.0.0/29",
-    pool_v6: None,
-    strict_affinity: false,
-    cooldown: 0,
-    is_kubernetes: false,
-    page: 0,
-};
-const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
-const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
+const TWO: Cluster =
+    Cluster { pool: "10.0.0.0/29", pool_v6: None, strict_affinity: false, cooldown: 0, page: None };
+const ONE: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO };
+const FOUR: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO };
 /// Lost answers, late writes and kills.
 const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: false };
 
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
+/// The first address that is assigned.
+const LEAK: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));
 
-/// Prepares the state in which the actors start.
-struct Before<'w>(&'w World);
+/// A block of node `a`.
+const BLOCK: &[Given] = &[Given::Block(FIRST, "a")];
+const POD: &[Given] = &[Given::Pod("a", "p")];
+/// A pod in a block without an owner.
+const UNOWNED: &[Given] = &[Given::Pod("a", "p"), Given::Unowned(FIRST, "a")];
+const LEAKED: &[Given] = &[Given::Leak("a", "gone")];
+const POD_AND_LEAK: &[Given] = &[Given::Pod("a", "p"), Given::Leak("a", "gone")];
+/// An address that is recorded, but not counted.
+const UNCOUNTED: &[Given] = &[Given::Leak("a", "gone"), Given::NoHandle("gone")];
+const POD_AND_UNCOUNTED: &[Given] =
+    &[Given::Pod("a", "p"), Given::Leak("a", "gone"), Given::NoHandle("gone")];
+/// The handle of addresses that a person assigns.
+const BY_HAND_ONLY: &[Given] = &[Given::Gone(BY_HAND)];
+const BLOCK_AND_BY_HAND: &[Given] = &[Given::Block(FIRST, "a"), Given::Gone(BY_HAND)];
 
-impl Before<'_> {
-    /// Adds a pod with an address.
-    fn pod(&self, node: &str, pod: &str) {
-        self.served(&Call::new(node, pod));
-    }
+/// A call for a pod that wants any IPv4 address.
+fn call(node: &str, pod: &str) -> Call {
+    Call::new(node, pod)
+}
 
-    /// Assigns the addresses of a pod's call.
-    fn served(&self, call: &Call) {
-        self.0.truth.begin(&call.handle(), &call.node);
-        give(self.0, call, &served(self.0.data(), call));
-    }
+/// A call beside which commands run.
+fn slow(node: &str, pod: &str) -> Call {
+    Call { is_watched: true, ..call(node, pod) }
+}
 
-    /// Claims a block for a node.
-    fn block(&self, block: &str, node: &str) {
-        let allocator = Allocator::new(self.0.data());
-        drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
-    }
+/// Makes a pod want the address 10.0.0.`last`.
+fn wanting(last: u8, call: Call) -> Call {
+    Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..call }
+}
 
-    /// Adds the pending affinity of an interrupted claim. The node may already own the block.
-    fn pending(&self, block: &str, node: &str) {
-        let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
-        let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
-        self.0.data().put(&record.key().to_string(), record.encode().unwrap_or_default());
-    }
-
-    /// Removes the owner of a block even though its addresses are in use.
-    fn disown(&self, block: &str, node: &str) {
-        let allocator = Allocator::new(self.0.data());
-        drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
-    }
-
-    /// Adds a pod, and releases the affinity of its block.
-    fn pod_in_unowned(&self, node: &str, pod: &str) {
-        self.pod(node, pod);
-        self.disown(FIRST, node);
-    }
+/// Assigns the leaked address manually.
+fn assign() -> Command {
+    Command::Assign(LEAK, "a", BY_HAND)
 }
 
 /// A world with at most one fault.
 fn plain(
     name: &'static str,
-    about: &'static str,
     cluster: Cluster,
-    before: fn(&Before<'_>),
+    before: &'static [Given],
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
-    let (kinds, end) = (ANY, invariants::repairs::at_the_end);
     Scenario {
         name,
-        about,
         is_small: true,
         faults: 1,
         most_faults: usize::MAX,
-        kinds,
-        longest: if cluster.is_kubernetes { 160 } else { 64 },
-        end,
+        kinds: ANY,
+        longest: if cluster.page.is_some() { 160 } else { 64 },
+        end: invariants::repairs::at_the_end,
         cluster,
         before,
         actors,
@@ -164,16 +149,11 @@ fn plain(
 /// A world that cannot be explored completely in a few seconds.
 fn large(
     name: &'static str,
-    about: &'static str,
     cluster: Cluster,
-    before: fn(&Before<'_>),
+    before: &'static [Given],
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
-    Scenario { is_small: false, ..plain(name, about, cluster, before, actors) }
-}
-
-fn cidr(text: &str) -> IpNet {
-    text.parse().expect("the text of a CIDR")
+    Scenario { is_small: false, ..plain(name, cluster, before, actors) }
 }
 
 impl Scenario {
@@ -214,13 +194,10 @@ impl Scenario {
         let now = jiff::Timestamp::constant(1_577_836_800, 0);
         let world = Arc::new(World::new(now));
         let put = |path: &str, value: serde_json::Value| world.data().put(path, value.to_string());
-        put(
-            &format!("{RESOURCE_PREFIX}ippools/pool"),
-            json!({"spec": {"cidr": self.cluster.pool, "blockSize": 30, "nodeSelector": "all()"}}),
-        );
-        if let Some(cidr) = self.cluster.pool_v6 {
-            let spec = json!({"cidr": cidr, "blockSize": 126, "nodeSelector": "all()"});
-            put(&format!("{RESOURCE_PREFIX}ippools/pool-v6"), json!({"spec": spec}));
+        let pools = [("pool", Some(self.cluster.pool), 30), ("pool-v6", self.cluster.pool_v6, 126)];
+        for (name, cidr, size) in pools.into_iter().filter(|(_, cidr, _)| cidr.is_some()) {
+            let spec = json!({"cidr": cidr, "blockSize": size, "nodeSelector": "all()"});
+            put(&format!("{RESOURCE_PREFIX}ippools/{name}"), json!({"spec": spec}));
         }
         for node in NODES {
             put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"name": node}, "spec": {}}));
@@ -234,15 +211,15 @@ impl Scenario {
             &format!("{RESOURCE_PREFIX}clusterinformations/default"),
             json!({"metadata": {"name": "default"}, "spec": {"clusterGUID": CLUSTER, "datastoreReady": true}}),
         );
-        (self.before)(&Before(&world));
+        self.before.iter().for_each(|given| given.add_to(&world));
         // According to the machine's clock, all existing addresses are old, and a check does not judge addresses that
         // are assigned from now on.
         world.advance(SignedDuration::from_hours(24 * 36_500));
-        if self.cluster.is_kubernetes {
-            world.to_kubernetes(&self.objects(&world), self.cluster.page);
+        if let Some(page) = self.cluster.page {
+            world.to_kubernetes(&self.objects(&world), page);
         }
         let changes = world.data().take_changes();
-        world.audit.note(None, false, changes);
+        world.audit().note(None, false, changes);
         (world, (self.actors)())
     }
 }

@@ -1,37 +1,38 @@
 //! Worlds with room for eight blocks of each family. Operations of the allocator are killed before each of their
 //! requests, or pods come and go while blocks are claimed and given up.
 
-use calipam_assign::plugin::Wanted;
 use calipam_assign::{AssignIp, AutoAssign, Error, InUse, NewOwner, OwnerConditions, OwnerUpdates};
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::Operator as _;
 
-use super::{ANY, Before, Cluster, FIRST, Faults, Scenario, TWO_BLOCKS, cidr, large, plain};
-use crate::actor::{Actor, Call, add, claim, del, del_by_address, disown, operate, release_empty};
+use super::given::Given::{self, At, Block, Both, Gone, Pod};
+use super::{ANY, Cluster, FIRST, Faults, Scenario, TWO, call, large, plain, wanting};
+use crate::actor::{Actor, Call, add, cidr, claim, del, del_by_address, disown, operate, release_empty};
 use crate::invariants;
 
-const EIGHT: Cluster = Cluster { pool: "10.0.0.0/27", pool_v6: Some("fd00::/123"), ..TWO_BLOCKS };
+const EIGHT: Cluster = Cluster { pool: "10.0.0.0/27", pool_v6: Some("fd00::/123"), ..TWO };
 const HALF: &str = "10.0.0.0/28";
 /// A handle that several clients share.
 const SHARED: &str = "k8s-pod-network.shared";
 
-/// A call for a pod that wants this IPv4 address.
-fn at(node: &str, pod: &str, last: u8) -> Call {
-    Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..Call::new(node, pod) }
-}
-
-/// Adds a pod on node `a`. The pod has an address of each family. Its IPv4 address is from the first block.
-fn with_pod(before: &Before<'_>) {
-    before.block(FIRST, "a");
-    before.served(&Call::of_both("a", "first"));
-}
-
-/// Claims every IPv4 block for `b`, and adds a pod on `a`.
-fn taken(before: &Before<'_>) {
-    before.block(EIGHT.pool, "b");
-    before.served(&Call::of_both("a", "first"));
-}
+/// A pod on node `a` with an address of each family. Its IPv4 address is from the first block.
+const WITH_POD: &[Given] = &[Block(FIRST, "a"), Both("a", "first")];
+/// A pod on `a` where `b` has every IPv4 block.
+const TAKEN: &[Given] = &[Block(EIGHT.pool, "b"), Both("a", "first")];
+/// The same with a pod in each block, so that none is empty.
+const ALL_IN_USE: &[Given] = &[
+    Block(EIGHT.pool, "b"),
+    Both("a", "first"),
+    At(3, "b", "b0"),
+    At(7, "b", "b1"),
+    At(11, "b", "b2"),
+    At(15, "b", "b3"),
+    At(19, "b", "b4"),
+    At(23, "b", "b5"),
+    At(27, "b", "b6"),
+    At(31, "b", "b7"),
+];
 
 /// Starts another pod on node `a`. The pod wants an address of each family.
 fn next() -> Vec<Actor> {
@@ -39,12 +40,12 @@ fn next() -> Vec<Actor> {
 }
 
 /// Releases the affinities of all blocks of `a`.
-fn give_up(in_use: InUse) -> Vec<Actor> {
-    vec![operate("a gives up its blocks", move |_, allocator| async move {
+fn give_up(in_use: InUse) -> Actor {
+    operate("a gives up its blocks", move |_, allocator| async move {
         let released = allocator.release_host_affinities(AffinityType::Host, "a", in_use).await;
         // A block that a pod uses is not released. The operation reports that as an error.
         if in_use == InUse::Refuse { Ok(()) } else { released }
-    })]
+    })
 }
 
 fn give_up_pool(network: &'static str) -> Actor {
@@ -62,7 +63,7 @@ fn remove_host(node: &'static str) -> Actor {
 /// Sets a second owner of the pod's address, as in a live migration.
 fn set_owner() -> Actor {
     operate("a second owner is recorded", |world, allocator| async move {
-        let (first, target) = (Call::of_both("a", "first"), Call::new("b", "target"));
+        let (first, target) = (Call::of_both("a", "first"), call("b", "target"));
         let alternate = NewOwner::Set(target.attributes(world.now()));
         let updates = OwnerUpdates { alternate, ..OwnerUpdates::default() };
         let (address, conditions) = (world.truth.addresses(&first.handle())[0], OwnerConditions::default());
@@ -71,73 +72,50 @@ fn set_owner() -> Actor {
 }
 
 /// A world with one operation. Afterwards, the next pod on the node must be assigned its addresses.
-fn one(
-    name: &'static str,
-    about: &'static str,
-    before: fn(&Before<'_>),
-    actors: fn() -> Vec<Actor>,
-) -> Scenario {
-    Scenario { end: invariants::next_pod_starts, longest: 160, ..plain(name, about, EIGHT, before, actors) }
+fn one(name: &'static str, before: &'static [Given], actors: fn() -> Vec<Actor>) -> Scenario {
+    Scenario { end: invariants::next_pod_starts, longest: 160, ..plain(name, EIGHT, before, actors) }
 }
 
 fn interrupted() -> Vec<Scenario> {
     vec![
-        one("interrupted-add", "a pod starts in a block of its node", with_pod, next),
+        // A pod starts in a block of its node.
+        one("interrupted-add", WITH_POD, next),
+        // A pod starts where the block of its node is full.
         one(
             "interrupted-add-in-new-block",
-            "a pod starts where the block of its node is full",
-            |before| {
-                with_pod(before);
-                ["x", "y", "z"].into_iter().for_each(|pod| before.pod("a", pod));
-            },
+            &[Block(FIRST, "a"), Both("a", "first"), Pod("a", "x"), Pod("a", "y"), Pod("a", "z")],
             next,
         ),
-        one(
-            "interrupted-add-by-borrowing",
-            "a pod starts where another node uses or just claimed all blocks",
-            |before| {
-                taken(before);
-                // Each block contains a pod, so none is empty.
-                (0..8).for_each(|block| before.served(&at("b", &format!("b{block}"), 4 * block + 3)));
-            },
-            next,
-        ),
-        one("interrupted-add-by-reclaiming", "a pod starts where another node has all blocks", taken, next),
-        one("interrupted-add-of-address", "a pod gets the address that it wants", with_pod, || {
-            vec![add(at("a", "next", 1)).abandoned()]
+        // A pod starts where another node uses or just claimed all blocks.
+        one("interrupted-add-by-borrowing", ALL_IN_USE, next),
+        // A pod starts where another node has all blocks.
+        one("interrupted-add-by-reclaiming", TAKEN, next),
+        // A pod gets the address that it wants.
+        one("interrupted-add-of-address", WITH_POD, || vec![add(wanting(1, call("a", "next"))).abandoned()]),
+        // The same where the block is missing.
+        one("interrupted-add-of-address-in-new-block", WITH_POD, || {
+            vec![add(wanting(8, call("a", "next"))).abandoned()]
         }),
-        one(
-            "interrupted-add-of-address-in-new-block",
-            "the same where the block is missing",
-            with_pod,
-            || vec![add(at("a", "next", 8)).abandoned()],
-        ),
-        one("interrupted-del", "a pod stops", with_pod, || {
-            vec![del(Call::of_both("a", "first")).abandoned()]
-        }),
-        one("interrupted-del-by-address", "the addresses of a pod are released", with_pod, || {
-            vec![del_by_address(Call::of_both("a", "first"))]
-        }),
-        one("interrupted-claim", "a node claims four blocks, one of which is another's", with_pod, || {
-            vec![claim(cidr(HALF), "b")]
-        }),
+        // A pod stops.
+        one("interrupted-del", WITH_POD, || vec![del(Call::of_both("a", "first")).abandoned()]),
+        // The addresses of a pod are released.
+        one("interrupted-del-by-address", WITH_POD, || vec![del_by_address(Call::of_both("a", "first"))]),
+        // A node claims four blocks, one of which is another's.
+        one("interrupted-claim", WITH_POD, || vec![claim(HALF, "b")]),
+        // A node gives up its empty blocks, and keeps that of a pod.
         one(
             "interrupted-give-up-of-empty-blocks",
-            "a node gives up its empty blocks, and keeps that of a pod",
-            |before| {
-                with_pod(before);
-                before.block(HALF, "a");
-            },
-            || give_up(InUse::Refuse),
+            &[Block(FIRST, "a"), Both("a", "first"), Block(HALF, "a")],
+            || vec![give_up(InUse::Refuse)],
         ),
-        one("interrupted-give-up", "a node gives up its blocks, which are in use", with_pod, || {
-            give_up(InUse::Release)
-        }),
-        one("interrupted-give-up-of-pool", "the blocks of a pool are given up", with_pod, || {
-            vec![give_up_pool(EIGHT.pool)]
-        }),
-        one("interrupted-remove-host", "a host is removed", with_pod, || vec![remove_host("a")]),
-        one("interrupted-set-owner", "an address gets a second owner", with_pod, || vec![set_owner()]),
+        // A node gives up its blocks, which are in use.
+        one("interrupted-give-up", WITH_POD, || vec![give_up(InUse::Release)]),
+        // The blocks of a pool are given up.
+        one("interrupted-give-up-of-pool", WITH_POD, || vec![give_up_pool(EIGHT.pool)]),
+        // A host is removed.
+        one("interrupted-remove-host", WITH_POD, || vec![remove_host("a")]),
+        // An address gets a second owner.
+        one("interrupted-set-owner", WITH_POD, || vec![set_owner()]),
     ]
 }
 
@@ -146,8 +124,8 @@ fn pods() -> Vec<Actor> {
     vec![
         add(Call::of_both("a", "q1")),
         add(Call::of_both("b", "q2")).abandoned(),
-        add(Call::new("c", "q3")),
-        add(at("b", "q4", 5)),
+        add(call("c", "q3")),
+        add(wanting(5, call("b", "q4"))),
         del(Call::of_both("a", "p1")),
         del_by_address(Call::of_both("b", "p2")),
     ]
@@ -157,13 +135,13 @@ fn pods() -> Vec<Actor> {
 fn pods_and_blocks() -> Vec<Actor> {
     let mut actors = pods();
     actors.extend([
-        claim(cidr(HALF), "c"),
-        release_empty(cidr("10.0.0.8/30"), "c"),
-        disown(cidr(FIRST), "a"),
+        claim(HALF, "c"),
+        release_empty("10.0.0.8/30", "c"),
+        disown(FIRST, "a"),
         give_up_pool(HALF),
         remove_host("b"),
+        give_up(InUse::Refuse),
     ]);
-    actors.extend(give_up(InUse::Refuse));
     actors
 }
 
@@ -200,33 +178,28 @@ fn of_one_handle() -> Vec<Actor> {
 }
 
 /// A large world with pods on two nodes, and an empty block on the third.
-fn busy(name: &'static str, about: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
-    let before = |before: &Before<'_>| {
-        before.served(&Call::of_both("a", "p1"));
-        before.served(&Call::of_both("b", "p2"));
-        before.block("10.0.0.8/30", "c");
-        // Registers the shared handle like a deleted pod, so that DEL releases its leftovers at the end.
-        before.0.truth.begin(SHARED, "a");
-        before.0.truth.remove_pod(SHARED);
-    };
+fn busy(name: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
+    // DEL releases the leftovers of the shared handle at the end.
+    const BEFORE: &[Given] = &[Both("a", "p1"), Both("b", "p2"), Block("10.0.0.8/30", "c"), Gone(SHARED)];
     let end = invariants::at_the_end_of_claims;
-    Scenario { end, ..large(name, about, cluster, before, actors) }
+    Scenario { end, ..large(name, cluster, BEFORE, actors) }
 }
 
 pub(super) fn all() -> Vec<Scenario> {
     // The jump of an hour ahead exceeds every waiting period. After any two of these jumps, an old block is still old.
     let hours = Faults { jumps: &[3_600, -1_700], ..ANY };
-    let of_pods = "pods of three nodes come and go, by both families";
-    let of_blocks = "the same while blocks are claimed and given up";
     let busy = [
-        busy("busy-pods", of_pods, EIGHT, pods),
-        busy("busy-blocks", of_blocks, EIGHT, pods_and_blocks),
-        busy("busy-blocks-strict", of_blocks, Cluster { strict_affinity: true, ..EIGHT }, pods_and_blocks),
+        // Pods of three nodes come and go, by both families.
+        busy("busy-pods", EIGHT, pods),
+        // The same while blocks are claimed and given up.
+        busy("busy-blocks", EIGHT, pods_and_blocks),
+        busy("busy-blocks-strict", Cluster { strict_affinity: true, ..EIGHT }, pods_and_blocks),
         Scenario {
             kinds: hours,
-            ..busy("busy-cooldown", of_blocks, Cluster { cooldown: 30, ..EIGHT }, pods_and_blocks)
+            ..busy("busy-cooldown", Cluster { cooldown: 30, ..EIGHT }, pods_and_blocks)
         },
-        busy("busy-handle", "several clients fill and empty one handle", EIGHT, of_one_handle),
+        // Several clients fill and empty one handle.
+        busy("busy-handle", EIGHT, of_one_handle),
     ];
     interrupted().into_iter().chain(busy).collect()
 }

@@ -1,265 +1,98 @@
 //! Worlds in which calipam's own commands write at the same time as other programs.
 
-use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
 
-use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, large, plain};
-use crate::actor::{Call, Command, add, calipam, collect, del, edit, writes_endpoint_late};
-use crate::invariants::repairs::{BY_HAND, CONFIG};
-
-pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
-/// A pool that can be split in two.
-const SPLITTABLE: Cluster = TWO_BLOCKS;
-
-impl Before<'_> {
-    /// Adds a deleted pod whose address is still recorded.
-    pub(super) fn leak(&self, node: &str, pod: &str) {
-        self.pod(node, pod);
-        let call = Call::new(node, pod);
-        self.0.data().remove(&call.endpoint());
-        self.0.truth.remove_pod(&call.handle());
-    }
-
-    /// Removes a key that records a pod's addresses.
-    pub(super) fn damage(&self, pod: &str, path: &str) {
-        self.0.data().remove(path);
-        self.0.truth.damage(&Call::new("", pod).handle());
-    }
-
-    /// Adds a deleted pod whose address is still recorded, and removes the pod's handle.
-    pub(super) fn leak_without_handle(&self, node: &str, pod: &str) {
-        self.leak(node, pod);
-        self.damage(pod, &handle_path(pod));
-    }
-
-    /// Adds a handle without a pod.
-    pub(super) fn by_hand(&self) {
-        self.0.truth.begin(BY_HAND, "a");
-        self.0.truth.remove_pod(BY_HAND);
-    }
-}
-
-/// A call for a pod that wants any address.
-pub(super) fn any(node: &str, pod: &str) -> Call {
-    Call { is_watched: true, ..Call::new(node, pod) }
-}
-
-/// A call for a pod that wants the leaked address.
-pub(super) fn the_leaked(node: &str, pod: &str) -> Call {
-    Call { wanted: Wanted::Address(LEAK.into()), ..any(node, pod) }
-}
-
-/// The key of a pod's handle.
-pub(super) fn handle_path(pod: &str) -> String {
-    format!("/calico/ipam/v2/handle/k8s-pod-network.{pod}")
-}
-
-pub(super) fn all() -> Vec<Scenario> {
-    use Command::{Assign, Configure, Others, Rebuild, Release, ReleaseAddress, Split, Undo};
-    vec![
-        plain(
-            "release",
-            "a leaked address is released",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || vec![calipam("release", false, &[Release], &[Release])],
-        ),
-        plain(
-            "release-locked",
-            "the same with the datastore locked",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || vec![calipam("release", true, &[Release], &[Release])],
-        )
-        .with_jumps(),
-        plain(
-            "release-and-undo",
-            "a leaked address is released, and that is undone",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
-        )
-        .with_jumps(),
-        plain(
-            "release-beside-add",
-            "a leaked address is released while a pod wants one",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || vec![calipam("release", false, &[Release], &[Release]), add(any("a", "p"))],
-        )
-        .with_jumps(),
-        plain(
-            "release-beside-del",
-            "an address is released by its name while its pod stops",
-            ONE_BLOCK,
-            |before| before.pod("a", "p"),
-            || {
-                let commands = [ReleaseAddress(LEAK.into())];
-                vec![calipam("release", false, &commands, &commands), del(any("a", "p"))]
-            },
-        ),
-        large(
-            "release-beside-collector",
-            "a leaked address is released by two at once while a pod wants it",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || vec![calipam("release", false, &[Release], &[Release]), collect(), add(the_leaked("a", "p"))],
-        ),
-        plain(
-            "release-beside-endpoint",
-            "an address is released that turns out to be in use",
-            ONE_BLOCK,
-            |before| before.leak("a", "late"),
-            || {
-                let late = writes_endpoint_late(any("a", "late"), LEAK.into());
-                vec![calipam("release", false, &[Release], &[Release]), late]
-            },
-        ),
-        plain(
-            "two-releases",
-            "two people release the same, with the datastore locked",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || {
-                let release = |name| calipam(name, true, &[Release], &[Release]);
-                vec![release("release"), release("another release")]
-            },
-        ),
-        large(
-            "two-releases-of-two",
-            "two people release an address each, with the datastore locked",
-            ONE_BLOCK,
-            |before| ["gone", "gone-too"].into_iter().for_each(|pod| before.leak("a", pod)),
-            || {
-                let release = |name, address: [u8; 4]| {
-                    let commands = [ReleaseAddress(address.into())];
-                    calipam(name, true, &commands, &commands)
-                };
-                vec![release("release", LEAK), release("another release", [10, 0, 0, 1])]
-            },
-        ),
-        plain(
-            "undo-beside-add",
-            "a release is undone while a pod gets the address",
-            ONE_BLOCK,
-            |before| before.leak("a", "gone"),
-            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo]), add(the_leaked("a", "p"))],
-        ),
-        plain(
-            "split-and-undo",
-            "a pool is split, and that is undone",
-            SPLITTABLE,
-            |before| before.pod("a", "p"),
-            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
-        ),
-        large(
-            "split-beside-add",
-            "a pool is split and made whole while a pod wants an address",
-            SPLITTABLE,
-            |_| {},
-            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo]), add(any("a", "p"))],
-        ),
-        plain(
-            "split-replaced-and-undo",
-            "a pool is split, someone replaces one of its parts, and the split is undone",
-            SPLITTABLE,
-            |_| {},
-            || {
-                let others = Others { create: (OTHER_POOL, OTHER), delete: Some(PART) };
-                vec![calipam("split and undo", false, &[Split("pool"), others, Undo], &[Undo])]
-            },
-        ),
-        plain(
-            "split-overlapped-and-undo",
-            "a pool is split, someone lays another one over the parts, and the split is undone",
-            SPLITTABLE,
-            |_| {},
-            || {
-                let others = Others { create: (OTHER_POOL, OTHER), delete: None };
-                vec![calipam("split and undo", false, &[Split("pool"), others, Undo], &[Undo])]
-            },
-        ),
-        plain(
-            "configure-and-undo",
-            "a setting is changed and changed back while someone changes another one",
-            ONE_BLOCK,
-            |_| {},
-            || {
-                let setting = Configure(IpamSetting::StrictAffinity(true));
-                let other = edit("changes a setting", CONFIG, |found| {
-                    let [was, is] = ["\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"];
-                    Some(found.unwrap_or("{}").replace(was, is))
-                });
-                vec![calipam("configure and undo", false, &[setting, Undo], &[Undo]), other]
-            },
-        ),
-        plain(
-            "rebuild",
-            "the handle of a pod is gone, and one counts too much",
-            ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.leak_without_handle("a", "gone");
-            },
-            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild])],
-        ),
-        plain(
-            "rebuild-beside-add",
-            "a block without its handles is repaired while a pod wants an address",
-            ONE_BLOCK,
-            |before| before.leak_without_handle("a", "gone"),
-            || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
-        )
-        .with_jumps(),
-        large(
-            "rebuild-beside-second-add",
-            "the handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod",
-            TWO_BLOCKS,
-            |before| {
-                before.pod_in_unowned("a", "p");
-                before.damage("p", &handle_path("p"));
-            },
-            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
-        )
-        // A DEL after a kill would leave the first address behind, since the handle does not count it yet.
-        .without_faults(),
-        plain(
-            "rebuild-missing-block",
-            "a block that a pod uses is gone while another pod of its node wants an address",
-            ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.damage("p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30");
-            },
-            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), del(any("a", "p"))],
-        ),
-        plain(
-            "assign-beside-add",
-            "an address is assigned that a pod asks for",
-            ONE_BLOCK,
-            |before| {
-                before.block(FIRST, "a");
-                before.by_hand();
-            },
-            || {
-                let assign = [Assign(LEAK.into(), "a", BY_HAND)];
-                vec![calipam("assign", false, &assign, &[Undo]), add(the_leaked("a", "p"))]
-            },
-        )
-        .with_jumps(),
-        large(
-            "assign-and-undo",
-            "an address is assigned and taken back while a pod wants any",
-            TWO_BLOCKS,
-            |before| before.by_hand(),
-            || {
-                let assign = Assign(LEAK.into(), "a", BY_HAND);
-                vec![calipam("assign and undo", false, &[assign, Undo], &[Undo]), add(any("a", "p"))]
-            },
-        ),
-    ]
-}
+use super::given::Given::{Leak, NoHandle, NoValue, Pod, Unowned};
+use super::{
+    BLOCK_AND_BY_HAND, BY_HAND_ONLY, FIRST, LEAK, LEAKED, ONE, POD, POD_AND_UNCOUNTED, Scenario, TWO,
+    UNCOUNTED, assign, large, plain, slow, wanting,
+};
+use crate::actor::Command::{Configure, Others, Rebuild, Release, ReleaseAddress, Split, Undo};
+use crate::actor::{Actor, add, again, calipam, collect, del, edit, undone, writes_endpoint_late};
+use crate::invariants::repairs::CONFIG;
 
 const PART: &str = "/calico/resources/v3/projectcalico.org/ippools/split-pool-0";
 const OTHER_POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/other";
 const OTHER: &str = r#"{"metadata": {"name": "other"}, "spec": {"cidr": "10.0.0.0/30", "blockSize": 30}}"#;
+
+/// Splits a pool and undoes it. In between, someone creates another pool, and may delete a part of the split one.
+fn split_beside_others(delete: Option<&'static str>) -> Vec<Actor> {
+    let others = Others { create: (OTHER_POOL, OTHER), delete };
+    vec![calipam(false, &[Split("pool"), others, Undo], &[Undo])]
+}
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        // A leaked address is released.
+        plain("release", ONE, LEAKED, || vec![again(Release)]),
+        // The same with the datastore locked.
+        plain("release-locked", ONE, LEAKED, || vec![calipam(true, &[Release], &[Release])]).with_jumps(),
+        // A leaked address is released, and that is undone.
+        plain("release-and-undo", ONE, LEAKED, || vec![undone(Release)]).with_jumps(),
+        // A leaked address is released while a pod wants one.
+        plain("release-beside-add", ONE, LEAKED, || vec![again(Release), add(slow("a", "p"))]).with_jumps(),
+        // An address is released by its name while its pod stops.
+        plain("release-beside-del", ONE, POD, || vec![again(ReleaseAddress(LEAK)), del(slow("a", "p"))]),
+        // A leaked address is released by two at once while a pod wants it.
+        large("release-beside-collector", ONE, LEAKED, || {
+            vec![again(Release), collect(), add(wanting(0, slow("a", "p")))]
+        }),
+        // An address is released that turns out to be in use.
+        plain("release-beside-endpoint", ONE, &[Leak("a", "late")], || {
+            vec![again(Release), writes_endpoint_late(slow("a", "late"), LEAK)]
+        }),
+        // Two people release the same, with the datastore locked.
+        plain("two-releases", ONE, LEAKED, || {
+            let release = || calipam(true, &[Release], &[Release]);
+            vec![release(), release()]
+        }),
+        // Two people release an address each, with the datastore locked.
+        large("two-releases-of-two", ONE, &[Leak("a", "gone"), Leak("a", "gone-too")], || {
+            let commands = [0, 1].map(|last| [ReleaseAddress([10, 0, 0, last].into())]);
+            commands.map(|release| calipam(true, &release, &release)).into()
+        }),
+        // A release is undone while a pod gets the address.
+        plain("undo-beside-add", ONE, LEAKED, || vec![undone(Release), add(wanting(0, slow("a", "p")))]),
+        // A pool is split, and that is undone.
+        plain("split-and-undo", TWO, POD, || vec![undone(Split("pool"))]),
+        // A pool is split and made whole while a pod wants an address.
+        large("split-beside-add", TWO, &[], || vec![undone(Split("pool")), add(slow("a", "p"))]),
+        // A pool is split, someone replaces one of its parts, and the split is undone.
+        plain("split-replaced-and-undo", TWO, &[], || split_beside_others(Some(PART))),
+        // A pool is split, someone lays another one over the parts, and the split is undone.
+        plain("split-overlapped-and-undo", TWO, &[], || split_beside_others(None)),
+        // A setting is changed and changed back while someone changes another one.
+        plain("configure-and-undo", ONE, &[], || {
+            let other = edit("changes a setting", CONFIG, |found| {
+                let [was, is] = ["\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"];
+                Some(found.unwrap_or("{}").replace(was, is))
+            });
+            vec![undone(Configure(IpamSetting::StrictAffinity(true))), other]
+        }),
+        // The handle of a pod is gone, and one counts too much.
+        plain("rebuild", ONE, POD_AND_UNCOUNTED, || vec![again(Rebuild)]),
+        // A block without its handles is repaired while a pod wants an address.
+        plain("rebuild-beside-add", ONE, UNCOUNTED, || vec![again(Rebuild), add(slow("a", "p"))])
+            .with_jumps(),
+        // The handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod. A
+        // DEL after a kill would leave the first address behind, since the handle does not count it yet.
+        large("rebuild-beside-second-add", TWO, &[Pod("a", "p"), Unowned(FIRST, "a"), NoHandle("p")], || {
+            vec![again(Rebuild), add(slow("a", "p"))]
+        })
+        .without_faults(),
+        // A block that a pod uses is gone while the pod stops.
+        plain(
+            "rebuild-missing-block",
+            ONE,
+            &[Pod("a", "p"), NoValue("p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30")],
+            || vec![again(Rebuild), del(slow("a", "p"))],
+        ),
+        // An address is assigned that a pod asks for.
+        plain("assign-beside-add", ONE, BLOCK_AND_BY_HAND, || {
+            vec![calipam(false, &[assign()], &[Undo]), add(wanting(0, slow("a", "p")))]
+        })
+        .with_jumps(),
+        // An address is assigned and taken back while a pod wants any.
+        large("assign-and-undo", TWO, BY_HAND_ONLY, || vec![undone(assign()), add(slow("a", "p"))]),
+    ]
+}

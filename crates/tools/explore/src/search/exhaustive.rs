@@ -17,8 +17,6 @@ use crate::world::Footprint;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
     pub states: usize,
-    /// Number of schedules that were followed to their end or to a known state.
-    pub schedules: usize,
     /// Number of steps, including replayed ones.
     pub steps: usize,
     /// Number of states in which all actors had stopped.
@@ -131,7 +129,6 @@ impl<'s> Search<'s> {
         let is_cut = is_new && self.path.len() >= self.scenario.longest;
         self.explored.cut += usize::from(is_cut);
         let options = if is_new && !is_cut { run.options() } else { Vec::new() };
-        self.explored.schedules += usize::from(options.is_empty());
         let is_awake = |option: &Possible| asleep.iter().all(|other| other.choice != option.choice);
         let left: Vec<Possible> = options.into_iter().filter(is_awake).collect();
         Ok((!left.is_empty()).then(|| Branch { run: Some(run), left: left.into_iter(), asleep }))
@@ -151,10 +148,7 @@ impl<'s> Search<'s> {
         }
         self.seen.insert(state, Visited { asleep: sleeping, depth });
 
-        if run.is_stuck() {
-            return Err(self.found("deadlock: every actor waits for a lock".to_owned()));
-        }
-        if run.is_over() {
+        if run.is_over().map_err(|what| self.found(what))? {
             self.explored.ends += 1;
             run.examine_end().map_err(|what| self.found(what))?;
         }

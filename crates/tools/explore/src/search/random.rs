@@ -37,10 +37,7 @@ fn follow(
     let changes: Vec<u64> = (0..3).map(|_| rng.below(LENGTH)).collect();
     loop {
         let options = run.options();
-        if run.is_stuck() {
-            return Err("deadlock: every actor waits for a lock".to_owned());
-        }
-        if run.is_over() && (options.is_empty() || rng.below(3) == 0) {
+        if run.is_over()? && (options.is_empty() || rng.below(3) == 0) {
             return run.examine_end();
         }
         let (faults, steps): (Vec<&Possible>, Vec<&Possible>) =
@@ -67,10 +64,8 @@ fn follow(
 /// writes another one.
 fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
     let who = |choice: Choice| match choice {
-        Choice::Go(id) | Choice::Fail(id) | Choice::PutOff(id) | Choice::Expire(id) => id.actor,
-        Choice::Kill(actor) | Choice::Crash(actor) => actor,
         Choice::Land(id) => 1_000 + id.actor,
-        Choice::Jump(_) | Choice::TearNotes(_) | Choice::OldNotes(_) => usize::MAX,
+        other => other.actor().unwrap_or(usize::MAX),
     };
     for option in among {
         if !priorities.contains(&who(option.choice)) {

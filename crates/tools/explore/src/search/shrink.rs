@@ -11,8 +11,7 @@ use crate::scenario::Scenario;
 /// Returns the violation, with the schedule that leads to it.
 pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, Violation> {
     let mut followed = Vec::new();
-    let result = follow(scenario, schedule, &mut followed);
-    match result {
+    match follow(scenario, schedule, &mut followed) {
         Ok(()) => Ok(followed),
         Err(what) => Err(Violation { schedule: followed, what }),
     }
@@ -27,11 +26,11 @@ fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) 
         }
     }
     loop {
-        if run.is_over() {
+        if run.is_over()? {
             return run.examine_end();
         }
-        let next = run.options().into_iter().find(|option| matches!(option.choice, Choice::Go(_)));
-        let Some(next) = next else { return Err("deadlock: every actor waits for a lock".to_owned()) };
+        let next = run.options().into_iter().find(|option| !option.choice.is_fault());
+        let next = next.ok_or("nothing can happen")?;
         followed.push(next.choice);
         run.step(next.choice)?;
     }
@@ -70,11 +69,7 @@ fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
 
 /// The number of faults, of switches between actors, and of steps.
 fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
-    let who = |choice: &Choice| match choice {
-        Choice::Kill(actor) | Choice::Crash(actor) => Some(*actor),
-        other => other.request().map(|id| id.actor),
-    };
     let faults = schedule.iter().filter(|choice| choice.is_fault()).count();
-    let changes = schedule.windows(2).filter(|pair| who(&pair[0]) != who(&pair[1])).count();
+    let changes = schedule.windows(2).filter(|pair| pair[0].actor() != pair[1].actor()).count();
     (faults, changes, schedule.len())
 }

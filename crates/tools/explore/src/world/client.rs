@@ -1,8 +1,6 @@
 //! The datastore as one actor's allocator sees it. It behaves like etcd, or like Kubernetes, which has no transactions.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +10,7 @@ use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
-use super::{Footprint, PODS, Verdict, World, Write};
+use super::{Footprint, PODS, Values, World, Write};
 use crate::truth::Pod;
 
 /// The connection of an actor.
@@ -33,10 +31,6 @@ impl Client {
     /// Turns the connection into a connection to an API server.
     pub fn one_by_one(self) -> Self {
         Self { one_by_one: true, ..self }
-    }
-
-    pub fn world(&self) -> &Arc<World> {
-        &self.world
     }
 
     /// Reads all pods and the names of all nodes from Kubernetes.
@@ -71,20 +65,16 @@ impl Client {
 
     /// Waits until the explorer decides on a read, and records the values that it returns.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
-        let verdict = self.world.turn(self.actor, what, footprint.clone()).await;
-        if verdict == Verdict::Fail {
-            self.world.record_answer(self.actor, verdict);
+        if !self.world.turn(self.actor, what, footprint.clone()).answered().await {
             return Err(no_answer());
         }
-        let mut found = DefaultHasher::new();
-        for (path, is_range) in footprint.reads() {
-            if is_range {
-                self.world.memory.values(path).hash(&mut found);
-            } else {
-                self.world.memory.value_at(path).hash(&mut found);
-            }
-        }
-        self.world.record_answer(self.actor, found.finish());
+        let read = |(path, is_range): (&str, bool)| {
+            let mut found = self.world.memory.values(path);
+            found.retain(|(other, ..)| is_range || other == path);
+            found
+        };
+        let found: Vec<Values> = footprint.reads().map(read).collect();
+        self.world.record_answer(self.actor, found);
         Ok(())
     }
 
@@ -122,12 +112,11 @@ impl Store for Client {
         let (footprint, later) = (Footprint::default().write(path.clone()), swap.clone());
         let write: Write = Arc::new(move |store| drop(at_once(store.swap(&later))));
         let what = format!("{verb} {}", short(&path));
-        let verdict = self.world.turn(self.actor, what, footprint).writing(write).await;
-        let result = match verdict {
-            Verdict::Go => self.world.memory.swap(swap).await,
-            _ => Err(no_answer()),
-        };
-        self.world.record_answer(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
+        if !self.world.turn(self.actor, what, footprint).writing(write).answered().await {
+            return Err(no_answer());
+        }
+        let result = self.world.memory.swap(swap).await;
+        self.world.record_answer(self.actor, result.as_ref().err().map(ToString::to_string));
         if result.is_ok() {
             // The actor also learns the revision of its write.
             self.world.record_answer(self.actor, self.world.memory.value_at(&path));

@@ -1,8 +1,6 @@
 //! Disks for journals, which can be full or lose data in power failures.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,17 +10,11 @@ use calipam_model::parallel::lock;
 use calipam_repair::journal::Disk;
 use tempfile::TempDir;
 
-use super::{Footprint, Verdict, World};
+use super::{Footprint, World};
 
-/// The folders of all journals, and how much of the journals is durable.
+/// The folder of each actor with its journals. Every actor has its own machine. Folders are removed with the world.
 #[derive(Default)]
-pub(crate) struct Files(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// The folder of each actor. Every actor has its own machine. Folders are removed with the world.
-    folders: BTreeMap<usize, Folder>,
-}
+pub(crate) struct Files(Mutex<BTreeMap<usize, Folder>>);
 
 struct Folder {
     folder: TempDir,
@@ -38,26 +30,23 @@ struct Folder {
 
 impl Files {
     /// Returns the path of the next journal of an actor, and the folder of all its journals.
-    pub(crate) fn next_journal(&self, actor: usize) -> Option<(PathBuf, PathBuf)> {
-        let mut state = lock(&self.0);
-        let folder = match state.folders.entry(actor) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Folder::new()?),
-        };
+    pub(crate) fn next_journal(&self, actor: usize) -> (PathBuf, PathBuf) {
+        let mut folders = lock(&self.0);
+        let folder = folders.entry(actor).or_insert_with(Folder::new);
         let path = folder.folder.path().join(format!("{}.journal", folder.journals.len()));
         folder.journals.push(path.clone());
         folder.durable = 0;
-        Some((path, folder.folder.path().to_owned()))
+        (path, folder.folder.path().to_owned())
     }
 
     /// The folders of all actors.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        lock(&self.0).folders.values().map(|folder| folder.folder.path().to_owned()).collect()
+        lock(&self.0).values().map(|folder| folder.folder.path().to_owned()).collect()
     }
 
     /// Ends a step of an actor, which makes admitted lines durable.
     pub(crate) fn end_step(&self, actor: usize) {
-        if let Some(folder) = lock(&self.0).folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
+        if let Some(folder) = lock(&self.0).get_mut(&actor).filter(|folder| folder.is_admitted) {
             folder.is_admitted = false;
             folder.durable = folder.length();
         }
@@ -65,13 +54,13 @@ impl Files {
 
     /// True if a power failure would truncate the last journal of an actor.
     pub(crate) fn can_tear(&self, actor: usize) -> bool {
-        lock(&self.0).folders.get(&actor).is_some_and(|folder| folder.durable < folder.length())
+        lock(&self.0).get(&actor).is_some_and(|folder| folder.durable < folder.length())
     }
 
     /// Simulates a power failure: half of the bytes that are not durable are lost.
     pub(crate) fn tear(&self, actor: usize) {
-        let mut state = lock(&self.0);
-        let Some(folder) = state.folders.get_mut(&actor) else { return };
+        let mut folders = lock(&self.0);
+        let Some(folder) = folders.get_mut(&actor) else { return };
         folder.torn += 1;
         let left = folder.durable + (folder.length() - folder.durable) / 2;
         if let Some(path) = folder.journals.last()
@@ -84,10 +73,11 @@ impl Files {
 
 impl Folder {
     /// Creates a folder, in memory if possible.
-    fn new() -> Option<Self> {
+    fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        Some(Self { folder: folder.ok()?, journals: Vec::new(), durable: 0, is_admitted: false, torn: 0 })
+        let folder = folder.expect("a temporary folder");
+        Self { folder, journals: Vec::new(), durable: 0, is_admitted: false, torn: 0 }
     }
 
     /// The length of the last journal.
@@ -99,47 +89,29 @@ impl Folder {
 
 impl Hash for Files {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = lock(&self.0);
         // The contents follow from the answers to the actors, so they need not be hashed.
-        state
-            .folders
-            .iter()
-            .for_each(|(actor, folder)| (actor, folder.torn, folder.journals.len()).hash(hasher));
+        for (actor, folder) in &*lock(&self.0) {
+            (actor, folder.torn, folder.journals.len()).hash(hasher);
+        }
     }
 }
 
 /// The disk of an actor.
+#[derive(Debug)]
 pub(crate) struct OneDisk(pub Arc<World>, pub usize);
-
-impl fmt::Debug for OneDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OneDisk({})", self.1)
-    }
-}
 
 impl Disk for OneDisk {
     fn admit(&self, bytes: usize) -> Pending<'_, usize> {
         Box::pin(async move {
             let Self(world, actor) = self;
-            let verdict = world.turn(*actor, "write the journal".into(), Footprint::default()).await;
-            world.record_answer(*actor, verdict);
-            if verdict == Verdict::Fail {
+            if !world.turn(*actor, "write the journal".into(), Footprint::default()).answered().await {
                 return bytes / 2;
             }
-            if let Some(folder) = lock(&world.files.0).folders.get_mut(actor) {
+            world.record_answer(*actor, "written");
+            if let Some(folder) = lock(&world.files.0).get_mut(actor) {
                 folder.is_admitted = true;
             }
             bytes
         })
-    }
-}
-
-/// A disk that never fills up.
-#[derive(Debug)]
-pub(crate) struct FreeDisk;
-
-impl Disk for FreeDisk {
-    fn admit(&self, bytes: usize) -> Pending<'_, usize> {
-        Box::pin(async move { bytes })
     }
 }

@@ -1,9 +1,6 @@
 //! An API server as one process sees it. It replaces the connection of calipam's client. Objects are stored under their
 //! paths. An object's version is the revision of its last write.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
-use std::io;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -23,27 +20,27 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Footprint, PATIENCE, Place, Values, Verdict, World, Write};
+use super::turn::Turn;
+use super::{Footprint, PATIENCE, Values, Verdict, World, Write, no_answer, timeless};
 
 /// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
 const CALICO: &str = "/apis/crd.projectcalico.org/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
+/// An API server as one actor's process sees it.
+#[derive(Clone)]
+struct Server {
+    world: Arc<World>,
+    actor: usize,
+}
+
 /// Opens the datastore for an actor's process.
-pub(crate) fn open(world: &Arc<World>, actor: usize) -> Datastore {
-    open_place(Place::World(Arc::clone(world), actor))
-}
-
-/// Opens an in-memory datastore, which answers at once.
-pub fn open_memory(memory: &Arc<MemoryStore>) -> Datastore {
-    open_place(Place::Memory(Arc::clone(memory)))
-}
-
-fn open_place(place: Place) -> Datastore {
+pub fn open(world: &Arc<World>, actor: usize) -> Datastore {
+    let server = Server { world: Arc::clone(world), actor };
     let answer = tower::service_fn(move |request: Request<Body>| {
-        let place = place.clone();
-        async move { place.answer(request).await }
+        let server = server.clone();
+        async move { server.answer(request).await }
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
     Datastore::of_kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
@@ -52,7 +49,7 @@ fn open_place(place: Place) -> Datastore {
 /// The status and the body of a response.
 type Answer = (StatusCode, Value);
 
-impl Place {
+impl Server {
     async fn answer(&self, request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
@@ -76,103 +73,89 @@ impl Place {
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
-        let (is_list, page) = (is_list(path), Page::of(query));
-        if let Self::World(world, actor) = self {
-            let footprint = match is_list {
-                // A later page is read at the revision of the first page.
-                true if page.list.is_some() => Footprint::default(),
-                true => Footprint::default().read_range(folder(path)),
-                false => Footprint::default().read(path),
-            };
-            let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
-            let turn = world.turn(*actor, what, footprint).for_api_server();
-            let turn = if page.list.is_some() { turn.continued() } else { turn };
-            if let Some(refused) = self.refused(turn.await)? {
-                return Ok(refused);
-            }
+        let (is_list, mut page) = (is_list(path), Page::of(query));
+        let footprint = match is_list {
+            // A later page is read at the revision of the first page.
+            true if page.list.is_some() => Footprint::default(),
+            true => Footprint::default().read_range(folder(path)),
+            false => Footprint::default().read(path),
+        };
+        let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
+        let mut turn = self.world.turn(self.actor, what, footprint);
+        turn.asked.is_continued = page.list.is_some();
+        if let Some(refused) = refused(turn).await? {
+            return Ok(refused);
         }
         if !is_list {
-            let answer = get(self.memory(), path);
+            let answer = get(&self.world.memory, path);
             self.record_answer(&answer);
             return Ok(answer);
         }
-        let found = match (self, page.list) {
-            (Self::World(world, actor), Some(number)) => world.kept_list(*actor, number),
-            _ => self.memory().values(&folder(path)),
+        let found = match page.list {
+            Some(number) => self.kept_list(number),
+            None => self.world.memory.values(&folder(path)),
         };
         self.record_answer(&(StatusCode::OK, list(&found, &Page::default())));
-        let number = match self {
-            Self::World(world, actor) if world.page() > 0 && page.list.is_none() => {
-                world.begin_list(*actor, found.clone())
-            }
-            _ => page.list.unwrap_or(NEWEST),
-        };
-        let most = match self {
-            Self::World(world, _) if world.page() > 0 => page.most.min(world.page()),
-            _ => page.most,
-        };
-        Ok((StatusCode::OK, list(&found, &Page { most, list: Some(number), ..page })))
-    }
-
-    /// The response to a request that is not executed; `None` if it is executed.
-    fn refused(&self, verdict: Verdict) -> Result<Option<Answer>, BoxError> {
-        let status = match verdict {
-            Verdict::Go => return Ok(None),
-            Verdict::PutOff => Some(StatusCode::TOO_MANY_REQUESTS),
-            Verdict::Expire => Some(StatusCode::GONE),
-            Verdict::Fail => None,
-        };
-        if let Self::World(world, actor) = self {
-            world.record_answer(*actor, verdict);
+        if let Some(most @ 1..) = self.world.page.get() {
+            page.most = page.most.min(*most);
+            page.list.get_or_insert_with(|| self.begin_list(found.clone()));
         }
-        let no_answer = || io::Error::new(io::ErrorKind::ConnectionReset, "no answer");
-        Ok(Some(failure(status.ok_or_else(no_answer)?)))
+        page.list.get_or_insert(NEWEST);
+        Ok((StatusCode::OK, list(&found, &page)))
     }
 
     async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, BoxError> {
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
         let target = if method == Method::POST { format!("{path}/{name}") } else { path };
-        if let Self::World(world, actor) = self {
-            let (later_method, later_target, later_body) = (method.clone(), target.clone(), body.clone());
-            let write: Write =
-                Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
-            let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
-            let footprint = Footprint::default().write(target.clone());
-            let turn = world.turn(*actor, what, footprint).writing(write).for_api_server();
-            let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
-            if let Some(refused) = self.refused(turn.intends([(&*target, after)].into_iter()).await)? {
-                return Ok(refused);
-            }
+        let (later_method, later_target, later_body) = (method.clone(), target.clone(), body.clone());
+        let write: Write =
+            Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
+        let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
+        let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
+        let turn = self.world.turn(self.actor, what, Footprint::default().write(target.clone()));
+        let turn = turn.writing(write).intends(&[(target.clone(), after)]);
+        if let Some(refused) = refused(turn).await? {
+            return Ok(refused);
         }
-        let answer = change(self.memory(), &method, &target, body);
+        let answer = change(&self.world.memory, &method, &target, body);
         self.record_answer(&answer);
         Ok(answer)
     }
 
     fn record_answer(&self, (status, value): &Answer) {
-        if let Self::World(world, actor) = self {
-            let mut hasher = DefaultHasher::new();
-            (status.as_u16(), super::timeless(value.to_string().as_bytes())).hash(&mut hasher);
-            world.record_answer(*actor, hasher.finish());
-        }
+        let value = timeless(value.to_string().as_bytes());
+        self.world.record_answer(self.actor, (status.as_u16(), value));
     }
-}
 
-impl World {
     /// Keeps the result of a list request for its next pages. Returns the number of the list.
-    fn begin_list(&self, actor: usize, found: Values) -> i64 {
-        let mut state = self.state();
-        let lists = state.lists.entry(actor).or_default();
+    fn begin_list(&self, found: Values) -> i64 {
+        let mut state = self.world.state();
+        let lists = state.lists.entry(self.actor).or_default();
         lists.push(found);
         lists.len() as i64 - 1
     }
 
     /// Returns the kept result of a list request.
-    fn kept_list(&self, actor: usize, number: i64) -> Values {
-        let state = self.state();
-        let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
+    fn kept_list(&self, number: i64) -> Values {
+        let state = self.world.state();
+        let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&self.actor)?.get(number));
         list.cloned().unwrap_or_default()
     }
+}
+
+/// Waits for the decision on a request. Returns its response if it is not executed.
+async fn refused(mut turn: Turn<'_>) -> Result<Option<Answer>, BoxError> {
+    turn.asked.can_be_put_off = true;
+    let (world, actor) = (turn.world, turn.asked.id.actor);
+    let verdict = turn.await;
+    let status = match verdict {
+        Verdict::Go => return Ok(None),
+        Verdict::PutOff => Some(StatusCode::TOO_MANY_REQUESTS),
+        Verdict::Expire => Some(StatusCode::GONE),
+        Verdict::Fail => None,
+    };
+    world.record_answer(actor, verdict);
+    Ok(Some(failure(status.ok_or_else(no_answer)?)))
 }
 
 /// True for a path that lists all objects of a kind.
@@ -321,7 +304,7 @@ pub(crate) fn objects_of(
     values: &[(String, Vec<u8>, i64)],
     pods: &[Value],
 ) -> Option<Vec<(String, Vec<u8>)>> {
-    let memory = Arc::new(MemoryStore::default());
+    let world = Arc::new(World::free(MemoryStore::default()));
     for (path, value, _) in values {
         let Ok(Some(key)) = Key::parse(path) else { continue };
         let plain = match &key {
@@ -334,12 +317,12 @@ pub(crate) fn objects_of(
         if let Some((path, kind)) = plain {
             let mut object: Value = serde_json::from_slice(value).ok()?;
             object["kind"] = kind.into();
-            change(&memory, &Method::POST, &path, object);
+            change(&world.memory, &Method::POST, &path, object);
         }
     }
     for pod in pods {
         let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str()?);
-        change(&memory, &Method::POST, &path, pod.clone());
+        change(&world.memory, &Method::POST, &path, pod.clone());
     }
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -347,7 +330,7 @@ pub(crate) fn objects_of(
         let many = usize::MAX / 8;
         let question =
             Question { addresses: many, blocks: many, handles: many, others: many, ..Question::default() };
-        let writer = open_memory(&memory).writer(Consent::from_option(question, true)?).ok()?;
+        let writer = open(&world, 0).writer(Consent::from_option(question, true)?).ok()?;
         for (path, value, _) in values {
             let Ok(Some(key)) = Key::parse(path) else { continue };
             if let Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig = key {
@@ -357,7 +340,7 @@ pub(crate) fn objects_of(
         }
         Some(())
     })?;
-    Some(memory.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
+    Some(world.memory.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //! ADDs.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::turn::{Pending, PendingRequest};
-use super::{Footprint, RequestId, State, World, Write};
+use super::turn::PendingRequest;
+use super::{Footprint, RequestId, State, World};
 
 /// Events that precede the end of the grace period: the ADDs and late writes that were under way at its start.
 #[derive(Hash)]
@@ -14,20 +13,10 @@ pub(super) struct Grace {
     pub(super) late_writes: BTreeSet<RequestId>,
 }
 
-/// A write that may still take effect.
-pub(super) struct LateWrite {
-    pub(super) what: String,
-    footprint: Footprint,
-    write: Write,
-    /// True if the sender was killed.
-    pub(super) is_orphan: bool,
-}
-
 impl World {
     /// The writes that may still take effect.
-    pub(crate) fn late_writes(&self) -> Vec<(RequestId, String, Footprint)> {
-        let of = |(id, write): (&RequestId, &LateWrite)| (*id, write.what.clone(), write.footprint.clone());
-        self.state().late_writes.iter().map(of).collect()
+    pub(crate) fn late_writes(&self) -> Vec<PendingRequest> {
+        self.state().late_writes.values().cloned().collect()
     }
 
     /// Turns the pending requests of a killed actor into late writes.
@@ -38,15 +27,11 @@ impl World {
         let of_actor = RequestId { actor, number: 0 }..RequestId { actor: actor + 1, number: 0 };
         let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
         for id in ids {
-            if let Some(pending) = state.pending.remove(&id) {
-                state.add_late_write(id, &pending);
-            }
+            let pending = state.pending.remove(&id);
+            pending.into_iter().for_each(|pending| state.add_late_write(pending.asked));
         }
-        state
-            .late_writes
-            .iter_mut()
-            .filter(|(id, _)| id.actor == actor)
-            .for_each(|(_, write)| write.is_orphan = true);
+        let of_actor = state.late_writes.iter_mut().filter(|(id, _)| id.actor == actor);
+        of_actor.for_each(|(_, write)| write.is_orphan = true);
     }
 
     /// Records that an actor's pod waits for addresses.
@@ -73,20 +58,18 @@ impl World {
 
     /// Executes a late write. Returns true if its sender was killed.
     pub(crate) fn land(&self, id: RequestId) -> bool {
-        let write = self.state().late_writes.remove(&id);
-        let Some(LateWrite { write, is_orphan, .. }) = write else { return false };
-        write(&self.memory);
-        is_orphan
+        let asked = self.state().late_writes.remove(&id);
+        let write = asked.as_ref().and_then(|asked| asked.write.as_ref());
+        write.into_iter().for_each(|write| write(&self.memory));
+        asked.is_some_and(|asked| asked.is_orphan)
     }
 }
 
 impl State {
     /// Keeps a failed write, which may still take effect. Drops a read.
-    pub(super) fn add_late_write(&mut self, id: RequestId, pending: &Pending) {
-        if let Some(write) = &pending.write {
-            let PendingRequest { what, footprint, .. } = pending.asked.clone();
-            self.late_writes
-                .insert(id, LateWrite { what, footprint, write: Arc::clone(write), is_orphan: false });
+    pub(super) fn add_late_write(&mut self, asked: PendingRequest) {
+        if asked.write.is_some() {
+            self.late_writes.insert(asked.id, asked);
         }
     }
 }

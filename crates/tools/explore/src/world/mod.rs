@@ -14,21 +14,21 @@ mod turn;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use std::{fmt, io};
 
 use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
 pub use self::audit::Phase;
-pub(crate) use self::audit::{NotedWrite, is_same};
+pub(crate) use self::audit::{Audit, NotedWrite};
 pub use self::client::Client;
 pub(crate) use self::client::at_once;
-pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
+pub(crate) use self::disk::{Files, OneDisk};
 pub use self::footprint::Footprint;
-use self::late::{Grace, LateWrite};
+use self::late::Grace;
 pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
@@ -49,8 +49,8 @@ pub struct RequestId {
 }
 
 /// The decision on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
     /// The request is answered.
     Go,
     /// The request gets no answer. A write may take effect at any later time, or never.
@@ -70,39 +70,23 @@ pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
 /// The time limit of all clients. It is never reached, since requests wait until the explorer decides.
 const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 
-/// The storage behind the server that a client sees.
-#[derive(Clone)]
-enum Place {
-    /// Each request waits until the explorer decides on it.
-    World(Arc<World>, usize),
-    Memory(Arc<MemoryStore>),
-}
-
-impl Place {
-    fn memory(&self) -> &MemoryStore {
-        match self {
-            Self::World(world, _) => &world.memory,
-            Self::Memory(memory) => memory,
-        }
-    }
-}
-
 /// The datastore, its pending requests, and the truth about the cluster.
+#[derive(Default)]
 pub struct World {
+    /// True if nobody decides on requests: each is answered at once.
+    is_free: bool,
     memory: MemoryStore,
     state: Mutex<State>,
     /// The real users of addresses.
     pub truth: Truth,
-    /// All writes.
-    pub(crate) audit: audit::Audit,
+    audit: Mutex<Audit>,
     /// The journals of all runs of calipam.
     pub(crate) files: Files,
     /// The notes of nodes.
     pub(crate) notes: notes::AllNotes,
-    /// True if the values are objects in Kubernetes, stored under their paths on an API server.
-    is_kubernetes: AtomicBool,
-    /// Number of objects on a page of a list; 0 means all.
-    page: AtomicUsize,
+    /// The number of objects on a page of a list, if the values are objects in Kubernetes, stored under their paths on
+    /// an API server; 0 means all.
+    page: OnceLock<usize>,
 }
 
 #[derive(Default)]
@@ -113,7 +97,7 @@ struct State {
     /// Decisions that the actors have not seen yet.
     verdicts: BTreeMap<RequestId, Verdict>,
     /// Writes whose senders no longer wait for them.
-    late_writes: BTreeMap<RequestId, LateWrite>,
+    late_writes: BTreeMap<RequestId, PendingRequest>,
     /// Number of requests that each actor has sent so far.
     numbers: BTreeMap<usize, usize>,
     /// A hash of all answers to each actor. The answers determine the actor's next steps.
@@ -130,39 +114,46 @@ struct State {
     touched: Footprint,
 }
 
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("World")
+    }
+}
+
 impl World {
     /// Creates an empty cluster.
     pub fn new(now: Timestamp) -> Self {
-        let state = State { now, ..State::default() };
+        let state = Mutex::new(State { now, ..State::default() });
         // Values that exist before the actors start are an hour old.
-        let before = now - SignedDuration::from_hours(1);
-        Self {
-            memory: MemoryStore::new(before),
-            state: Mutex::new(state),
-            truth: Truth::default(),
-            audit: audit::Audit::default(),
-            files: Files::default(),
-            notes: notes::AllNotes::default(),
-            is_kubernetes: AtomicBool::new(false),
-            page: AtomicUsize::new(0),
-        }
+        let memory = MemoryStore::new(now - SignedDuration::from_hours(1));
+        Self { memory, state, ..Self::default() }
+    }
+
+    /// Creates a world whose requests are answered at once.
+    pub fn free(memory: MemoryStore) -> Self {
+        Self { is_free: true, memory, ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
+    /// All writes, and what the actors are doing.
+    pub(crate) fn audit(&self) -> MutexGuard<'_, Audit> {
+        lock(&self.audit)
+    }
+
     pub fn data(&self) -> &MemoryStore {
         &self.memory
     }
 
-    /// Copies the values to an in-memory datastore, which answers at once.
-    pub fn copy_of_data(&self) -> MemoryStore {
-        let copy = MemoryStore::new(self.now());
+    /// Copies the values to a world in which nobody else acts.
+    pub fn copy(&self) -> Arc<Self> {
+        let memory = MemoryStore::new(self.now());
         for (path, value, _) in self.values() {
-            copy.put(&path, value);
+            memory.put(&path, value);
         }
-        copy
+        Arc::new(Self { page: self.page.clone(), ..Self::free(memory) })
     }
 
     /// All stored values.
@@ -170,23 +161,21 @@ impl World {
         self.memory.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
     }
 
-    pub(crate) fn is_kubernetes(&self) -> bool {
-        self.is_kubernetes.load(Ordering::Relaxed)
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_free
     }
 
-    /// Number of objects on a page of a list; 0 means all.
-    fn page(&self) -> usize {
-        self.page.load(Ordering::Relaxed)
+    pub(crate) fn is_kubernetes(&self) -> bool {
+        self.page.get().is_some()
     }
 
     /// Replaces the values with objects of an API server whose lists have pages of `page` objects; 0 means no pages.
     pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
-        self.page.store(page, Ordering::Relaxed);
         for (path, ..) in self.memory.values(ALL) {
             self.memory.remove(&path);
         }
         objects.iter().for_each(|(path, value)| self.memory.put(path, value.clone()));
-        self.is_kubernetes.store(true, Ordering::Relaxed);
+        let _ = self.page.set(page);
     }
 
     /// The current time, which only the explorer advances.
@@ -243,7 +232,7 @@ impl World {
         }
         state.verdicts.insert(id, verdict);
         if verdict == Verdict::Fail {
-            state.add_late_write(id, &pending);
+            state.add_late_write(pending.asked);
         }
         drop(state);
         pending.waker.wake();
@@ -252,7 +241,7 @@ impl World {
     /// Starts a phase of an actor.
     pub(crate) fn begin_phase(&self, actor: usize, phase: Phase) {
         let requests = self.state().numbers.get(&actor).copied().unwrap_or_default();
-        self.audit.begin(actor, requests, phase);
+        self.audit().begin(actor, requests, phase);
     }
 
     /// Adds to the footprint of the current step.
@@ -283,13 +272,18 @@ impl World {
         self.truth.hash(&mut hasher);
         self.files.hash(&mut hasher);
         self.notes.hash(&mut hasher);
-        self.audit.hash(&mut hasher);
+        self.audit().hash(&mut hasher);
         let state = self.state();
         (state.now, &state.answers, &state.locks, &state.adding, &state.waits).hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
         state.late_writes.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
         hasher.finish()
     }
+}
+
+/// The error of a request without answer.
+fn no_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "no answer")
 }
 
 /// Removes the fields that depend on the machine's clock. All other fields are equal in two runs of a schedule.

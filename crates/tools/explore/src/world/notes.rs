@@ -2,7 +2,6 @@
 //! file.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
@@ -49,15 +48,17 @@ impl AllNotes {
 
 impl Hash for AllNotes {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let of = |full: &FullBlocks| {
-            let blocks: BTreeMap<String, String> =
-                full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
-            (full.inputs_hash, full.exhausted_at, blocks)
-        };
         for (node, kept) in &*lock(&self.0) {
-            (node, kept.now.as_ref().map(of), kept.before.as_ref().map(of)).hash(hasher);
+            (node, kept.now.as_ref().map(in_order), kept.before.as_ref().map(in_order)).hash(hasher);
         }
     }
+}
+
+/// The contents of notes in a fixed order.
+fn in_order(full: &FullBlocks) -> impl Hash {
+    let blocks: BTreeMap<String, String> =
+        full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
+    (full.inputs_hash, full.exhausted_at, blocks)
 }
 
 /// The path of a node's notes in footprints.
@@ -66,27 +67,18 @@ pub(crate) fn path(node: &str) -> String {
 }
 
 /// A node's notes, as one plugin call accesses them.
+#[derive(Debug)]
 pub(crate) struct NodeNotes {
     pub world: Arc<World>,
     pub actor: usize,
     pub node: String,
 }
 
-impl fmt::Debug for NodeNotes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeNotes({})", self.node)
-    }
-}
-
 impl Notes for NodeNotes {
     fn full_blocks(&self, _: Family) -> Option<FullBlocks> {
         self.world.touch(&Footprint::default().read(path(&self.node)));
         let found = self.world.notes.of(&self.node);
-        let mut blocks: Vec<String> =
-            found.iter().flat_map(|full| &full.blocks).map(|b| format!("{b:?}")).collect();
-        blocks.sort();
-        let of = found.as_ref().map(|full| (full.inputs_hash, full.exhausted_at));
-        self.world.record_answer(self.actor, (of, blocks));
+        self.world.record_answer(self.actor, found.as_ref().map(in_order));
         found
     }
 

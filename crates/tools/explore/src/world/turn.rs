@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Footprint, RequestId, Verdict, World, Write};
 
 /// A pending request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct PendingRequest {
     pub id: RequestId,
     /// A description for reports.
@@ -14,14 +14,21 @@ pub(crate) struct PendingRequest {
     pub footprint: Footprint,
     /// The lock that the request waits for.
     pub lock: Option<String>,
-    pub is_read: bool,
+    /// The write; `None` for a read.
+    pub write: Option<Write>,
     /// True if an API server may put off the request.
     pub can_be_put_off: bool,
     /// True if the request continues a list whose revision may have been compacted.
     pub is_continued: bool,
+    /// True if the sender was killed.
+    pub is_orphan: bool,
 }
 
 impl PendingRequest {
+    pub(crate) fn is_read(&self) -> bool {
+        self.lock.is_none() && self.write.is_none()
+    }
+
     /// False if the request waits for a lock, which is a file on the node and always works.
     pub(crate) fn can_fail(&self) -> bool {
         self.lock.is_none()
@@ -30,74 +37,59 @@ impl PendingRequest {
 
 pub(super) struct Pending {
     pub(super) asked: PendingRequest,
-    pub(super) write: Option<Write>,
     pub(super) waker: Waker,
 }
 
 /// A future that waits until the explorer decides on a request.
 pub(crate) struct Turn<'w> {
-    world: &'w World,
-    id: RequestId,
-    /// The request; `None` once it was sent.
-    begun: Option<(PendingRequest, Option<Write>)>,
+    pub(super) world: &'w World,
+    pub(super) asked: PendingRequest,
+    is_sent: bool,
 }
 
 impl World {
     /// Creates a read, which is sent when the future is first polled.
     pub(crate) fn turn(&self, actor: usize, what: String, footprint: Footprint) -> Turn<'_> {
-        let number = {
-            let mut state = self.state();
-            let number = state.numbers.entry(actor).or_default();
-            *number += 1;
-            *number
-        };
-        let id = RequestId { actor, number };
-        let (lock, is_read, can_be_put_off, is_continued) = (None, true, false, false);
-        let asked = PendingRequest { id, what, footprint, lock, is_read, can_be_put_off, is_continued };
-        Turn { world: self, id, begun: Some((asked, None)) }
+        let mut state = self.state();
+        let number = state.numbers.entry(actor).or_default();
+        *number += 1;
+        let id = RequestId { actor, number: *number };
+        let (lock, write, can_be_put_off, is_continued, is_orphan) = (None, None, false, false, false);
+        let asked =
+            PendingRequest { id, what, footprint, lock, write, can_be_put_off, is_continued, is_orphan };
+        Turn { world: self, asked, is_sent: false }
     }
 }
 
 impl Turn<'_> {
     /// Records the values that the request intends to write, by key.
-    pub(crate) fn intends<'k>(self, writes: impl Iterator<Item = (&'k str, Option<Vec<u8>>)>) -> Self {
+    pub(crate) fn intends(self, writes: &[(String, Option<Vec<u8>>)]) -> Self {
         for (path, after) in writes {
-            self.world.audit.intend(self.id, path, after);
-        }
-        self
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut PendingRequest, &mut Option<Write>)) -> Self {
-        if let Some((asked, write)) = &mut self.begun {
-            change(asked, write);
+            self.world.audit().intend(self.asked.id, path, after.clone());
         }
         self
     }
 
     /// Makes the request a write.
-    pub(crate) fn writing(self, write: Write) -> Self {
-        self.with(|asked, later| {
-            asked.is_read = false;
-            *later = Some(write);
-        })
+    pub(crate) fn writing(mut self, write: Write) -> Self {
+        self.asked.write = Some(write);
+        self
     }
 
     /// Makes the request wait for a lock and take it.
-    pub(crate) fn locking(self, name: &str) -> Self {
-        self.with(|asked, _| {
-            asked.is_read = false;
-            asked.lock = Some(name.to_owned());
-        })
+    pub(crate) fn locking(mut self, name: &str) -> Self {
+        self.asked.lock = Some(name.to_owned());
+        self
     }
 
-    /// Marks a request to an API server.
-    pub(crate) fn for_api_server(self) -> Self {
-        self.with(|asked, _| asked.can_be_put_off = true)
-    }
-
-    /// Marks a request that continues a list.
-    pub(crate) fn continued(self) -> Self {
-        self.with(|asked, _| asked.is_continued = true)
+    /// Waits for the decision. Returns false if the request gets no answer.
+    pub(crate) async fn answered(self) -> bool {
+        let (world, actor) = (self.world, self.asked.id.actor);
+        let verdict = self.await;
+        if verdict != Verdict::Go {
+            world.record_answer(actor, verdict);
+        }
+        verdict == Verdict::Go
     }
 }
 
@@ -105,23 +97,26 @@ impl Future for Turn<'_> {
     type Output = Verdict;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
-        let begun = self.begun.take();
+        if self.world.is_free {
+            return Poll::Ready(Verdict::Go);
+        }
         let mut state = self.world.state();
-        if let Some((asked, write)) = begun {
-            state.pending.insert(self.id, Pending { asked, write, waker: context.waker().clone() });
+        let (id, waker) = (self.asked.id, context.waker().clone());
+        if !std::mem::replace(&mut self.is_sent, true) {
+            state.pending.insert(id, Pending { asked: self.asked.clone(), waker });
             return Poll::Pending;
         }
-        if let Some(pending) = state.pending.get_mut(&self.id) {
-            pending.waker.clone_from(context.waker());
+        if let Some(pending) = state.pending.get_mut(&id) {
+            pending.waker = waker;
         }
-        state.verdicts.remove(&self.id).map_or(Poll::Pending, Poll::Ready)
+        state.verdicts.remove(&id).map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.world.state();
-        state.pending.remove(&self.id);
-        state.verdicts.remove(&self.id);
+        state.pending.remove(&self.asked.id);
+        state.verdicts.remove(&self.asked.id);
     }
 }

@@ -73,17 +73,21 @@ async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
     delete(client, &handle).await
 }
 
+/// Writes a key that does not exist yet.
 async fn put_new(client: &mut Client, key: &str, size: usize) -> Result<(), Error> {
-    let absent = Compare::version(key, CompareOp::Equal, 0);
-    client.txn(Txn::new().when([absent]).and_then([TxnOp::put(key, vec![b'x'; size], None)])).await.map(drop)
+    write(client, key, CompareOp::Equal, TxnOp::put(key, vec![b'x'; size], None)).await
 }
 
 async fn put_again(client: &mut Client, key: &str, size: usize) -> Result<(), Error> {
-    let there = Compare::version(key, CompareOp::Greater, 0);
-    client.txn(Txn::new().when([there]).and_then([TxnOp::put(key, vec![b'x'; size], None)])).await.map(drop)
+    write(client, key, CompareOp::Greater, TxnOp::put(key, vec![b'x'; size], None)).await
 }
 
 async fn delete(client: &mut Client, key: &str) -> Result<(), Error> {
-    let there = Compare::version(key, CompareOp::Greater, 0);
-    client.txn(Txn::new().when([there]).and_then([TxnOp::delete(key, None)])).await.map(drop)
+    write(client, key, CompareOp::Greater, TxnOp::delete(key, None)).await
+}
+
+/// Writes a key whose version compares with 0.
+async fn write(client: &mut Client, key: &str, operator: CompareOp, change: TxnOp) -> Result<(), Error> {
+    let expected = Compare::version(key, operator, 0);
+    client.txn(Txn::new().when([expected]).and_then([change])).await.map(drop)
 }

@@ -1,10 +1,8 @@
 //! Sends Kubernetes the same kinds of requests as the plugin, concurrently where the plugin does. Where the plugin
 //! replaces a block of its node, this program creates a block, so that concurrent calls do not conflict.
 
-use bytes::Bytes;
 use calipam_model::affinity::{AffinityKey, AffinityType};
-use http::{Method, Request, StatusCode};
-use kube::client::Body;
+use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -82,7 +80,7 @@ async fn del(client: &Client, container: &str) -> Result<(), Failed> {
     let stored = get(client, &block).await?;
     replace(client, &block, &stored, "sequenceNumber", 1.into()).await?;
     replace(client, &handle, &found, "deleted", true.into()).await?;
-    request(client, Method::DELETE, &handle, Vec::new()).await.map(drop)
+    request(client, Method::DELETE, &handle, String::new()).await.map(drop)
 }
 
 fn name(container: &str) -> String {
@@ -106,43 +104,35 @@ async fn create(
     kind: &str,
     container: &str,
     spec: Value,
-) -> Result<Bytes, Failed> {
+) -> Result<String, Failed> {
     let object = json!({"apiVersion": "crd.projectcalico.org/v1", "kind": kind,
         "metadata": {"name": name(container)}, "spec": spec});
-    request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await
+    request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string()).await
 }
 
 /// Replaces an object that was read, with another value in one field. Returns the new object.
 async fn replace(
     client: &Client,
     path: &str,
-    read: &[u8],
+    read: &str,
     field: &str,
     value: Value,
-) -> Result<Bytes, Failed> {
-    let mut object: Value = serde_json::from_slice(read)?;
+) -> Result<String, Failed> {
+    let mut object: Value = serde_json::from_str(read)?;
     object["spec"][field] = value;
-    request(client, Method::PUT, path, object.to_string().into()).await
+    request(client, Method::PUT, path, object.to_string()).await
 }
 
 /// Reads a path; a missing object is not an error.
-async fn get(client: &Client, path: &str) -> Result<Bytes, Failed> {
-    request(client, Method::GET, path, Vec::new()).await
+async fn get(client: &Client, path: &str) -> Result<String, Failed> {
+    request(client, Method::GET, path, String::new()).await
 }
 
-async fn request(client: &Client, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Failed> {
+async fn request(client: &Client, method: Method, path: &str, body: String) -> Result<String, Failed> {
     let is_get = method == Method::GET;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("accept", "application/json")
-        .header("content-type", "application/json")
-        .body(Body::from(body))?;
-    let answer = client.send(request).await?;
-    let status = answer.status();
-    let whole = answer.into_body().collect_bytes().await?;
-    if status.is_success() || (is_get && status == StatusCode::NOT_FOUND) {
-        return Ok(whole);
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    match client.request_text(request.body(body.into_bytes())?).await {
+        Err(kube::Error::Api(status)) if is_get && status.code == 404 => Ok(String::new()),
+        answer => Ok(answer?),
     }
-    Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&whole)).into())
 }

@@ -1,20 +1,19 @@
 //! ADDs that need another block, in clusters with many blocks of Calico's default size.
 
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::relay::Relay;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::call::VERSION;
+use crate::bench::Bench;
 use crate::cluster::{BLOCK_SIZE, CAUGHT_UP, Cluster, POOL};
 use crate::measured::{Measured, median};
-use crate::table::{self, Table};
 use crate::{Failed, child, plugin};
 
 /// Number of nodes that claim a block at the same time.
@@ -35,24 +34,21 @@ const TAKEN: usize = 50;
 /// Time after which a plugin repeats a search that found no free address.
 const SEARCH_AGAIN_AFTER: Duration = Duration::from_millis(5_200);
 
-const TITLES: [&str; 2] = [
+pub(in crate::parts) const TITLES: [&str; 2] = [
     "blocks | <call | wall | read | peak memory",
     "blocks | claims at once | wall | their writes alone | ratio | etcd's memory before | after",
 ];
 
 /// Measures claims on a datastore that contains a number of blocks. With 10,000 blocks or more, also measures exhausted
 /// pools.
-pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
-    let programs = Path::new(program).parent().unwrap_or(Path::new("."));
-    println!("{datastore}:");
-    table::of_sizes(sizes, TITLES, |blocks, [calls, at_once]| {
-        claims(&Large::start(programs, datastore, &[LARGE])?, blocks, calls, at_once)?;
-        if blocks >= MANY {
-            other_sizes(&Large::start(programs, datastore, &[LARGE])?, blocks, calls)?;
-            exhaustion(&Large::start(programs, datastore, &EXHAUSTED)?, blocks, calls)?;
-        }
-        Ok(())
-    })
+pub(in crate::parts) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+    let blocks = bench.number()? as usize;
+    claims(&Large::start(bench, &[LARGE])?, blocks, bench)?;
+    if blocks >= MANY {
+        other_sizes(&Large::start(bench, &[LARGE])?, blocks, bench)?;
+        exhaustion(&Large::start(bench, &EXHAUSTED)?, bench)?;
+    }
+    Ok(())
 }
 
 /// The CIDRs of all blocks that a pool has room for.
@@ -60,37 +56,31 @@ fn places(pool: &str) -> Result<Vec<IpNet>, Failed> {
     Ok(pool.parse::<IpNet>()?.subnets(BLOCK_SIZE)?.collect())
 }
 
-/// Maps an index to a pseudo-random number, far from those of neighboring indexes.
-fn scattered(index: usize) -> u64 {
-    (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-        >> 20
-}
-
 /// Some CIDRs of the large pool, in pseudo-random order.
 pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
-    let mut places: Vec<(usize, IpNet)> = places(LARGE)?.into_iter().enumerate().collect();
-    places.sort_by_key(|(index, _)| scattered(*index));
-    Ok(places.into_iter().take(count).map(|(_, place)| place).collect())
+    let (mut rng, mut places) = (Rng::new(1), places(LARGE)?);
+    places.sort_by_cached_key(|_| rng.next());
+    places.truncate(count);
+    Ok(places)
 }
 
-fn claims(large: &Large, blocks: usize, calls: &mut Table, at_once: &mut Table) -> Result<(), Failed> {
+fn claims(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<(), Failed> {
     large.cluster.put_blocks(some_places(blocks)?, TAKEN)?;
-    calls.row(format!("{blocks} | claim | {}", large.claims("c")?));
+    bench.row(0, &format!("claim | {}", large.claims("c")?));
 
     let before = large.memory()?;
-    let own = large.at_once("calico-ipam", "ADD")? * 1e3;
+    let own = large.at_once(&large.programs[0], "ADD")? * 1e3;
     let after = large.memory()?;
-    let floor = large.at_once("cni_floor", "CLAIM")? * 1e3;
-    at_once.row(format!(
-        "{blocks} | {NODES} | {own:.0} ms | {floor:.0} ms | {:.2} | {before:.0} MiB | {after:.0} MiB",
-        own / floor
-    ));
+    let floor = large.at_once(&large.programs[1], "CLAIM")? * 1e3;
+    let ratio = own / floor;
+    let memory = format!("{before:.0} MiB | {after:.0} MiB");
+    bench.row(1, &format!("{NODES} | {own:.0} ms | {floor:.0} ms | {ratio:.2} | {memory}"));
     Ok(())
 }
 
 /// Measures a pool whose block size was changed: smaller blocks are in a quarter of its places, larger ones cover
 /// another quarter.
-fn other_sizes(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Failed> {
+fn other_sizes(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<(), Failed> {
     let mut all = Vec::new();
     for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
         // Smaller blocks start at the second quarter of a place, next to free space of the pool's block size.
@@ -101,20 +91,19 @@ fn other_sizes(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Fa
         }
     }
     large.cluster.put_blocks(all, 4)?;
-    calls.row(format!("{blocks} | claim beside blocks of other sizes | {}", large.claims("c")?));
+    bench.row(0, &format!("claim beside blocks of other sizes | {}", large.claims("c")?));
     Ok(())
 }
 
-fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Failed> {
+fn exhaustion(large: &Large, bench: &mut Bench<'_>) -> Result<(), Failed> {
     let places: Vec<IpNet> = [places(EXHAUSTED[0])?, places(EXHAUSTED[1])?].concat();
     let most = places.iter().enumerate().filter(|(index, _)| index % 128 >= 3);
     large.cluster.put_blocks(most.map(|(_, place)| *place), TAKEN)?;
-    let claims = large.claims("c")?;
-    calls.row(format!("{blocks} | claim, 10,000 of 10,240 places taken | {claims}"));
+    bench.row(0, &format!("claim, 10,000 of 10,240 places taken | {}", large.claims("c")?));
     large.cluster.put_blocks(places.iter().copied(), TAKEN)?;
     // The API server takes some time to see so many writes, and serves no list requests in the meantime.
     thread::sleep(SEARCH_AGAIN_AFTER);
-    calls.row(format!("{blocks} | borrow from 10,240 blocks | {}", large.claims("n")?));
+    bench.row(0, &format!("borrow from 10,240 blocks | {}", large.claims("n")?));
 
     large.cluster.put_blocks(places, SIZE)?;
     thread::sleep(SEARCH_AGAIN_AFTER);
@@ -124,7 +113,7 @@ fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Fai
         ("again after some seconds", Duration::ZERO),
     ] {
         let call = large.add("n0", true, true, false)?;
-        calls.row(format!("{blocks} | refused, {when} | {}", cells(&call)));
+        bench.row(0, &format!("refused, {when} | {}", cells(&call)));
         thread::sleep(pause);
     }
     Ok(())
@@ -133,17 +122,18 @@ fn exhaustion(large: &Large, blocks: usize, calls: &mut Table) -> Result<(), Fai
 /// A cluster with a relay in front of its server.
 struct Large {
     cluster: Cluster,
-    programs: PathBuf,
+    /// The plugin and its floor.
+    programs: [PathBuf; 2],
     pools: Vec<String>,
     relay: Relay,
     folder: TempDir,
 }
 
 impl Large {
-    fn start(programs: &Path, datastore: &str, pools: &[&str]) -> Result<Self, Failed> {
+    fn start(bench: &Bench<'_>, pools: &[&str]) -> Result<Self, Failed> {
         let names = (0..NODES).map(|number| format!("n{number}"));
         let names = names.chain((0..CLAIMS * 3).map(|number| format!("c{number}")));
-        let cluster = Cluster::start(datastore, POOL, names)?;
+        let cluster = Cluster::start(bench.datastore, POOL, names)?;
         for (number, cidr) in pools.iter().enumerate() {
             cluster.put_pool(&format!("large-{number}"), cidr)?;
         }
@@ -153,7 +143,7 @@ impl Large {
         };
         Ok(Self {
             relay: Relay::to(port),
-            programs: programs.to_owned(),
+            programs: [bench.sibling("calico-ipam"), bench.sibling("cni_floor")],
             pools: pools.iter().map(|pool| (*pool).to_owned()).collect(),
             folder: tempfile::tempdir()?,
             cluster,
@@ -166,7 +156,7 @@ impl Large {
         std::fs::create_dir_all(lock.with_file_name("cni"))?;
         // Marks the affinities of this node as upgraded, since they already have labels.
         std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
-        let mut configuration = self.cluster.configuration(VERSION, node, &lock.display().to_string());
+        let mut configuration = self.cluster.configuration(node, &lock);
         configuration["ipam"]["ipv4_pools"] = json!(self.pools);
         if is_relayed {
             match &self.cluster {
@@ -217,31 +207,21 @@ impl Large {
     ) -> Result<Measured, Failed> {
         let configuration = self.configuration(node, is_relayed)?;
         self.relay.take_bytes();
-        let start = Instant::now();
-        let mut child = plugin::start(&self.programs.join("calico-ipam"), "ADD", node, &configuration)?;
-        let peak_mib = if is_watched { child::watch(&mut child, Duration::ZERO)? } else { 0.0 };
-        let (is_done, said) = plugin::ended(child)?;
-        let (seconds, bytes) = (start.elapsed().as_secs_f64(), self.relay.take_bytes() as u64);
-        if is_done == succeeds && (succeeds || said.contains(EXHAUSTED_ERROR)) {
-            return Ok(Measured { seconds, bytes, peak_mib, ..Measured::default() });
+        let (measured, result) = plugin::run(&self.programs[0], "ADD", node, &configuration, is_watched)?;
+        match result {
+            Err(said) if succeeds || !said.contains(EXHAUSTED_ERROR) => {
+                Err(format!("an ADD on {node}: {said}").into())
+            }
+            Ok(()) if !succeeds => Err(format!("an ADD on {node} finds an address").into()),
+            _ => Ok(Measured { bytes: self.relay.take_bytes() as u64, ..measured }),
         }
-        Err(format!("an ADD on {node}: {said}").into())
     }
 
     /// Runs one call on each node at the same time. Returns the seconds until all have ended.
-    fn at_once(&self, program: &str, command: &str) -> Result<f64, Failed> {
+    fn at_once(&self, program: &Path, command: &str) -> Result<f64, Failed> {
         let nodes = (0..NODES).map(|number| format!("n{number}"));
-        let nodes = nodes.map(|node| Ok((self.configuration(&node, false)?, node)));
-        let nodes = nodes.collect::<Result<Vec<_>, Failed>>()?;
-        let program = self.programs.join(program);
-        let all = Measured::of(|| {
-            let start = |(configuration, node): &(String, String)| {
-                plugin::start(&program, command, node, configuration)
-            };
-            let running: Vec<Child> = nodes.iter().map(start).collect::<Result<_, _>>()?;
-            running.into_iter().try_for_each(plugin::succeeded)
-        })?;
-        Ok(all.seconds)
+        let calls = nodes.map(|node| Ok((node.clone(), self.configuration(&node, false)?)));
+        plugin::at_once(program, command, &calls.collect::<Result<Vec<_>, Failed>>()?)
     }
 
     /// The resident memory of etcd in MiB.

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::RUNS;
 use crate::Failed;
+use crate::bench::Bench;
 use crate::child::{CHECK, run};
-use crate::measured::{Compared, Measured};
-use crate::table::Table;
+use crate::measured::Measured;
 
 /// Maximum number of bytes per read.
 const PIECE: usize = 1 << 20;
@@ -23,7 +23,8 @@ type Floor = fn(&Path) -> io::Result<()>;
 const FILES: [(&str, Floor); 3] =
     [("export.jsonl", read), ("export.jsonl.zst", unpack), ("snapshot.db", sum)];
 
-pub(super) fn measure(program: &str, etcd: &Etcd, allocations: u64, table: &mut Table) -> Result<(), Failed> {
+pub(super) fn measure(bench: &mut Bench<'_>, etcd: &Etcd) -> Result<(), Failed> {
+    let program = bench.program;
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     for (name, floor) in FILES {
@@ -31,12 +32,15 @@ pub(super) fn measure(program: &str, etcd: &Etcd, allocations: u64, table: &mut 
         let text = path.display().to_string();
         match name {
             "snapshot.db" => etcd.save_snapshot(&path)?,
-            _ => drop(run(program, &["export", &text], &["--etcd-endpoints", &etcd.endpoint()])?),
+            _ => drop(run(program, &format!("export {text}"), &["--etcd-endpoints", &etcd.endpoint()])?),
         }
-        let floor = || Measured::of(|| floor(&path).map_err(|error| format!("{text}: {error}").into()));
-        let compared = Compared::best_of(RUNS, floor, || run(program, CHECK, &["--datastore", &text]))?;
-        let size = fs::metadata(&path)?.len() as f64 / 1e6;
-        table.row(format!("{allocations} | {name} | {size:.0} MB | {}", compared.cells()));
+        let bytes = fs::metadata(&path)?.len();
+        let floor = || {
+            let read = Measured::of(|| floor(&path).map_err(|error| format!("{text}: {error}").into()));
+            Ok(Measured { bytes, ..read? })
+        };
+        let check = || run(program, CHECK, &["--datastore", &text]);
+        bench.compare(&format!("check of {name}"), RUNS, floor, check)?;
     }
     Ok(())
 }

@@ -1,49 +1,63 @@
 //! `calipam release --leaked` compared with only the same writes. Every tenth address is leaked.
 
-mod command;
 mod on_etcd;
 mod on_kubernetes;
 
-use self::command::{release, undo};
+use std::path::Path;
+use std::process::Command;
+
+use calipam_repair::journal::Recorded;
+use calipam_testkit::servers::EtcdOptions;
+
+use crate::bench::Bench;
+use crate::child::measure as measure_child;
 use crate::cluster::Cluster;
-use crate::{Failed, leak, table};
+use crate::{Failed, leak};
 
-const TITLES: &str = "<datastore | allocations | released | command | writes | writing | a second | floor | ratio | \
-                      server's share | peak memory";
+pub(super) const TITLES: &str =
+    "size | released | command | writes | writing | a second | floor | ratio | peak memory";
 
-/// Measures releases on a datastore; sizes are allocations on `etcd` and pods on `kubernetes`.
-pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
-    table::rows(sizes, TITLES, |size| measure(program, datastore, size))
-}
-
-/// Leaks every tenth address of a cluster, and releases the leaked addresses. Returns the row.
-fn measure(program: &str, datastore: &str, size: u64) -> Result<String, Failed> {
+/// Leaks every tenth address of a cluster, and releases the leaked addresses. Sizes are allocations on `etcd` and pods
+/// on `kubernetes`.
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+    let size = bench.number()?;
     // The folder is not in a memory-backed file system, where durable writes would be free.
     let folder = tempfile::tempdir_in(".")?;
-    let cluster = match datastore {
-        "etcd" => on_etcd::durable(size)?,
-        _ => Cluster::seeded(datastore, size)?,
-    };
+    let durable = EtcdOptions::new().argument("--unsafe-no-fsync=false");
+    let cluster = Cluster::seeded(bench.datastore, size, durable)?;
     let leaked = leak::every_tenth(cluster.etcd(), cluster.form().pods)?;
     if let Cluster::Kubernetes(server) = &cluster {
         on_kubernetes::wait_for_pods(server, size as usize - leaked)?;
     }
+
     let journal = folder.path().join("run.journal");
-    let released = release(program, &cluster.connection(), &journal)?;
+    let run = |arguments: &[&str], journal: &Path| {
+        let mut command = Command::new(bench.program);
+        command.args(arguments).args(cluster.connection()).args(["--yes", "--journal"]).arg(journal);
+        measure_child(&mut command, &[0])
+    };
+    let released = run(&["release", "--leaked", "--grace", "0", "--settle", "0"], &journal)?;
+    let recorded = Recorded::read(&journal)?;
+    // From the first line of the journal to the last.
+    let begun: jiff::Timestamp = recorded.header.started_at.parse()?;
+    let ended = jiff::Timestamp::try_from(std::fs::metadata(&journal)?.modified()?)?;
+    let writing = ended.duration_since(begun).as_secs_f64();
+
+    let text = journal.display().to_string();
     let floor = match &cluster {
-        Cluster::Etcd(etcd) => on_etcd::floor(etcd, &released.recorded)?,
+        Cluster::Etcd(etcd) => on_etcd::floor(etcd, &recorded)?,
         Cluster::Kubernetes(server) => {
-            on_kubernetes::floor(server, || undo(program, &cluster.connection(), &journal))?
+            on_kubernetes::floor(server, || run(&["undo", &text], &journal.with_extension("back")).map(drop))?
         }
     };
-    let (seconds, writing) = (released.run.seconds, released.writing);
-    Ok(format!(
-        "{datastore} | {size} | {leaked} | {seconds:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | \
-         {:.0} % | {:.0} MiB",
-        released.recorded.intents.len(),
+    let cells = format!(
+        "{leaked} | {:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | {:.0} MiB",
+        released.seconds,
+        recorded.intents.len(),
         leaked as f64 / writing,
         writing / floor,
-        100.0 * floor / writing,
-        released.run.peak_mib,
-    ))
+        released.peak_mib,
+    );
+    bench.row(0, &cells);
+    Ok(())
 }

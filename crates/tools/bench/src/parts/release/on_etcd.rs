@@ -1,26 +1,17 @@
-//! etcd with durable writes, as in production.
+//! The writes of a release on etcd.
 
 use std::time::Instant;
 
 use calipam_repair::journal::Recorded;
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
-use calipam_testkit::servers::{Etcd, EtcdOptions};
+use calipam_testkit::servers::Etcd;
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::Failed;
-use crate::cluster::Cluster;
 
 /// Number of concurrent transactions. calipam's executor sends as many requests at a time.
 const IN_FLIGHT: usize = 256;
-
-/// Starts an etcd that contains a healthy cluster with `allocations` allocations.
-pub(super) fn durable(allocations: u64) -> Result<Cluster, Failed> {
-    let etcd = EtcdOptions::new().argument("--unsafe-no-fsync=false").start()?;
-    SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
-    Ok(Cluster::Etcd(Box::new(etcd)))
-}
 
 /// The time in seconds that etcd needs for the same transactions as the undo, without its reads.
 pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {

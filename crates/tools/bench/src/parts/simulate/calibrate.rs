@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use calipam_simulate::answer::Times;
 use calipam_simulate::{Latency, Micros};
-use calipam_testkit::kube::Flavour;
+use calipam_testkit::kube::{Connection, Flavour};
 use calipam_testkit::servers::{KubeApiserver, processor_seconds};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 
-use super::reality::{Caller, VERSION};
+use super::reality::Caller;
 use super::{Begin, PODS};
 use crate::Failed;
 use crate::cluster::{CAUGHT_UP, Cluster};
@@ -52,8 +50,8 @@ pub(super) fn costs(
 ) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
     let call = |command: &str, node: &str, container: &str| {
-        let lock = locks.path().join(node).join("ipam.lock").display().to_string();
-        let configuration = cluster.configuration(VERSION, node, &lock).to_string();
+        let lock = locks.path().join(node).join("ipam.lock");
+        let configuration = cluster.configuration(node, &lock).to_string();
         caller.call(command, container, &configuration)
     };
     let time = |command: &str, node: &str, container: &str| {
@@ -81,7 +79,7 @@ pub(super) fn costs(
 
     let reads_of = Simulated::with(begin, "read=1s")?;
     let writes_of = Simulated::with(begin, "write=1s")?;
-    let refresh = calipam_simulate::Costs::assumed(cluster.kind()).refresh.0;
+    let refresh = calipam_simulate::Costs::assumed(cluster.form().datastore).refresh.0;
     let waits_of = Simulated::with(begin, &format!("refresh={refresh}us"))?;
 
     let (more_reads, more_writes) = (reads_of.more().as_secs_f64(), writes_of.more().as_secs_f64());
@@ -143,7 +141,7 @@ impl Work {
         let idle = self.idle * self.begin.elapsed().as_secs_f64();
         let used = seconds(cluster) - self.seconds - idle;
         let requests = requests::done(cluster)?.since(&self.requests);
-        let assumed = calipam_simulate::Costs::assumed(cluster.kind());
+        let assumed = calipam_simulate::Costs::assumed(cluster.form().datastore);
         let threads = thread::available_parallelism()?.get() as f64;
         let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
         let as_reads = requests.done.saturating_sub(requests.writes) as f64 + requests.writes as f64 * times;
@@ -187,26 +185,17 @@ fn read(cluster: &Cluster) -> Result<Duration, Failed> {
             client.get("/calico/ipam/v2/config", None).await?;
             Ok::<_, etcd_client::Error>(begin.elapsed())
         })?),
-        Cluster::Kubernetes(server) => {
-            let (took, _) = ask(server, "/api/v1/namespaces/default")?;
-            Ok(took)
-        }
+        Cluster::Kubernetes(server) => Ok(ask(server, "/api/v1/namespaces/default")?.0),
     }
 }
 
 /// Times a request to an API server on an open connection. Also returns the response.
 fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let client = Client::try_from(config)?;
-        let request = || http::Request::get(path).body(Vec::new());
-        client.request_text(request()?).await?;
-        let begin = Instant::now();
-        let answer = client.request_text(request()?).await?;
-        Ok((begin.elapsed(), answer))
-    })
+    let mut connection = Connection::open(server)?;
+    connection.request("GET", path, "")?;
+    let begin = Instant::now();
+    let answer = connection.request("GET", path, "")?;
+    Ok((begin.elapsed(), answer.body))
 }
 
 /// The time per object in a list of an API server, in the format of `--latency`. It is measured with the affinities
@@ -214,16 +203,12 @@ fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed>
 fn of_objects(cluster: &Cluster, read: Duration) -> Result<String, Failed> {
     let Cluster::Kubernetes(server) = cluster else { return Ok(String::new()) };
     let path = Flavour::Classic.path("blockaffinities");
-    let mut times = Vec::new();
-    let mut answer = String::new();
-    for _ in 0..11 {
-        let (took, text) = ask(server, &path)?;
-        times.push(took);
-        answer = text;
-    }
-    let list: serde_json::Value = serde_json::from_str(&answer)?;
+    let asked = (0..11).map(|_| ask(server, &path)).collect::<Result<Vec<_>, _>>()?;
+    let answer = &asked[0].1;
+    let list: serde_json::Value = serde_json::from_str(answer)?;
     let objects = list["items"].as_array().map_or(0, Vec::len).max(1);
-    let kib = Duration::from_nanos(calipam_simulate::Costs::assumed(cluster.kind()).kib_nanos);
-    let of_list = median(times).saturating_sub(read + kib.mul_f64(answer.len() as f64 / 1024.0));
+    let kib = Duration::from_nanos(calipam_simulate::Costs::assumed(cluster.form().datastore).kib_nanos);
+    let of_list = median(asked.iter().map(|(took, _)| *took))
+        .saturating_sub(read + kib.mul_f64(answer.len() as f64 / 1024.0));
     Ok(format!(",object={}us", (of_list / u32::try_from(objects)?).as_micros()))
 }

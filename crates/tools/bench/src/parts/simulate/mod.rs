@@ -5,7 +5,6 @@
 mod calibrate;
 mod reality;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,9 @@ use calipam_simulate::answer::{self, Run};
 use calipam_simulate::{Micros, Rate, Scenario, Start};
 
 use self::reality::Caller;
+use crate::bench::Bench;
 use crate::cluster::{Cluster, POOL};
 use crate::parts::cni::large::{LARGE, some_places};
-use crate::table::Table;
 use crate::{Failed, observe};
 
 /// Pods per node.
@@ -30,7 +29,7 @@ const BETWEEN: Duration = Duration::from_millis(125);
 const SINGLE_ADDS: u32 = 3;
 
 /// The quantiles of the times of ADDs, in thousandths.
-const RANKS: [(&str, usize); 4] = [("median", 500), ("90 %", 900), ("99 %", 990), ("worst", 1_000)];
+const RANKS: [usize; 4] = [500, 900, 990, 1_000];
 
 /// Number of assigned addresses in each block of other nodes.
 const TAKEN: usize = 50;
@@ -38,49 +37,40 @@ const TAKEN: usize = 50;
 /// The prefix of a size whose pods arrive at once.
 const BURST: &str = "burst:";
 
-/// Compares reality and simulation on a datastore, `etcd` or `kubernetes`, in a row for each size. `50+1000` means 50
-/// nodes among 1,000 blocks of other nodes; `burst:50` means 50 nodes whose pods arrive at once.
-pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
-    let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
-    let ranks = RANKS.map(|(rank, _)| format!("{rank} p | {rank} m | %")).join(" | ");
-    let mut table = Table::new(format!(
-        "nodes | requests p | requests m | lost p | lost m | {ranks} | a pod every | processors busy | <by --latency"
-    ));
-    for size in sizes {
-        let (caller, plain) = match size.strip_prefix(BURST) {
-            Some(plain) => (Caller::Thread, plain),
-            None => (Caller::Process(plugin.clone()), size.as_str()),
-        };
-        let (nodes, others) = plain.split_once('+').unwrap_or((plain, "0"));
-        let cells = compare(&caller, datastore, nodes.parse()?, others.parse()?)?;
-        table.row(format!("{size} | {cells}"));
-    }
-    println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
-    table.print();
-    Ok(())
-}
+/// p is predicted, m is measured.
+pub(super) const TITLES: &str = "nodes | requests p | requests m | lost p | lost m | median p | median m | % | \
+                                 90 % p | 90 % m | % | 99 % p | 99 % m | % | worst p | worst m | % | \
+                                 a pod every | processors busy | <by --latency";
 
-fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Result<String, Failed> {
+/// Compares reality and simulation for a number of nodes. `50+1000` means 50 nodes among 1,000 blocks of other nodes;
+/// `burst:50` means 50 nodes whose pods arrive at once.
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+    let (caller, plain) = match bench.size.strip_prefix(BURST) {
+        Some(plain) => (Caller::Thread, plain),
+        None => (Caller::Process(bench.sibling("calico-ipam")), bench.size),
+    };
+    let (nodes, others) = plain.split_once('+').unwrap_or((plain, "0"));
+    let (nodes, others): (u32, usize) = (nodes.parse()?, others.parse()?);
     let pool = if others == 0 { POOL } else { LARGE };
-    let cluster = Cluster::start(datastore, pool, (0..nodes + 2 * calibrate::CALLS).map(node_name))?;
+    let cluster = Cluster::start(bench.datastore, pool, (0..nodes + 2 * calibrate::CALLS).map(node_name))?;
     cluster.put_blocks(some_places(others)?, TAKEN)?;
-    let begin = Begin { start: start(&cluster)?, datastore: cluster.kind() };
+    let begin = Begin { start: start(&cluster)?, datastore: cluster.form().datastore };
     let others_from = |first: u32| (first..first + calibrate::CALLS).map(node_name).collect::<Vec<_>>();
     let (single, together) = (others_from(nodes), others_from(nodes + calibrate::CALLS));
-    let costs = calibrate::costs(caller, &cluster, &begin, [&single, &together])?;
+    let costs = calibrate::costs(&caller, &cluster, &begin, [&single, &together])?;
     let between = match caller {
         Caller::Process(_) => BETWEEN.max(costs.add * SINGLE_ADDS),
         Caller::Thread => Duration::ZERO,
     };
     let predicted = begin.predict(nodes, &costs.latency, between)?;
-    let real = reality::run(caller, &cluster, nodes, between)?;
+    let real = reality::run(&caller, &cluster, nodes, between)?;
     let (adds, times) = (&predicted.adds, &predicted.adds.time);
     let ranks = RANKS.iter().zip([times.median, times.p90, times.p99, times.worst]);
-    let ranks = ranks.map(|((_, rank), predicted)| {
+    let ranks = ranks.map(|(rank, predicted)| {
         let (predicted, measured) = (predicted.0 as f64 / 1e3, real.rank(*rank).as_secs_f64() * 1e3);
         format!("{predicted:.1} ms | {measured:.1} ms | {:+.0}", (predicted / measured - 1.0) * 100.0)
     });
-    Ok(format!(
+    let cells = format!(
         "{:.2} | {:.2} | {} | {} | {} | {} ms | {:.2} | {}",
         adds.requests.mean,
         real.requests_per_add(),
@@ -91,7 +81,9 @@ fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Resul
         between.as_millis(),
         real.busy,
         costs.latency,
-    ))
+    );
+    bench.row(0, &cells);
+    Ok(())
 }
 
 /// The name of a node, counted from 0, as in simulations.

@@ -1,20 +1,16 @@
 //! Measures real plugin calls for the arrivals that a simulation assumes.
 
 use std::path::PathBuf;
-use std::sync::{Barrier, Mutex, OnceLock};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use calipam_testkit::cluster::rng::Rng;
 
 use super::{PODS, calibrate, node_name};
 use crate::cluster::Cluster;
 use crate::requests::{self, Requests};
 use crate::{Failed, plugin};
-
-/// The CNI version of the calls: the first version with STATUS.
-pub(super) const VERSION: &str = "1.1.0";
 
 /// The measurements of a real run.
 pub(super) struct Real {
@@ -40,14 +36,13 @@ impl Real {
 /// Arrivals of pods, distributed as in simulations: gaps vary between zero and twice their mean, and a pod is placed on
 /// the one of two random nodes that has fewer pods.
 fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
-    let mut random = Pcg64Mcg::seed_from_u64(1);
-    let mut below = |end: u64| random.next_u64() % end.max(1);
+    let mut rng = Rng::new(1);
     let mut pods_of = vec![0; nodes as usize];
     let mut due = Duration::ZERO;
     let micros = between.as_micros() as u64;
     let mut arrive = || {
-        due += Duration::from_micros(below(micros * 2 + 1));
-        let chosen = [below(nodes.into()), below(nodes.into())].map(|node| node as usize);
+        due += Duration::from_micros(rng.below(micros * 2 + 1));
+        let chosen = [rng.below(nodes.into()), rng.below(nodes.into())].map(|node| node as usize);
         let node = chosen.into_iter().min_by_key(|node| pods_of[*node]).unwrap_or(0);
         pods_of[node] += 1;
         (due, node as u32)
@@ -58,33 +53,31 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 /// Calls ADD for each pod when it arrives.
 pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
-    let times: Mutex<Vec<Result<Duration, Failed>>> = Mutex::default();
     // Many threads take a while to start, so a burst begins when all of them are ready.
-    let (together, released) = (Barrier::new((nodes * PODS) as usize), OnceLock::new());
+    let (together, released) = (&Barrier::new((nodes * PODS) as usize), &OnceLock::new());
     let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster));
     let begin = Instant::now();
-    thread::scope(|scope| {
-        for (pod, (due, node)) in arrivals(nodes, between).into_iter().enumerate() {
+    let mut times = thread::scope(|scope| {
+        let call = |(pod, (due, node)): (usize, (Duration, u32))| {
             thread::sleep(due.saturating_sub(begin.elapsed()));
             let node = node_name(node);
-            let lock = locks.path().join(&node).join("ipam.lock").display().to_string();
-            let configuration = cluster.configuration(VERSION, &node, &lock).to_string();
-            let (times, together, released) = (&times, &together, &released);
+            let lock = locks.path().join(&node).join("ipam.lock");
+            let configuration = cluster.configuration(&node, &lock).to_string();
             scope.spawn(move || {
                 let at_once = between.is_zero().then(|| {
                     together.wait();
                     *released.get_or_init(Instant::now)
                 });
-                let taken = caller.call("ADD", &format!("c{pod}"), &configuration);
-                let taken = taken.map(|taken| at_once.map_or(taken, |released: Instant| released.elapsed()));
-                times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(taken);
-            });
-        }
-    });
+                let taken = caller.call("ADD", &format!("c{pod}"), &configuration)?;
+                Ok(at_once.map_or(taken, |released: Instant| released.elapsed()))
+            })
+        };
+        let calls: Vec<_> = arrivals(nodes, between).into_iter().enumerate().map(call).collect();
+        let ended = calls.into_iter().map(|call| call.join().map_err(|_| "a call panicked")?);
+        ended.collect::<Result<Vec<Duration>, Failed>>()
+    })?;
     let busy = (calibrate::seconds(cluster) - used) / begin.elapsed().as_secs_f64();
     let requests = requests::done(cluster)?.since(&before);
-    let times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut times: Vec<Duration> = times.into_iter().collect::<Result<_, _>>()?;
     times.sort();
     Ok(Real { times, requests, busy })
 }
@@ -106,20 +99,23 @@ impl Caller {
         configuration: &str,
     ) -> Result<Duration, Failed> {
         let begin = Instant::now();
-        let (is_done, answer) = match self {
+        match self {
             Self::Process(program) => {
-                plugin::ended(plugin::start(program, command, container, configuration)?)?
+                let (measured, result) = plugin::run(program, command, container, configuration, false)?;
+                result.map_err(|answer| format!("{command} of {container}: {answer}"))?;
+                Ok(Duration::from_secs_f64(measured.seconds))
             }
-            Self::Thread => on_thread(command, container, configuration),
-        };
-        let taken = begin.elapsed();
-        if is_done { Ok(taken) } else { Err(format!("{command} of {container}: {answer}").into()) }
+            Self::Thread => {
+                let variables = plugin::variables(command, container);
+                let variables = variables.map(|(name, value)| (name.to_owned(), value)).into();
+                let mut answer = Vec::new();
+                match calipam_cni::run(&[], &variables, &mut configuration.as_bytes(), &mut answer) {
+                    0 => Ok(begin.elapsed()),
+                    _ => {
+                        Err(format!("{command} of {container}: {}", String::from_utf8_lossy(&answer)).into())
+                    }
+                }
+            }
+        }
     }
-}
-
-fn on_thread(command: &str, container: &str, configuration: &str) -> (bool, String) {
-    let variables = plugin::variables(command, container).map(|(name, value)| (name.to_owned(), value));
-    let mut answer = Vec::new();
-    let code = calipam_cni::run(&[], &variables.into(), &mut configuration.as_bytes(), &mut answer);
-    (code == 0, String::from_utf8_lossy(&answer).into_owned())
 }

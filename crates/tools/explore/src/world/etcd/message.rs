@@ -10,11 +10,13 @@ use calipam_testkit::memory::MemoryStore;
 use crate::world::client::short;
 use crate::world::{Footprint, Values};
 
-/// A transaction: comparisons, and the operations for success and failure.
+/// A transaction: comparisons, and the reads and writes that follow if all of them hold.
+#[derive(Default)]
 pub(super) struct Transaction {
     pub expected: Vec<Expected>,
-    pub then: Vec<Operation>,
-    otherwise: Vec<Operation>,
+    pub reads: Vec<Range>,
+    /// The new values of keys; `None` for deletions.
+    pub writes: Vec<(String, Option<Vec<u8>>)>,
 }
 
 /// A comparison. calipam sends these two kinds.
@@ -24,12 +26,6 @@ pub(super) enum Expected {
     /// No key in the range was created after this revision. The values are those that an earlier read returned at this
     /// revision.
     NoneSince(Range, i64, Arc<Values>),
-}
-
-pub(super) enum Operation {
-    Get(Range),
-    Put(String, Vec<u8>),
-    Delete(String),
 }
 
 /// A range of keys. The end is exclusive.
@@ -57,14 +53,13 @@ pub(super) struct Answer {
     pub found: Vec<Found>,
 }
 
-/// Passes each field of a message to `take`. Returns `None` if the message is malformed, or if `take` does not know a
-/// field.
-fn each(message: &[u8], mut take: impl FnMut(u32, Value<'_>) -> Option<()>) -> Option<()> {
-    let mut fields = Fields::new(message);
-    while let Some((field, value)) = fields.next_field()? {
-        take(field, value)?;
+/// The fields of a message; `None` if it is malformed.
+fn fields(message: &[u8]) -> Option<Vec<(u32, Value<'_>)>> {
+    let (mut fields, mut found) = (Fields::new(message), Vec::new());
+    while let Some(field) = fields.next_field()? {
+        found.push(field);
     }
-    Some(())
+    Some(found)
 }
 
 fn text(value: Value<'_>) -> Option<String> {
@@ -73,17 +68,41 @@ fn text(value: Value<'_>) -> Option<String> {
 
 impl Transaction {
     pub(super) fn decode(message: &[u8]) -> Option<Self> {
-        let mut transaction = Self { expected: Vec::new(), then: Vec::new(), otherwise: Vec::new() };
-        each(message, |field, value| {
+        let mut transaction = Self::default();
+        for (field, value) in fields(message)? {
             match field {
                 1 => transaction.expected.push(Expected::decode(value.bytes())?),
-                2 => transaction.then.push(Operation::decode(value.bytes())?),
-                3 => transaction.otherwise.push(Operation::decode(value.bytes())?),
+                2 => transaction.add(value.bytes())?,
                 _ => return None,
             }
-            Some(())
-        })?;
+        }
         Some(transaction)
+    }
+
+    /// Adds the operation in a message.
+    fn add(&mut self, message: &[u8]) -> Option<()> {
+        for (kind, operation) in fields(message)? {
+            match kind {
+                1 => self.reads.push(Range::decode(operation.bytes())?),
+                2 => {
+                    let (mut key, mut content) = (None, Vec::new());
+                    for (field, value) in fields(operation.bytes())? {
+                        match field {
+                            1 => key = text(value),
+                            2 => content = value.bytes().to_vec(),
+                            _ => {}
+                        }
+                    }
+                    self.writes.push((key?, Some(content)));
+                }
+                3 => {
+                    let range = Range::decode(operation.bytes()).filter(|range| range.end.is_empty())?;
+                    self.writes.push((range.start, None));
+                }
+                _ => return None,
+            }
+        }
+        Some(())
     }
 
     pub(super) fn footprint(&self) -> Footprint {
@@ -91,45 +110,23 @@ impl Transaction {
             Expected::At(key, _) => all.read(key.clone()),
             Expected::NoneSince(range, ..) => Range::footprint(all, range),
         });
-        self.then.iter().chain(&self.otherwise).fold(all, |all, operation| match operation {
-            Operation::Get(range) => Range::footprint(all, range),
-            Operation::Put(key, _) | Operation::Delete(key) => all.write(key.clone()),
-        })
+        let all = self.reads.iter().fold(all, Range::footprint);
+        self.writes.iter().fold(all, |all, (key, _)| all.write(key.clone()))
     }
 
-    /// The writes of the transaction if it succeeds.
-    pub(super) fn writes(&self) -> impl Iterator<Item = (&str, Option<Vec<u8>>)> {
-        self.then.iter().filter_map(|operation| match operation {
-            Operation::Get(_) => None,
-            Operation::Put(key, value) => Some((&**key, Some(value.clone()))),
-            Operation::Delete(key) => Some((&**key, None)),
-        })
-    }
-
-    /// Executes the transaction atomically and returns the answer.
+    /// Executes the writes atomically and returns the answer.
     pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
         let has_succeeded = self.expected.iter().all(|expected| expected.holds(store));
-        let operations = if has_succeeded { &self.then } else { &self.otherwise };
-        let (mut changes, mut found) = (Vec::new(), Vec::new());
-        for operation in operations {
-            match operation {
-                Operation::Get(range) => found.push(range.find(&store.values(super::ALL))),
-                Operation::Put(key, value) => changes.push((key.clone(), Some(value.clone()))),
-                Operation::Delete(key) => changes.push((key.clone(), None)),
-            }
-        }
-        Answer { revision: store.change_together(&changes), has_succeeded, found }
+        let writes = if has_succeeded { &*self.writes } else { &[] };
+        Answer { revision: store.change_together(writes), has_succeeded, found: Vec::new() }
     }
 }
 
 impl fmt::Display for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operations = self.then.iter().map(|operation| match operation {
-            Operation::Get(range) => format!("read {range}"),
-            Operation::Put(key, _) => format!("put {}", short(key)),
-            Operation::Delete(key) => format!("delete {}", short(key)),
-        });
-        f.write_str(&operations.collect::<Vec<_>>().join(", "))
+        let verb = |value: &Option<_>| if value.is_some() { "put" } else { "delete" };
+        let writes = self.writes.iter().map(|(key, value)| format!("{} {}", verb(value), short(key)));
+        f.write_str(&writes.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -138,7 +135,7 @@ impl Expected {
         const EQUAL: (u64, u64) = (0, 2);
         const CREATED_BEFORE: (u64, u64) = (2, 1);
         let (mut operator, mut target, mut range, mut revision) = (0, 0, Range::default(), 0);
-        each(message, |field, value| {
+        for (field, value) in fields(message)? {
             match field {
                 1 => operator = value.number(),
                 2 => target = value.number(),
@@ -147,8 +144,7 @@ impl Expected {
                 64 => range.end = value.bytes().to_vec(),
                 _ => {}
             }
-            Some(())
-        })?;
+        }
         match (operator, target) {
             EQUAL if range.end.is_empty() => Some(Self::At(range.start, revision)),
             CREATED_BEFORE => Some(Self::NoneSince(range, revision - 1, Arc::default())),
@@ -167,37 +163,10 @@ impl Expected {
     }
 }
 
-impl Operation {
-    fn decode(message: &[u8]) -> Option<Self> {
-        let mut operation = None;
-        each(message, |field, value| {
-            operation = Some(match field {
-                1 => Self::Get(Range::decode(value.bytes())?),
-                2 => {
-                    let (mut key, mut content) = (None, Vec::new());
-                    each(value.bytes(), |field, value| {
-                        match field {
-                            1 => key = text(value),
-                            2 => content = value.bytes().to_vec(),
-                            _ => {}
-                        }
-                        Some(())
-                    })?;
-                    Self::Put(key?, content)
-                }
-                3 => Self::Delete(Range::decode(value.bytes()).filter(|range| range.end.is_empty())?.start),
-                _ => return None,
-            });
-            Some(())
-        })?;
-        operation
-    }
-}
-
 impl Range {
     pub(super) fn decode(message: &[u8]) -> Option<Self> {
         let mut range = Self::default();
-        each(message, |field, value| {
+        for (field, value) in fields(message)? {
             match field {
                 1 => range.start = text(value)?,
                 2 => range.end = value.bytes().to_vec(),
@@ -206,8 +175,7 @@ impl Range {
                 8 => range.keys_only = value.number() != 0,
                 _ => {}
             }
-            Some(())
-        })?;
+        }
         Some(range)
     }
 

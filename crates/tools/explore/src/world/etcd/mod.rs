@@ -3,53 +3,41 @@
 
 mod message;
 
-use std::collections::hash_map::DefaultHasher;
 use std::convert::Infallible;
-use std::hash::{Hash, Hasher};
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use calipam_datastore::settings::Timeouts;
 use calipam_datastore::{Datastore, EtcdClient, Transport, TransportError};
 use calipam_model::parallel::lock;
-use calipam_testkit::memory::MemoryStore;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tonic::body::Body;
 use tower::BoxError;
 
-use self::message::{Answer, Expected, Operation, Range, Transaction};
-use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
+use self::message::{Answer, Expected, Range, Transaction};
+use super::{ALL, Footprint, PATIENCE, Values, World, no_answer, timeless};
 
 /// The revision of the first read. Such revisions number the reads, and differ from those of all keys.
 const READINGS: i64 = 1_000_000;
 struct Etcd {
-    place: Place,
+    world: Arc<World>,
+    actor: usize,
     /// The values that reads have returned. A later read at the same revision returns the same values, as etcd
     /// promises.
     seen: Mutex<Vec<Arc<Values>>>,
 }
 
 /// Opens the datastore for an actor's process.
-pub(crate) async fn open(world: &Arc<World>, actor: usize) -> Option<Datastore> {
-    open_place(Place::World(Arc::clone(world), actor)).await
-}
-
-/// Opens an in-memory datastore, which answers at once.
-pub async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
-    open_place(Place::Memory(Arc::clone(memory))).await
-}
-
-async fn open_place(place: Place) -> Option<Datastore> {
-    let etcd = Arc::new(Etcd { place, seen: Mutex::default() });
+pub async fn open(world: &Arc<World>, actor: usize) -> Datastore {
+    let etcd = Arc::new(Etcd { world: Arc::clone(world), actor, seen: Mutex::default() });
     let answer = tower::service_fn(move |request: Request<Body>| {
         let etcd = Arc::clone(&etcd);
         async move { etcd.answer(request).await.map_err(TransportError) }
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
-    let client = EtcdClient::over(Transport::new(answer), timeouts).await.ok()?;
-    Some(Datastore::of_etcd(client))
+    let client = EtcdClient::over(Transport::new(answer), timeouts).await;
+    Datastore::of_etcd(client.expect("a connection without a network"))
 }
 
 impl Etcd {
@@ -79,13 +67,10 @@ impl Etcd {
     }
 
     async fn transact(&self, transaction: Transaction) -> Result<Answer, BoxError> {
-        let ranges = transaction.then.iter().map(|operation| match operation {
-            Operation::Get(range) => Some(range.clone()),
-            _ => None,
-        });
-        match ranges.collect::<Option<Vec<Range>>>().filter(|_| transaction.expected.is_empty()) {
-            Some(ranges) => self.read(ranges).await,
-            None => self.write(transaction).await,
+        match (&*transaction.reads, &*transaction.writes) {
+            ([], _) => self.write(transaction).await,
+            (_, []) if transaction.expected.is_empty() => self.read(transaction.reads).await,
+            _ => Err("a transaction that reads and writes".into()),
         }
     }
 
@@ -102,7 +87,7 @@ impl Etcd {
             Some(values) => (values, named),
             None => {
                 self.wait_to_read(&ranges).await?;
-                let values = Arc::new(self.place.memory().values(ALL));
+                let values = Arc::new(self.world.memory.values(ALL));
                 let mut seen = lock(&self.seen);
                 seen.push(Arc::clone(&values));
                 (values, READINGS + seen.len() as i64 - 1)
@@ -116,44 +101,32 @@ impl Etcd {
     }
 
     async fn wait_to_read(&self, ranges: &[Range]) -> Result<(), BoxError> {
-        let Place::World(world, actor) = &self.place else { return Ok(()) };
+        let Self { world, actor, .. } = self;
         let footprint = ranges.iter().fold(Footprint::default(), Range::footprint);
         let what: Vec<String> = ranges.iter().map(Range::to_string).collect();
-        let verdict = world.turn(*actor, format!("read {}", what.join(", ")), footprint).await;
-        if verdict == Verdict::Fail {
-            world.record_answer(*actor, verdict);
-            return Err(no_answer());
+        if !world.turn(*actor, format!("read {}", what.join(", ")), footprint).answered().await {
+            return Err(no_answer().into());
         }
         let values = world.memory.values(ALL);
-        let mut hasher = DefaultHasher::new();
-        for (path, value, revision) in ranges.iter().flat_map(|range| range.find(&values).kvs) {
-            (path, super::timeless(&value), revision).hash(&mut hasher);
-        }
-        world.record_answer(*actor, hasher.finish());
+        let found = ranges.iter().flat_map(|range| range.find(&values).kvs);
+        let found = found.map(|(path, value, revision)| (path, timeless(&value), revision));
+        world.record_answer(*actor, found.collect::<Vec<_>>());
         Ok(())
     }
 
     async fn write(&self, transaction: Transaction) -> Result<Answer, BoxError> {
-        let Place::World(world, actor) = &self.place else {
-            return Ok(transaction.apply(self.place.memory()));
-        };
+        let Self { world, actor, .. } = self;
         let transaction = Arc::new(transaction);
         let later = Arc::clone(&transaction);
         let write: super::Write = Arc::new(move |store| drop(later.apply(store)));
         let turn = world.turn(*actor, transaction.to_string(), transaction.footprint()).writing(write);
-        let verdict = turn.intends(transaction.writes()).await;
-        if verdict == Verdict::Fail {
-            world.record_answer(*actor, verdict);
-            return Err(no_answer());
+        if !turn.intends(&transaction.writes).answered().await {
+            return Err(no_answer().into());
         }
         let answer = transaction.apply(&world.memory);
         world.record_answer(*actor, (answer.has_succeeded, answer.revision));
         Ok(answer)
     }
-}
-
-fn no_answer() -> BoxError {
-    io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
 }
 
 /// A message in gRPC's format.
