@@ -1,14 +1,16 @@
 //! Leaks addresses.
 
-use calipam_testkit::servers::{Etcd, ServerError};
+use calipam_testkit::servers::Etcd;
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
+
+use crate::Failed;
 
 /// Maximum number of keys in one transaction, etcd's default.
 const KEYS: usize = 128;
 
 /// Deletes every tenth endpoint or pod of a healthy cluster, so that its address is leaked. Returns the number of
 /// leaks. `prefix` is the prefix of the keys of endpoints or pods.
-pub(crate) fn every_tenth(etcd: &Etcd, prefix: &str) -> Result<usize, ServerError> {
+pub(crate) fn every_tenth(etcd: &Etcd, prefix: &str) -> Result<usize, Failed> {
     let leaked = etcd.with_client(async |client| {
         let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
         let all = kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await?;

@@ -1,17 +1,31 @@
 //! Compares results with those in a trace, field by field.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
 use crate::symbols::Symbols;
 
+/// A difference between a replay and its trace.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FieldDifference {
-    /// The path of the field, such as `writes[2].value.allocations[0]`.
+pub struct Difference {
+    /// The path of the field, such as `writes[2].value.allocations[0]` or `after[/calico/ipam/v2/config]`.
     pub field: String,
     pub expected: String,
     pub found: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  expected {}\n  found    {}", self.field, self.expected, self.found)
+    }
+}
+
+impl Difference {
+    pub(crate) fn new(field: impl Into<String>, expected: impl ToString, found: impl ToString) -> Self {
+        Self { field: field.into(), expected: expected.to_string(), found: found.to_string() }
+    }
 }
 
 /// Adds every field in which `found` differs from `expected` to `differences`.
@@ -20,27 +34,23 @@ pub(crate) fn compare(
     expected: &Value,
     found: &Value,
     symbols: &mut Symbols,
-    differences: &mut Vec<FieldDifference>,
+    differences: &mut Vec<Difference>,
 ) {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
-            objects(field, expected, found, symbols, differences)
+            objects(field, expected, found, symbols, differences);
         }
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
             for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
                 compare(&format!("{field}[{index}]"), expected, found, symbols, differences);
             }
         }
-        (Value::String(text), _) => match symbols.matches(text, found) {
-            Some(Ok(())) => {}
-            Some(Err(wanted)) => differences.push(FieldDifference {
-                field: field.to_owned(),
-                expected: format!("{text} ({wanted})"),
-                found: found.to_string(),
-            }),
-            None => equal(field, expected, found, differences),
-        },
-        _ => equal(field, expected, found, differences),
+        (Value::String(text), _) if let Some(matched) = symbols.matches(text, found) => {
+            let other = |wanted| Difference::new(field, format!("{text} ({wanted})"), found);
+            differences.extend(matched.err().map(other));
+        }
+        _ if expected != found => differences.push(Difference::new(field, expected, found)),
+        _ => {}
     }
 }
 
@@ -49,7 +59,7 @@ fn objects(
     expected: &Map<String, Value>,
     found: &Map<String, Value>,
     symbols: &mut Symbols,
-    differences: &mut Vec<FieldDifference>,
+    differences: &mut Vec<Difference>,
 ) {
     let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
     for name in names {
@@ -58,19 +68,8 @@ fn objects(
             (Some(expected), Some(found)) => compare(&place, expected, found, symbols, differences),
             (expected, found) => {
                 let text = |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
-                differences.push(FieldDifference {
-                    field: place,
-                    expected: text(expected),
-                    found: text(found),
-                });
+                differences.push(Difference::new(place, text(expected), text(found)));
             }
         }
-    }
-}
-
-fn equal(field: &str, expected: &Value, found: &Value, differences: &mut Vec<FieldDifference>) {
-    if expected != found {
-        let (expected, found) = (expected.to_string(), found.to_string());
-        differences.push(FieldDifference { field: field.to_owned(), expected, found });
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use anyhow::{Context, Result, bail};
 use calipam_assign::{
     Allocator, AssignIp, Assigned, AutoAssign, Error, Expected, InUse, NewOwner, OwnerConditions,
     OwnerUpdates, PodName, Release, Released, Store,
@@ -13,62 +14,66 @@ use calipam_model::attributes::Attribute;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::{Claimed, Operator};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The inputs of a step.
-pub(crate) struct Input<'t>(pub &'t Map<String, Value>);
+type Entries = BTreeMap<String, String>;
 
-impl Input<'_> {
-    pub(crate) fn text(&self, name: &str) -> String {
-        self.0.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-    }
+/// The inputs of an operation. One that it does not have is empty.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Input {
+    attrs: Option<Entries>,
+    cidr: Option<IpNet>,
+    handle: Option<String>,
+    host: String,
+    ip: String,
+    ips: Vec<String>,
+    max_alloc_per_handle: u32,
+    max_blocks_per_host: u32,
+    must_be_empty: bool,
+    namespace_labels: Option<Entries>,
+    num4: u32,
+    num6: u32,
+    pools4: Vec<IpNet>,
+    pools6: Vec<IpNet>,
+    preconditions: Map<String, Value>,
+    sequence_number: Option<u64>,
+    set: Map<String, Value>,
+    #[serde(rename = "type")]
+    kind: String,
+    updates: Map<String, Value>,
+    #[serde(rename = "use")]
+    intended_use: String,
+    windows: bool,
+}
 
-    pub(crate) fn number(&self, name: &str) -> u32 {
-        self.0.get(name).and_then(Value::as_u64).and_then(|n| n.try_into().ok()).unwrap_or_default()
-    }
-
+impl Input {
     fn in_use(&self) -> InUse {
-        if self.flag("mustBeEmpty") { InUse::Refuse } else { InUse::Release }
+        if self.must_be_empty { InUse::Refuse } else { InUse::Release }
     }
 
-    fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or_default()
+    fn handle(&self) -> Option<String> {
+        self.handle.clone().filter(|handle| !handle.is_empty())
     }
 
-    /// Returns a string input; `None` if it is empty or missing.
-    fn optional(&self, name: &str) -> Option<String> {
-        Some(self.text(name)).filter(|text| !text.is_empty())
+    fn cidr(&self) -> Result<IpNet> {
+        self.cidr.context("there is no CIDR")
     }
 
-    fn map(&self, name: &str) -> Option<BTreeMap<String, String>> {
-        texts(self.0.get(name)?)
+    fn address(&self) -> Result<IpAddr> {
+        address(&self.ip).with_context(|| format!("{:?} is no address", self.ip))
     }
 
-    fn cidr(&self, name: &str) -> Result<IpNet, String> {
-        self.text(name).parse().map_err(|_| format!("the input {name} is not a CIDR"))
-    }
-
-    fn address(&self, name: &str) -> Result<IpAddr, String> {
-        address(&self.text(name)).ok_or_else(|| format!("the input {name} is no address"))
-    }
-
-    fn cidrs(&self, name: &str) -> Result<Vec<IpNet>, String> {
-        let items = self.0.get(name).and_then(Value::as_array).into_iter().flatten();
-        items
-            .map(|item| item.as_str()?.parse().ok())
-            .collect::<Option<_>>()
-            .ok_or(format!("the input {name} is no list of CIDRs"))
-    }
-
-    fn intended_use(&self) -> Result<Option<PoolUse>, String> {
-        match self.text("use").as_str() {
+    fn intended_use(&self) -> Result<Option<PoolUse>> {
+        match self.intended_use.as_str() {
             "" => Ok(None),
-            name => PoolUse::parse(name).map(Some).ok_or_else(|| format!("no use is called {name:?}")),
+            name => PoolUse::parse(name).map(Some).with_context(|| format!("no use is called {name:?}")),
         }
     }
 
-    fn holder(&self) -> (AffinityType, String) {
-        (AffinityType::parse(&self.text("type")), self.text("host"))
+    fn kind(&self) -> AffinityType {
+        AffinityType::parse(&self.kind)
     }
 }
 
@@ -77,77 +82,68 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
+fn texts(value: &Value) -> Option<Entries> {
     let fields = value.as_object()?;
-    Some(
-        fields
-            .iter()
-            .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
-            .collect(),
-    )
+    let text =
+        |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
+    Some(fields.iter().map(text).collect())
 }
 
-/// Runs an operation of the allocator. Returns `None` if no operation has that name.
+/// Runs an operation of the allocator.
 pub(crate) async fn perform(
     allocator: &Allocator<&impl Store>,
     operation: &str,
-    input: &Input<'_>,
-) -> Result<Option<Value>, String> {
-    let result = match operation {
+    input: Map<String, Value>,
+) -> Result<Value> {
+    let input: &Input = &serde_json::from_value(input.into())?;
+    let host = input.host.as_str();
+    let handle = input.handle.as_deref().unwrap_or_default();
+    Ok(match operation {
         "auto" => auto(allocator, input).await?,
         "assign" => only_error(allocator.assign_ip(&assign_request(input)?).await),
         "release" => release(allocator, input).await,
-        "release-handle" => only_error(allocator.release_by_handle(&input.text("handle")).await),
-        "ips-of-handle" => match allocator.ips_by_handle(&input.text("handle")).await {
+        "release-handle" => only_error(allocator.release_by_handle(handle).await),
+        "ips-of-handle" => match allocator.ips_by_handle(handle).await {
             Ok(ips) => json!({"error": null, "ips": ips}),
             Err(error) => json!({"error": error.to_string(), "ips": null}),
         },
-        "attributes" => match allocator.assignment_attributes(input.address("ip")?).await {
+        "attributes" => match allocator.assignment_attributes(input.address()?).await {
             Ok(record) => json!({"error": null, "attributes": attributes(&record)}),
             Err(error) => json!({"error": error.to_string(), "attributes": null}),
         },
         "set-owner" => set_owner(allocator, input).await?,
         "claim" => claim(allocator, input).await?,
         "release-affinity" => {
-            let (_, host) = input.holder();
-            only_error(allocator.release_affinity(input.cidr("cidr")?, &host, input.in_use()).await)
+            only_error(allocator.release_affinity(input.cidr()?, host, input.in_use()).await)
         }
         "release-host" => {
-            let (kind, host) = input.holder();
-            only_error(allocator.release_host_affinities(kind, &host, input.in_use()).await)
+            only_error(allocator.release_host_affinities(input.kind(), host, input.in_use()).await)
         }
-        "release-pool" => only_error(allocator.release_pool_affinities(input.cidr("cidr")?).await),
-        "remove-host" => {
-            let (kind, host) = input.holder();
-            only_error(allocator.remove_host(kind, &host).await)
-        }
-        "config" => {
-            let set = input.0.get("set").and_then(Value::as_object).cloned().unwrap_or_default();
-            only_error(allocator.set_config(|config| set_config(config, &set)).await)
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(result))
+        "release-pool" => only_error(allocator.release_pool_affinities(input.cidr()?).await),
+        "remove-host" => only_error(allocator.remove_host(input.kind(), host).await),
+        "config" => only_error(allocator.set_config(|config| set_config(config, &input.set)).await),
+        _ => bail!("no operation is called {operation:?}"),
+    })
 }
 
 fn only_error<E: ToString>(result: Result<(), E>) -> Value {
     json!({"error": result.err().map(|error| error.to_string())})
 }
 
-async fn auto(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<Value, String> {
+async fn auto(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
     let request = AutoAssign {
-        host: input.text("host"),
-        v4: input.number("num4"),
-        v6: input.number("num6"),
-        handle: input.optional("handle"),
-        attributes: input.map("attrs"),
-        pools_v4: input.cidrs("pools4")?,
-        pools_v6: input.cidrs("pools6")?,
+        host: input.host.clone(),
+        v4: input.num4,
+        v6: input.num6,
+        handle: input.handle(),
+        attributes: input.attrs.clone(),
+        pools_v4: input.pools4.clone(),
+        pools_v6: input.pools6.clone(),
         intended_use: input.intended_use()?,
-        max_blocks_per_host: input.number("maxBlocksPerHost"),
-        max_per_handle: input.number("maxAllocPerHandle"),
-        namespace_labels: input.map("namespaceLabels"),
-        windows: input.flag("windows"),
+        max_blocks_per_host: input.max_blocks_per_host,
+        max_per_handle: input.max_alloc_per_handle,
+        namespace_labels: input.namespace_labels.clone(),
+        windows: input.windows,
     };
     let (done, error) = match allocator.auto_assign(&request).await {
         Ok(done) => (done, None),
@@ -171,33 +167,26 @@ fn assigned(assigned: &Assigned) -> Value {
     })
 }
 
-fn assign_request(input: &Input<'_>) -> Result<AssignIp, String> {
+fn assign_request(input: &Input) -> Result<AssignIp> {
     Ok(AssignIp {
-        handle: input.optional("handle"),
-        attributes: input.map("attrs"),
+        handle: input.handle(),
+        attributes: input.attrs.clone(),
         intended_use: input.intended_use()?,
-        max_per_handle: input.number("maxAllocPerHandle"),
-        windows: input.flag("windows"),
-        ..AssignIp::new(input.text("host"), input.address("ip")?)
+        max_per_handle: input.max_alloc_per_handle,
+        windows: input.windows,
+        ..AssignIp::new(input.host.clone(), input.address()?)
     })
 }
 
-async fn release(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Value {
-    let ips = input.0.get("ips").and_then(Value::as_array).cloned().unwrap_or_default();
-    let sequence = input.0.get("sequenceNumber").and_then(Value::as_u64);
-    let mut requests = Vec::new();
-    let mut texts = BTreeMap::new();
-    for ip in ips.iter().filter_map(Value::as_str) {
-        match address(ip) {
-            Some(address) => {
-                requests.push(Release { address, handle: input.optional("handle"), sequence });
-                texts.insert(address, ip);
-            }
-            None => {
-                let error = format!("failed to parse IP: {ip}");
-                return json!({"error": error, "notAllocated": null, "withoutError": null});
-            }
-        }
+async fn release(allocator: &Allocator<&impl Store>, input: &Input) -> Value {
+    let (mut requests, mut texts) = (Vec::new(), BTreeMap::new());
+    for ip in &input.ips {
+        let Some(address) = address(ip) else {
+            let error = format!("failed to parse IP: {ip}");
+            return json!({"error": error, "notAllocated": null, "withoutError": null});
+        };
+        requests.push(Release { address, handle: input.handle(), sequence: input.sequence_number });
+        texts.insert(address, ip.as_str());
     }
     match allocator.release_ips(&requests).await {
         Ok(done) => released(&done, None, &texts),
@@ -234,10 +223,9 @@ fn attributes(record: &Attribute) -> Value {
     fields.into()
 }
 
-async fn claim(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<Value, String> {
-    let (kind, host) = input.holder();
+async fn claim(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
     let result = |done: &Claimed, error: Option<String>| json!({"error": error, "claimed": done.claimed, "ofOthers": done.of_others});
-    Ok(match allocator.claim_affinity(input.cidr("cidr")?, kind, &host).await {
+    Ok(match allocator.claim_affinity(input.cidr()?, input.kind(), &input.host).await {
         Ok(done) => result(&done, None),
         Err(partly) => match &partly.error {
             // The request itself is invalid, so nothing was claimed.
@@ -249,10 +237,8 @@ async fn claim(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<
     })
 }
 
-async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<Value, String> {
-    let none = Map::new();
-    let fields = |name: &str| input.0.get(name).and_then(Value::as_object).unwrap_or(&none);
-    let (updates, preconditions) = (fields("updates"), fields("preconditions"));
+async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
+    let (updates, preconditions) = (&input.updates, &input.preconditions);
     let is =
         |fields: &Map<String, Value>, name: &str| fields.get(name).and_then(Value::as_bool).unwrap_or(false);
     let exclusive = |first: &str, second: &str| json!({"error": format!("cannot set both {first} and {second}: these are mutually exclusive")});
@@ -285,8 +271,8 @@ async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Res
     let updates = OwnerUpdates { active, alternate };
     let (alternate, active) = (expected.pop().unwrap_or_default(), expected.pop().unwrap_or_default());
     let conditions = OwnerConditions { active, alternate };
-    let (address, handle) = (input.address("ip")?, input.text("handle"));
-    Ok(only_error(allocator.set_owner_attributes(address, &handle, &updates, &conditions).await))
+    let handle = input.handle.as_deref().unwrap_or_default();
+    Ok(only_error(allocator.set_owner_attributes(input.address()?, handle, &updates, &conditions).await))
 }
 
 /// Sets fields by their names in Go.

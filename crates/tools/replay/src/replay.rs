@@ -1,47 +1,27 @@
 //! The replay of a trace, step by step.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::time::Duration;
 
-use calipam_assign::{Allocator, Store};
+use anyhow::{Context, Result};
+use calipam_assign::{Allocator, Store as _};
 use serde_json::{Map, Value, json};
 
-use crate::compare::{FieldDifference, compare};
+use crate::compare::{Difference, compare};
 use crate::differences::KnownDifference;
-use crate::environment::{Environment, Output, Write, parse};
-use crate::operation::{Input, perform};
+use crate::environment::Environment;
+use crate::operation::perform;
 use crate::symbols::Symbols;
 use crate::trace::{Step, Trace};
 
 /// The prefix of an allocator's keys.
 const IPAM: &str = "/calico/ipam/v2/";
 
-/// A difference between a replay and its trace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    pub trace: String,
-    /// The step, counted from 0.
-    pub step: usize,
-    pub op: String,
-    /// The path of the field, such as `result.error` or `after[/calico/ipam/v2/config]`.
-    pub field: String,
-    pub expected: String,
-    pub found: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} step {} ({}): {}", self.trace, self.step, self.op, self.field)?;
-        writeln!(f, "  expected {}", self.expected)?;
-        write!(f, "  found    {}", self.found)
-    }
-}
-
 /// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Differences that are not in the list of known differences.
-    pub differences: Vec<Difference>,
+    /// Differences that are not in the list of known differences, each with its step, counted from 0.
+    pub differences: Vec<(usize, Difference)>,
     /// Steps that differ on purpose, with the reason.
     pub on_purpose: Vec<(usize, String)>,
     /// Steps in which Calico was free to choose and calipam chose otherwise.
@@ -50,11 +30,7 @@ pub struct Outcome {
 
 /// Replays a trace from an empty datastore. Each step starts from the state that the trace recorded before the step. To
 /// ensure this, a step that differs on purpose or by a free choice is followed by a restoration of the recorded state.
-pub async fn replay<G: Environment>(
-    trace: &Trace,
-    environment: &G,
-    known: &[KnownDifference],
-) -> Result<Outcome, String> {
+pub async fn replay(trace: &Trace, environment: &Environment, known: &[KnownDifference]) -> Result<Outcome> {
     let mut replay = Replay {
         trace,
         environment,
@@ -65,18 +41,16 @@ pub async fn replay<G: Environment>(
     replay.load().await?;
     for (number, step) in trace.steps.iter().enumerate() {
         let known = known.iter().find(|known| known.trace == trace.scenario && known.step == number);
-        replay
-            .step(number, step, known)
-            .await
-            .map_err(|error| format!("step {number} ({}): {error}", step.op))?;
+        let done = replay.step(number, step, known).await;
+        done.with_context(|| format!("step {number} ({})", step.op))?;
         replay.record(step);
     }
     Ok(replay.outcome)
 }
 
-struct Replay<'r, G> {
+struct Replay<'r> {
     trace: &'r Trace,
-    environment: &'r G,
+    environment: &'r Environment,
     symbols: Symbols,
     /// The value that the trace most recently recorded under each key.
     recorded: BTreeMap<String, Value>,
@@ -86,12 +60,12 @@ struct Replay<'r, G> {
 /// The result of a step, its writes, and the objects after it.
 struct StepResult {
     result: Value,
-    writes: Vec<Write>,
+    writes: Vec<Value>,
     after: BTreeMap<String, Value>,
 }
 
-impl<G: Environment> Replay<'_, G> {
-    async fn load(&mut self) -> Result<(), String> {
+impl Replay<'_> {
+    async fn load(&mut self) -> Result<()> {
         self.environment.clear().await?;
         let now = self.environment.store().now();
         for (path, value) in &self.trace.initial {
@@ -101,12 +75,7 @@ impl<G: Environment> Replay<'_, G> {
         self.environment.writes().await.map(drop)
     }
 
-    async fn step(
-        &mut self,
-        number: usize,
-        step: &Step,
-        known: Option<&KnownDifference>,
-    ) -> Result<(), String> {
+    async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
         let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM).await?);
@@ -114,14 +83,11 @@ impl<G: Environment> Replay<'_, G> {
 
         let differences = self.differences(step, &done);
         if differences.is_empty() {
-            if let Some(known) = known {
-                let (expected, found) = (format!("a difference on purpose: {}", known.reason), "none".into());
-                self.report(
-                    number,
-                    step,
-                    FieldDifference { field: "differences.toml".into(), expected, found },
-                );
-            }
+            let missing = |known: &KnownDifference| {
+                let expected = format!("a difference on purpose: {}", known.reason);
+                (number, Difference::new("differences.toml", expected, "none"))
+            };
+            self.outcome.differences.extend(known.map(missing));
             return Ok(());
         }
         if let Some(known) = known {
@@ -129,7 +95,7 @@ impl<G: Environment> Replay<'_, G> {
         } else if step.choice && has_same_shape(step, &done) {
             self.outcome.other_choices.push(number);
         } else {
-            differences.into_iter().for_each(|difference| self.report(number, step, difference));
+            self.outcome.differences.extend(differences.into_iter().map(|difference| (number, difference)));
         }
         self.symbols = before;
         self.restore(step).await
@@ -145,41 +111,30 @@ impl<G: Environment> Replay<'_, G> {
         }
     }
 
-    fn report(&mut self, number: usize, step: &Step, difference: FieldDifference) {
-        let FieldDifference { field, expected, found } = difference;
-        let (trace, op) = (self.trace.scenario.clone(), step.op.clone());
-        self.outcome.differences.push(Difference { trace, step: number, op, field, expected, found });
-    }
-
     /// Runs a step and returns its result.
-    async fn perform(&mut self, step: &Step) -> Result<Value, String> {
-        let given = self.with_numbers(&step.input);
-        let input = Input(&given);
+    async fn perform(&mut self, step: &Step) -> Result<Value> {
+        let input = |name: &str| step.input.get(name).cloned().unwrap_or_default();
         match step.op.as_str() {
             "put" | "patch" | "delete" | "node" | "pool" | "reservation" => self.apply_writes(step).await?,
-            "sleep" => self.environment.sleep(input.number("milliseconds").into()).await,
-            "cni" => return Ok(of_plugin(&self.environment.cni(&step.input).await?)),
-            "calicoctl" => return Ok(of_tool(&self.environment.calicoctl(&input.text("args")).await?)),
+            "sleep" => {
+                let milliseconds = input("milliseconds").as_u64().unwrap_or_default();
+                tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+            }
+            "cni" => return self.environment.cni(&step.input),
+            "calicoctl" => return self.environment.calicoctl(input("args").as_str().unwrap_or_default()),
             operation => {
-                let allocator = Allocator::new(self.environment.store());
-                let result = perform(&allocator, operation, &input).await?;
-                return result.ok_or_else(|| format!("no operation is called {operation:?}"));
+                let mut input = step.input.clone();
+                if let Some(number) = input.get_mut("sequenceNumber") {
+                    *number = self.symbols.fill(number, self.environment.store().now());
+                }
+                return perform(&Allocator::new(self.environment.store()), operation, input).await;
             }
         }
         Ok(json!({"error": null}))
     }
 
-    /// Returns the input with the symbol of its sequence number replaced by the number.
-    fn with_numbers(&mut self, input: &Map<String, Value>) -> Map<String, Value> {
-        let mut input = input.clone();
-        if let Some(number) = input.get_mut("sequenceNumber") {
-            *number = self.symbols.fill(number, self.environment.store().now());
-        }
-        input
-    }
-
     /// Applies the recorded writes of a step that calipam does not run.
-    async fn apply_writes(&mut self, step: &Step) -> Result<(), String> {
+    async fn apply_writes(&mut self, step: &Step) -> Result<()> {
         let now = self.environment.store().now();
         for write in &step.writes {
             let value = write.get("value").map(|value| self.symbols.fill(value, now));
@@ -189,7 +144,7 @@ impl<G: Environment> Replay<'_, G> {
     }
 
     /// Restores the state that the trace recorded after a step.
-    async fn restore(&mut self, step: &Step) -> Result<(), String> {
+    async fn restore(&mut self, step: &Step) -> Result<()> {
         let now = self.environment.store().now();
         let found = self.environment.values(IPAM).await?;
         for path in found.keys().filter(|path| !step.after.contains_key(*path)) {
@@ -210,7 +165,7 @@ impl<G: Environment> Replay<'_, G> {
         self.environment.writes().await.map(drop)
     }
 
-    fn differences(&mut self, step: &Step, done: &StepResult) -> Vec<FieldDifference> {
+    fn differences(&mut self, step: &Step, done: &StepResult) -> Vec<Difference> {
         let mut differences = Vec::new();
         let symbols = &mut self.symbols;
         let (mut expected, mut found) = (with_error(&step.result), with_error(&done.result));
@@ -228,17 +183,13 @@ impl<G: Environment> Replay<'_, G> {
         }
         compare("result", &expected, &found, symbols, &mut differences);
 
-        let mut found: Vec<Value> = done.writes.iter().map(Write::to_json).collect();
-        if step.any_order() {
-            found = last_of_each(&done.writes);
-        }
+        let found = if step.any_order() { last_of_each(&done.writes) } else { done.writes.clone() };
         let expected = expected_writes(step, &self.recorded);
         if expected.len() == found.len() {
             compare("writes", &expected.into(), &found.into(), symbols, &mut differences);
         } else {
             let kinds = |writes: &[Value]| writes.iter().map(kind_of).collect::<Vec<_>>().join(", ");
-            let (expected, found) = (kinds(&expected), kinds(&found));
-            differences.push(FieldDifference { field: "writes".into(), expected, found });
+            differences.push(Difference::new("writes", kinds(&expected), kinds(&found)));
         }
 
         let object = |values: &BTreeMap<String, Value>| Value::Object(values.clone().into_iter().collect());
@@ -249,11 +200,11 @@ impl<G: Environment> Replay<'_, G> {
 
 /// The writes that a step should make. calicoctl also writes unchanged objects; the drop-in does not.
 fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> {
-    let changes_nothing = |write: &Map<String, Value>| {
-        let path = write.get("update").and_then(Value::as_str);
+    let changes_nothing = |write: &Value| {
+        let path = write["update"].as_str();
         step.op == "calicoctl" && path.is_some_and(|path| before.get(path) == write.get("value"))
     };
-    step.writes.iter().filter(|write| !changes_nothing(write)).cloned().map(Value::Object).collect()
+    step.writes.iter().filter(|write| !changes_nothing(write)).cloned().collect()
 }
 
 /// True if a release of several addresses was refused because of one of them. The address that Calico names differs
@@ -265,9 +216,10 @@ fn refuses_one_of(step: &Step, result: &Value) -> bool {
 }
 
 /// The last write of each key, sorted by key.
-fn last_of_each(writes: &[Write]) -> Vec<Value> {
-    let last: BTreeMap<&str, &Write> = writes.iter().map(|write| (write.path.as_str(), write)).collect();
-    last.into_values().map(Write::to_json).collect()
+fn last_of_each(writes: &[Value]) -> Vec<Value> {
+    let last: BTreeMap<&str, &Value> =
+        writes.iter().filter_map(|write| Some((path_of(write).ok()?, write))).collect();
+    last.into_values().cloned().collect()
 }
 
 /// Sorts the items of lists by their text, for steps that return them in varying order.
@@ -303,9 +255,9 @@ fn kind_of(write: &Value) -> String {
     found.collect()
 }
 
-fn path_of(write: &Map<String, Value>) -> Result<&str, String> {
+fn path_of(write: &Value) -> Result<&str> {
     let path = ["create", "update", "delete"].into_iter().find_map(|kind| write.get(kind)?.as_str());
-    path.ok_or_else(|| "a write of the trace names no key".to_owned())
+    path.context("a write of the trace names no key")
 }
 
 /// True if a step in which calipam chose otherwise had an equivalent effect: the same error and messages, the same
@@ -325,20 +277,6 @@ fn has_same_shape(step: &Step, done: &StepResult) -> bool {
             ["/assignment/", "/handle/", "/host/", "/virtual/"].into_iter().find(|part| text.contains(part));
         (text.split(' ').next().map(str::to_owned), object)
     };
-    let expected: Vec<_> = step.writes.iter().map(|write| kind(&Value::Object(write.clone()))).collect();
-    let found: Vec<_> = done.writes.iter().map(|write| kind(&write.to_json())).collect();
-    shape(&step.result) == shape(&done.result) && expected == found
-}
-
-/// The plugin's output, parsed if it is JSON.
-fn of_plugin(output: &Output) -> Value {
-    let stdout = match parse(output.stdout.as_bytes()) {
-        Value::Null => output.stdout.as_str().into(),
-        json => json,
-    };
-    json!({"error": null, "exitCode": output.exit_code, "stdout": stdout})
-}
-
-fn of_tool(output: &Output) -> Value {
-    json!({"error": null, "exitCode": output.exit_code, "stdout": output.stdout})
+    shape(&step.result) == shape(&done.result)
+        && step.writes.iter().map(kind).eq(done.writes.iter().map(kind))
 }

@@ -6,58 +6,41 @@ use calipam_model::time::format_go_utc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Symbol {
-    /// `S2+3`: the first sequence number of the second block that was created, plus 3.
-    Sequence(u32, u64),
-    /// `T4`: a time in whole seconds.
-    Time(u32),
-    /// `N1`: a time in Go's format.
-    GoTime(u32),
-    /// `U1`: a UID.
-    Uid(u32),
+/// A symbol. `S2+3` is the first sequence number of the second block that was created, plus 3. `T4` is a time in whole
+/// seconds, `N1` a time in Go's format, and `U1` a UID.
+#[derive(Clone, Copy)]
+struct Symbol {
+    /// The letter.
+    kind: char,
+    index: u32,
+    /// The number after the plus sign.
+    added: u64,
 }
 
 impl Symbol {
     fn parse(text: &str) -> Option<Self> {
-        let (kind, rest) = (text.get(..1)?, text.get(1..)?);
-        let number = |text: &str| {
-            (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
-        };
-        match kind {
-            "S" => {
-                let (index, added) = rest.split_once('+')?;
-                Some(Self::Sequence(number(index)?, u64::from(number(added)?)))
-            }
-            "T" => number(rest).map(Self::Time),
-            "N" => number(rest).map(Self::GoTime),
-            "U" => number(rest).map(Self::Uid),
-            _ => None,
-        }
+        let kind = text.chars().next().filter(|kind| "STNU".contains(*kind))?;
+        let (index, added) = if kind == 'S' { text[1..].split_once('+')? } else { (&text[1..], "0") };
+        let number =
+            |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok())?;
+        Some(Self { kind, index: number(index)?, added: number(added)?.into() })
     }
 }
 
-/// The largest difference between times that count as equal, since times are stored in whole seconds.
+/// The largest difference between times that count as equal. Times are stored in whole seconds, and times within the
+/// same second of the recording may fall into adjacent seconds of the replay.
 const SECOND_CROSSED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The values of symbols in this run.
+/// The values of symbols in this run, by letter and number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Symbols {
-    sequences: BTreeMap<u32, u64>,
-    times: BTreeMap<u32, String>,
-    go_times: BTreeMap<u32, String>,
-    uids: BTreeMap<u32, String>,
-}
+pub(crate) struct Symbols(BTreeMap<(char, u32), Value>);
 
 impl Symbols {
     /// Replaces the symbols in a value. A symbol without a value is assigned one of its kind, derived from the time
     /// `now`.
     pub(crate) fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
         match value {
-            Value::String(text) => match Symbol::parse(text) {
-                Some(symbol) => self.value_of(symbol, now),
-                None => value.clone(),
-            },
+            Value::String(text) if let Some(symbol) = Symbol::parse(text) => self.value_of(symbol, now),
             Value::Array(items) => items.iter().map(|item| self.fill(item, now)).collect(),
             Value::Object(fields) => {
                 let filled = fields.iter().map(|(name, value)| (name.clone(), self.fill(value, now)));
@@ -67,85 +50,70 @@ impl Symbols {
         }
     }
 
-    fn value_of(&mut self, symbol: Symbol, now: Timestamp) -> Value {
+    fn value_of(&mut self, Symbol { kind, index, added }: Symbol, now: Timestamp) -> Value {
         let nanos = now.as_nanosecond() as u64;
-        match symbol {
+        let bound = self.0.entry((kind, index)).or_insert_with(|| match kind {
             // The number is chosen as if the blocks had been created one after another a moment ago.
-            Symbol::Sequence(index, added) => {
-                let past = 1_000_000_000u64.saturating_sub(u64::from(index) * 1_000_000);
-                let first = *self.sequences.entry(index).or_insert(nanos.saturating_sub(past));
-                (first + added).into()
+            'S' => {
+                nanos.saturating_sub(1_000_000_000_u64.saturating_sub(u64::from(index) * 1_000_000)).into()
             }
-            Symbol::Time(index) => {
-                let text = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-                self.times.entry(index).or_insert(text).as_str().into()
-            }
-            Symbol::GoTime(index) => {
-                self.go_times.entry(index).or_insert_with(|| format_go_utc(nanos as i64)).as_str().into()
-            }
-            Symbol::Uid(index) => {
-                let uid = || format!("{index:08x}-0000-4000-8000-{:012x}", nanos & 0xffff_ffff_ffff);
-                self.uids.entry(index).or_insert_with(uid).as_str().into()
-            }
-        }
+            'T' => now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),
+            'N' => format_go_utc(nanos as i64).into(),
+            _ => format!("{index:08x}-0000-4000-8000-{:012x}", nanos & 0xffff_ffff_ffff).into(),
+        });
+        plus(bound, added)
     }
 
     /// Compares a found value with a string in a trace. Returns `None` if the string is not a symbol. A symbol without
     /// a value is assigned the found value.
     pub(crate) fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
-        let symbol = Symbol::parse(expected)?;
-        Some(match symbol {
-            Symbol::Sequence(index, added) => self.match_sequence(index, added, found),
-            Symbol::Time(index) => self.match_time(index, found),
-            Symbol::GoTime(index) => match_text(&mut self.go_times, index, found),
-            Symbol::Uid(index) => match_text(&mut self.uids, index, found),
-        })
+        Some(self.bind(Symbol::parse(expected)?, found))
     }
 
-    fn match_sequence(&mut self, index: u32, added: u64, found: &Value) -> Result<(), String> {
-        let first = found.as_u64().and_then(|number| number.checked_sub(added));
-        let Some(first) = first else { return Err("a sequence number".into()) };
-        if let Some(bound) = self.sequences.get(&index) {
-            return if *bound == first { Ok(()) } else { Err(format!("{}", bound + added)) };
-        }
-        let before = self.sequences.range(..index).next_back();
-        if before.is_some_and(|(_, earlier)| *earlier >= first) {
-            return Err(format!("a number that is greater than that of S{}", index - 1));
-        }
-        self.sequences.insert(index, first);
-        Ok(())
-    }
-
-    fn match_time(&mut self, index: u32, found: &Value) -> Result<(), String> {
-        let Some((text, time)) =
-            found.as_str().and_then(|text| Some((text, text.parse::<Timestamp>().ok()?)))
-        else {
-            return Err("a time".into());
+    fn bind(&mut self, Symbol { kind, index, added }: Symbol, found: &Value) -> Result<(), String> {
+        let found = match kind {
+            'S' => {
+                found.as_u64().and_then(|number| number.checked_sub(added)).ok_or("a sequence number")?.into()
+            }
+            'T' if time(found).is_none() => return Err("a time".into()),
+            _ if !found.is_string() => return Err("a text".into()),
+            _ => found.clone(),
         };
-        if let Some(bound) = self.times.get(&index) {
-            return if is_same_time(bound, time) { Ok(()) } else { Err(bound.clone()) };
+        if let Some(bound) = self.0.get(&(kind, index)) {
+            let is_same = *bound == found || kind == 'T' && is_same_time(bound, &found);
+            return if is_same { Ok(()) } else { Err(text(&plus(bound, added))) };
         }
-        let before =
-            self.times.range(..index).next_back().and_then(|(_, text)| text.parse::<Timestamp>().ok());
-        if before.is_some_and(|before| before.duration_since(time) > SignedDuration::ZERO) {
-            return Err("a time that is not before those with lower numbers".into());
+        let earlier = self.0.range((kind, 0)..(kind, index)).next_back();
+        let in_order = earlier.is_none_or(|(_, earlier)| match kind {
+            'S' => earlier.as_u64() < found.as_u64(),
+            'T' => time(earlier) <= time(&found),
+            _ => true,
+        });
+        if !in_order {
+            return Err(format!("a value after that of {kind}{}", index - 1));
         }
-        self.times.insert(index, text.to_owned());
+        self.0.insert((kind, index), found);
         Ok(())
     }
 }
 
-/// True if a time equals the value of a symbol, or is at most a second apart. Times within the same second of the
-/// recording may fall into adjacent seconds of the replay.
-fn is_same_time(bound: &str, time: Timestamp) -> bool {
-    let apart = bound.parse::<Timestamp>().map(|bound| bound.duration_since(time).abs());
-    apart.is_ok_and(|apart| apart <= SECOND_CROSSED)
+/// The value of a symbol with its added number, which only sequence numbers have.
+fn plus(bound: &Value, added: u64) -> Value {
+    bound.as_u64().map_or_else(|| bound.clone(), |first| (first + added).into())
 }
 
-fn match_text(bound: &mut BTreeMap<u32, String>, index: u32, found: &Value) -> Result<(), String> {
-    let Some(text) = found.as_str() else { return Err("a text".into()) };
-    let known = bound.entry(index).or_insert_with(|| text.to_owned());
-    if known == text { Ok(()) } else { Err(known.clone()) }
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+/// True if two times are at most a second apart.
+fn is_same_time(one: &Value, other: &Value) -> bool {
+    let times = time(one).zip(time(other));
+    times.is_some_and(|(one, other)| one.duration_since(other).abs() <= SECOND_CROSSED)
 }
 
 #[cfg(test)]

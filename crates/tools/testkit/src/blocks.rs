@@ -1,13 +1,13 @@
 //! Writes many blocks that belong to other nodes. They are as large as Calico's: a block with 50 assigned addresses has
 //! 13 KB.
 
-use etcd_client::TxnOp;
+use anyhow::Result;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::cluster::wire::{Attribute, Block, key};
 use crate::kube::{Flavour, create_in_etcd, form};
-use crate::servers::{Etcd, KubeApiserver, ServerError};
+use crate::servers::{Etcd, KubeApiserver};
 
 /// A block whose first addresses are assigned.
 #[derive(Clone, Copy, Debug)]
@@ -53,22 +53,13 @@ impl TakenBlock {
 }
 
 /// Writes blocks and overwrites existing ones.
-pub fn put_blocks(etcd: &Etcd, blocks: &[TakenBlock]) -> Result<(), ServerError> {
-    etcd.with_client(async |mut client| {
-        for part in blocks.chunks(50) {
-            let put = |block: &TakenBlock| TxnOp::put(key::block(block.cidr), block.value(), None);
-            client.txn(etcd_client::Txn::new().and_then(part.iter().map(put).collect::<Vec<_>>())).await?;
-        }
-        Ok(())
-    })
+pub fn put_blocks(etcd: &Etcd, blocks: &[TakenBlock]) -> Result<()> {
+    let entries: Vec<_> = blocks.iter().map(|block| (key::block(block.cidr), block.value())).collect();
+    etcd.put_all(&entries)
 }
 
 /// Writes blocks as Kubernetes objects.
-pub fn put_block_objects(
-    server: &KubeApiserver,
-    flavour: Flavour,
-    blocks: &[TakenBlock],
-) -> Result<(), ServerError> {
+pub fn put_block_objects(server: &KubeApiserver, flavour: Flavour, blocks: &[TakenBlock]) -> Result<()> {
     let prefix = format!("/registry/{}/ipamblocks/", flavour.group());
     for part in blocks.chunks(500) {
         let objects: Vec<Value> = part.iter().map(|block| block.object(flavour)).collect();

@@ -1,19 +1,31 @@
 //! A cluster of Calico 2.x on a real etcd with the v2 API, and its allocator (facts 6).
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+use std::time::Duration;
 
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hyper::Request;
 use ipnet::Ipv4Net;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::cluster::wire::{Attribute, Block, Era};
-use crate::servers::http::request;
-use crate::servers::{Etcd, EtcdOptions, EtcdVersion, ServerError};
+use crate::servers::http::{Client, Response, client, exchange};
+use crate::servers::{Etcd, EtcdOptions, EtcdVersion};
 
 /// Maximum number of attempts at a compare-and-swap.
 const ATTEMPTS: usize = 100;
+
+/// Time limit for a response.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// Characters that are escaped in keys and values: all but letters, digits and `-._`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
+static CLIENT: LazyLock<Client> = LazyLock::new(|| client(None, false).expect("it needs no file"));
 
 /// An etcd with the v2 API.
 #[derive(Debug)]
@@ -26,24 +38,21 @@ type Stored = (String, u64);
 
 impl Calico2 {
     /// Starts a healthy cluster: two hosts, each with a tunnel address, a block and three pods.
-    pub fn start() -> Result<Self, ServerError> {
+    pub fn start() -> Result<Self> {
         let etcd = EtcdOptions::new().version(EtcdVersion::V3_4).argument("--enable-v2=true").start()?;
         let cluster = Self { etcd };
-        let seeded = || -> io::Result<()> {
-            let calico = cluster.client();
-            calico.set("/calico/v1/Ready", "true")?;
-            calico.set("/calico/v1/config/ClusterGUID", "0f0e1d2c3b4a59687786950a1b2c3d4e")?;
-            let pool = json!({"cidr": "192.168.0.0/16", "ipip": "tunl0", "ipip_mode": "always", "masquerade": true, "ipam": true, "disabled": false});
-            calico.set("/calico/v1/ipam/v4/pool/192.168.0.0-16", &pool.to_string())?;
-            for (host, third) in [("node-1", 1), ("node-2", 2)] {
-                calico.add_host(host, Ipv4Addr::new(192, 168, third, 0))?;
-                for pod in ["a", "b", "c"] {
-                    calico.start_pod(host, &format!("default.{pod}-{third}"))?;
-                }
+        let calico = cluster.client();
+        calico.set("/calico/v1/Ready", "true")?;
+        calico.set("/calico/v1/config/ClusterGUID", "0f0e1d2c3b4a59687786950a1b2c3d4e")?;
+        let pool = json!({"cidr": "192.168.0.0/16", "ipip": "tunl0", "ipip_mode": "always", "masquerade": true,
+            "ipam": true, "disabled": false});
+        calico.set("/calico/v1/ipam/v4/pool/192.168.0.0-16", &pool.to_string())?;
+        for (host, third) in [("node-1", 1), ("node-2", 2)] {
+            calico.add_host(host, Ipv4Addr::new(192, 168, third, 0))?;
+            for pod in ["a", "b", "c"] {
+                calico.start_pod(host, &format!("default.{pod}-{third}"))?;
             }
-            Ok(())
-        };
-        seeded().map_err(ServerError::io("cannot write the data of Calico 2.x"))?;
+        }
         Ok(cluster)
     }
 
@@ -68,39 +77,40 @@ pub struct Client2 {
 
 impl Client2 {
     /// Reads a key; `None` if it does not exist.
-    pub fn get(&self, key: &str) -> io::Result<Option<Stored>> {
+    pub fn get(&self, key: &str) -> Result<Option<Stored>> {
         let (status, answer) = self.ask("GET", key, "quorum=true", None)?;
         if status == 404 {
             return Ok(None);
         }
-        let value = answer["node"]["value"].as_str().ok_or_else(|| unexpected(&answer))?;
+        let value = answer["node"]["value"].as_str().with_context(|| answer.to_string())?;
         Ok(Some((value.to_owned(), answer["node"]["modifiedIndex"].as_u64().unwrap_or_default())))
     }
 
     /// The JSON at a key, which must exist.
-    pub fn json(&self, key: &str) -> io::Result<Value> {
-        let (value, _) = self.get(key)?.ok_or_else(|| io::Error::other(format!("{key}: not found")))?;
-        serde_json::from_str(&value).map_err(io::Error::other)
+    pub fn json(&self, key: &str) -> Result<Value> {
+        let (value, _) = self.get(key)?.with_context(|| format!("{key}: not found"))?;
+        Ok(serde_json::from_str(&value)?)
     }
 
     /// Sets a key unconditionally.
-    pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
         let (status, answer) = self.ask("PUT", key, "", Some(value))?;
-        if status < 300 { Ok(()) } else { Err(unexpected(&answer)) }
+        ensure!(status < 300, "{answer}");
+        Ok(())
     }
 
     /// Deletes a key, if it exists.
-    pub fn delete(&self, key: &str) -> io::Result<()> {
+    pub fn delete(&self, key: &str) -> Result<()> {
         self.ask("DELETE", key, "", None).map(drop)
     }
 
     /// Deletes a host with everything below it, as Calico 2.x's `calicoctl delete node` did.
-    pub fn remove_host(&self, host: &str) -> io::Result<()> {
+    pub fn remove_host(&self, host: &str) -> Result<()> {
         self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
     }
 
     /// The keys below a key, at any depth.
-    pub fn keys(&self, key: &str) -> io::Result<Vec<String>> {
+    pub fn keys(&self, key: &str) -> Result<Vec<String>> {
         fn add(node: &Value, out: &mut Vec<String>) {
             match node["nodes"].as_array() {
                 Some(nodes) => nodes.iter().for_each(|node| add(node, out)),
@@ -117,7 +127,7 @@ impl Client2 {
     }
 
     /// Adds a host with an empty block; the first address of the block becomes its tunnel's.
-    pub fn add_host(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
+    pub fn add_host(&self, host: &str, block: Ipv4Addr) -> Result<()> {
         self.set(&format!("/calico/v1/host/{host}/metadata"), "{}")?;
         self.add_block(host, block)?;
         self.change_block(block, |block| assign(block, None).map(drop))?;
@@ -125,28 +135,28 @@ impl Client2 {
     }
 
     /// Claims a block. Writes the affinity first.
-    pub fn add_block(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
+    pub fn add_block(&self, host: &str, block: Ipv4Addr) -> Result<()> {
         self.set(&format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"), "{}")?;
         let net = Ipv4Net::new_assert(block, 26).into();
         self.set(&block_key(block), &text(Block::new(net, Some(format!("host:{host}")), None, 0)))
     }
 
     /// The first address of each block of a host.
-    fn blocks(&self, host: &str) -> io::Result<Vec<Ipv4Addr>> {
+    fn blocks(&self, host: &str) -> Result<Vec<Ipv4Addr>> {
         let keys = self.keys(&format!("/calico/ipam/v2/host/{host}/ipv4/block"))?;
         let block = |key: &String| key.rsplit('/').next()?.strip_suffix("-26")?.parse().ok();
         Ok(keys.iter().filter_map(block).collect())
     }
 
     /// Assigns a pod an address from a block of its host, and writes the pod's endpoint.
-    pub fn start_pod(&self, host: &str, workload: &str) -> io::Result<Ipv4Addr> {
+    pub fn start_pod(&self, host: &str, workload: &str) -> Result<Ipv4Addr> {
         let address = self.assign(host, workload)?;
         self.set_endpoint(host, workload, &[&address.to_string()])?;
         Ok(address)
     }
 
     /// Assigns an address without an endpoint. Increments the handle first, then writes the block.
-    pub fn assign(&self, host: &str, handle: &str) -> io::Result<Ipv4Addr> {
+    pub fn assign(&self, host: &str, handle: &str) -> Result<Ipv4Addr> {
         for block in self.blocks(host)? {
             self.count(handle, block, 1)?;
             match self.change_block(block, |value| assign(value, Some(handle)))? {
@@ -154,11 +164,11 @@ impl Client2 {
                 None => self.count(handle, block, -1)?,
             }
         }
-        Err(io::Error::other(format!("{host} has no free address")))
+        bail!("{host} has no free address")
     }
 
     /// Writes a Kubernetes workload endpoint.
-    pub fn set_endpoint(&self, host: &str, workload: &str, addresses: &[&str]) -> io::Result<()> {
+    pub fn set_endpoint(&self, host: &str, workload: &str, addresses: &[&str]) -> Result<()> {
         let nets = |v6: bool| -> Vec<String> {
             let family = addresses.iter().filter(|address| address.contains(':') == v6);
             family.map(|address| format!("{address}/{}", if v6 { 128 } else { 32 })).collect()
@@ -171,18 +181,17 @@ impl Client2 {
     }
 
     /// Deletes a pod's endpoint, then frees the pod's addresses by its handle.
-    pub fn stop_pod(&self, host: &str, workload: &str) -> io::Result<()> {
+    pub fn stop_pod(&self, host: &str, workload: &str) -> Result<()> {
         self.delete(&endpoint_key(host, workload))?;
         self.release(workload)
     }
 
     /// Frees all addresses of a handle, including those of a newer pod with the same name, as a late deletion does.
-    pub fn release(&self, handle: &str) -> io::Result<()> {
+    pub fn release(&self, handle: &str) -> Result<()> {
         let Some((value, _)) = self.get(&handle_key(handle))? else { return Ok(()) };
-        let value: Value = serde_json::from_str(&value).map_err(io::Error::other)?;
+        let value: Value = serde_json::from_str(&value)?;
         for cidr in value["block"].as_object().into_iter().flat_map(|blocks| blocks.keys()) {
-            let block: Ipv4Addr =
-                cidr.split('/').next().unwrap_or_default().parse().map_err(io::Error::other)?;
+            let block: Ipv4Addr = cidr.split('/').next().unwrap_or_default().parse()?;
             let freed = self.change_block(block, |value| Some(free(value, handle)))?.unwrap_or_default();
             self.count(handle, block, -freed)?;
         }
@@ -190,7 +199,7 @@ impl Client2 {
     }
 
     /// Changes the count of a handle for a block, and retries if a compare-and-swap fails.
-    fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> io::Result<()> {
+    fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> Result<()> {
         let key = handle_key(handle);
         let change = |before: Option<&str>| {
             let mut value: Value =
@@ -212,7 +221,7 @@ impl Client2 {
         &self,
         block: Ipv4Addr,
         mut change: impl FnMut(&mut Block) -> Option<T>,
-    ) -> io::Result<Option<T>> {
+    ) -> Result<Option<T>> {
         let mut result = None;
         self.swap(&block_key(block), |before| {
             let mut value = Block::read(before?.as_bytes())?;
@@ -224,11 +233,7 @@ impl Client2 {
 
     /// Changes a key with a compare-and-swap. `change` returns the new value, an inner `None` to delete the key, or an
     /// outer `None` to leave it unchanged.
-    fn swap(
-        &self,
-        key: &str,
-        mut change: impl FnMut(Option<&str>) -> Option<Option<String>>,
-    ) -> io::Result<()> {
+    fn swap(&self, key: &str, mut change: impl FnMut(Option<&str>) -> Option<Option<String>>) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let stored = self.get(key)?;
             let Some(after) = change(stored.as_ref().map(|(value, _)| value.as_str())) else { return Ok(()) };
@@ -245,34 +250,40 @@ impl Client2 {
                 return Ok(());
             }
         }
-        Err(io::Error::other(format!("{key}: the compare-and-swap failed {ATTEMPTS} times")))
+        bail!("{key}: the compare-and-swap failed {ATTEMPTS} times")
     }
 
     /// Turns authentication on, so that only `root` with this password has access.
-    pub fn require_login(&self, password: &str) -> io::Result<()> {
-        let login = format!("Authorization: Basic {}", STANDARD.encode(format!("root:{password}")));
+    pub fn require_login(&self, password: &str) -> Result<()> {
+        let login = format!("Basic {}", STANDARD.encode(format!("root:{password}")));
         let user = json!({"user": "root", "password": password}).to_string();
         for (method, path, body) in
             [("PUT", "users/root", user.as_str()), ("PUT", "enable", ""), ("DELETE", "roles/guest", "")]
         {
-            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-            let headers = [login.clone(), "Content-Type: application/json".to_owned()];
-            let answer = request(stream, method, &format!("/v2/auth/{path}"), &headers, body)?;
-            if answer.status >= 300 {
-                return Err(io::Error::other(format!("{path}: {} {}", answer.status, answer.body)));
-            }
+            let head = self.head(method, &format!("auth/{path}")).header("authorization", &login);
+            let request = head.header("content-type", "application/json").body(body.to_owned())?;
+            let Response { status, body } = exchange(&CLIENT, request, ANSWER)?;
+            ensure!(status < 300, "{path}: {status} {body}");
         }
         Ok(())
     }
 
-    fn ask(&self, method: &str, key: &str, query: &str, value: Option<&str>) -> io::Result<(u16, Value)> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        let body = value.map(|value| format!("value={}", encode(value))).unwrap_or_default();
-        let headers = ["Content-Type: application/x-www-form-urlencoded".to_owned()];
+    fn head(&self, method: &str, path: &str) -> http::request::Builder {
+        Request::builder().method(method).uri(format!(
+            "http://{}:{}/v2/{path}",
+            Ipv4Addr::LOCALHOST,
+            self.port
+        ))
+    }
+
+    fn ask(&self, method: &str, key: &str, query: &str, value: Option<&str>) -> Result<(u16, Value)> {
+        let encode = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
         let path = key.split('/').map(encode).collect::<Vec<_>>().join("/");
-        let response = request(stream, method, &format!("/v2/keys{path}?{query}"), &headers, &body)?;
-        let answer = serde_json::from_str(&response.body).map_err(io::Error::other)?;
-        Ok((response.status, answer))
+        let head = self.head(method, &format!("keys{path}?{query}"));
+        let body = value.map(|value| format!("value={}", encode(value))).unwrap_or_default();
+        let request = head.header("content-type", "application/x-www-form-urlencoded").body(body)?;
+        let response = exchange(&CLIENT, request, ANSWER)?;
+        Ok((response.status, serde_json::from_str(&response.body)?))
     }
 }
 
@@ -308,17 +319,4 @@ fn free(block: &mut Block, handle: &str) -> i64 {
     let addresses: Vec<IpAddr> = held.map(|(address, _)| address).collect();
     block.free_all(&addresses);
     addresses.len() as i64
-}
-
-/// Escapes all characters but letters, digits and `-._`.
-fn encode(text: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    text.bytes().map(byte).collect()
-}
-
-fn unexpected(answer: &Value) -> io::Error {
-    io::Error::other(answer.to_string())
 }

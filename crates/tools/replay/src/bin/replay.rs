@@ -5,15 +5,11 @@
 // The future of all operations is nested more deeply than the compiler's default recursion limit allows.
 #![recursion_limit = "256"]
 
-#[path = "replay/etcd.rs"]
-mod etcd;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use calipam_replay::{Outcome, Trace, known, replay, traces};
-
-use self::etcd::EtcdEnvironment;
+use anyhow::Result;
+use calipam_replay::{Environment, KnownDifference, Trace, known, replay, traces};
 
 /// The exit code if something differs or a trace cannot be replayed.
 const DIFFERENT: u8 = 1;
@@ -25,16 +21,11 @@ fn main() -> ExitCode {
         eprintln!("usage: replay [--programs FOLDER] [FILE...]");
         return ExitCode::from(USAGE);
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(programs, &files)),
-        Err(error) => Err(error.to_string()),
-    };
-    match result {
+    match run(&programs, &files) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(DIFFERENT),
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {error:#}");
             ExitCode::from(DIFFERENT)
         }
     }
@@ -51,30 +42,23 @@ fn arguments() -> Option<(PathBuf, Vec<PathBuf>)> {
 }
 
 /// Replays all files. Returns the number of differences; a trace that cannot be replayed counts as one.
-async fn run(programs: PathBuf, files: &[PathBuf]) -> Result<usize, String> {
+#[tokio::main(flavor = "current_thread")]
+async fn run(programs: &Path, files: &[PathBuf]) -> Result<usize> {
     let files = match files {
-        [] => traces(Path::new(".")).map_err(|error| format!("tests/traces: {error}"))?,
+        [] => traces(Path::new("."))?,
         named => named.to_vec(),
     };
-    let environment = EtcdEnvironment::start(programs).await?;
+    let environment = Environment::start(programs).await?;
     let known = known();
     let (mut differences, mut steps) = (0, 0);
     for file in &files {
-        let outcome = match Trace::read(file) {
-            Ok(trace) => {
-                steps += trace.steps.len();
-                let replayed = replay(&trace, &environment, &known).await;
-                replayed.map_err(|error| format!("{}: {error}", file.display()))
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        match outcome {
-            Ok(outcome) => {
-                print(file, &outcome);
-                differences += outcome.differences.len();
+        match replay_file(file, &environment, &known).await {
+            Ok((of_file, its_steps)) => {
+                differences += of_file;
+                steps += its_steps;
             }
             Err(error) => {
-                println!("{error}");
+                println!("{}: {error:#}", file.display());
                 differences += 1;
             }
         }
@@ -83,14 +67,22 @@ async fn run(programs: PathBuf, files: &[PathBuf]) -> Result<usize, String> {
     Ok(differences)
 }
 
-fn print(file: &Path, outcome: &Outcome) {
+/// Replays a file and prints the result. Returns the number of differences and of steps.
+async fn replay_file(
+    file: &Path,
+    environment: &Environment,
+    known: &[KnownDifference],
+) -> Result<(usize, usize)> {
+    let trace = Trace::read(file)?;
+    let outcome = replay(&trace, environment, known).await?;
     for (step, reason) in &outcome.on_purpose {
         println!("{} step {step} differs on purpose: {reason}", file.display());
     }
     for step in &outcome.other_choices {
         println!("{} step {step}: another choice than Calico's, which is as good", file.display());
     }
-    for difference in &outcome.differences {
-        println!("{difference}");
+    for (step, difference) in &outcome.differences {
+        println!("{} step {step} ({}): {difference}", trace.scenario, trace.steps[*step].op);
     }
+    Ok((outcome.differences.len(), trace.steps.len()))
 }

@@ -5,9 +5,11 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
 use super::activity::Activity;
 use super::ledger::Ledger;
-use super::store::{Result, Target};
+use super::store::Target;
 use super::worker::{Shared, Worker};
 use crate::cluster::{Cluster, ClusterSpec};
 

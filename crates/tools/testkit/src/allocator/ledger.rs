@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 
+use anyhow::Result;
 use calipam_assign::{Store, StoreError};
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use ipnet::IpNet;
 
-use super::store::{Result, Target, find};
-use crate::runtime::on_own_runtime;
+use super::store::{Target, find};
+use crate::runtime::block_on;
 
 /// A pod that uses its address, or has leaked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +102,7 @@ impl Ledger {
     /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it after
     /// allocators and repairs have ended. Can be called from inside or outside an async runtime.
     pub fn verify(&self, target: Target<'_>) -> Result<Vec<Violation>> {
-        on_own_runtime(async || {
+        block_on(async || {
             let store = target.connect().await?;
             let mut found = self.violations.clone();
             for tenant in self.live.values() {

@@ -12,7 +12,7 @@ use super::store::Target;
 use super::{Churn, ChurnLog};
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::kube::{Flavour, Kinds, lease, seed};
-use crate::runtime::on_own_runtime;
+use crate::runtime::block_on;
 use crate::servers::Etcd;
 
 /// Returns true if the log contains live, leaked, finished and evicted pods.
@@ -43,13 +43,13 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     let [freed, uncounted] = [0, 1].map(|place| ledger.live().nth(place).unwrap().clone());
     let keys = [Key::Block(freed.block), Key::Handle(uncounted.handle.clone())];
     let ordinal = ordinal_of(freed.block, freed.address).unwrap();
-    let broken = on_own_runtime(async || {
+    let broken = block_on(async || {
         let store = target.connect().await?;
         let [mut block, handle] = store.read(&keys.map(Query::Get)).await?.concat().try_into().unwrap();
         let Record::Block(content) = &mut block.record else { panic!("{block:?}") };
         Arc::make_mut(content).update(|edit| edit.release(&[ordinal]));
         store.update(&block.record, &block.revision).await?;
-        Ok(store.delete(&handle).await?)
+        anyhow::Ok(store.delete(&handle).await?)
     });
     broken.unwrap();
     [freed, uncounted]

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use super::store::Result;
 use super::users::Ending;
 use crate::cluster::Holder;
 use crate::kube::Connection;
-use crate::servers::{KubeApiserver, Response, ServerError};
+use crate::servers::{KubeApiserver, Response};
 
 /// Number of finished and evicted pods that each worker keeps; older ones are deleted.
 const ENDED_PODS: usize = 20;
@@ -43,7 +43,7 @@ impl Pods {
         if statuses.contains(&status) {
             return Ok(());
         }
-        Err(ServerError::Refused { what: format!("{method} {path}"), status, body })
+        bail!("{method} {path}: {status} {body}")
     }
 
     /// Creates the pod, already bound to a node.

@@ -7,7 +7,7 @@ use super::store::Target;
 use super::users::{Ending, Users};
 use crate::cluster::{ClusterSpec, Holder, pod_name};
 use crate::kube::{Flavour, Kinds, lease, seed};
-use crate::runtime::runtime;
+use crate::runtime::RUNTIME;
 use crate::servers::KubeApiserver;
 
 /// The phase, address and annotation of a pod, and whether it is being deleted.
@@ -28,9 +28,8 @@ fn state(server: &KubeApiserver, holder: &Holder) -> Option<[String; 4]> {
 fn pods_end() {
     let (server, spec) = (lease(Kinds::Calico(Flavour::Classic)).unwrap(), ClusterSpec::new(8).v4_only());
     seed(&server, Flavour::Classic, &spec, 1).unwrap();
-    let runtime = runtime().unwrap();
     let target = Target::Kubernetes(&server, Flavour::Classic);
-    let mut users = runtime.block_on(Users::connect(target, spec)).unwrap();
+    let mut users = RUNTIME.block_on(Users::connect(target, spec)).unwrap();
     let endings = [
         (Ending::Deleted, "f", Some(["Running", "10.244.1.7", "", "true"]), None),
         (Ending::Evicted, "f", Some(["Failed", "10.244.1.7", "", "false"]), Some("Failed")),
@@ -43,9 +42,9 @@ fn pods_end() {
         let holder = Holder { name, node, container: container.repeat(64), since: Timestamp::now() };
         users.announce(&holder).unwrap();
         assert_eq!(state(&server, &holder).unwrap(), ["Pending", "none", "none", "false"]);
-        runtime.block_on(users.publish(&holder, "10.244.1.7".parse().unwrap())).unwrap();
+        RUNTIME.block_on(users.publish(&holder, "10.244.1.7".parse().unwrap())).unwrap();
         assert_eq!(state(&server, &holder).unwrap(), ["Running", "10.244.1.7", "10.244.1.7/32", "false"]);
-        runtime.block_on(users.withdraw(&holder, ending)).unwrap();
+        RUNTIME.block_on(users.withdraw(&holder, ending)).unwrap();
         let expected = withdrawn.map(|texts| texts.map(str::to_owned));
         assert_eq!(state(&server, &holder), expected, "{ending:?}");
         users.clean_up(&holder, ending).unwrap();

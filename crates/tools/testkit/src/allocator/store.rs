@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use anyhow::Result;
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::settings::{self, EtcdSettings, KubernetesSettings, Settings, Timeouts, TlsSettings};
@@ -13,10 +14,7 @@ use jiff::Timestamp;
 
 use crate::cluster::rng::Rng;
 use crate::kube::Flavour;
-use crate::servers::{KubeApiserver, ServerError};
-
-/// The result of an operation on a datastore.
-pub(super) type Result<T, E = ServerError> = std::result::Result<T, E>;
+use crate::servers::KubeApiserver;
 
 /// The datastore of an allocator.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use anyhow::Result;
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 
 use super::pods::Pods;
-use super::store::{Result, Target};
+use super::store::Target;
 use crate::cluster::wire::go_json;
 use crate::cluster::{ClusterSpec, Holder, endpoint_of};
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use anyhow::Result;
 use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, InUse, Query, Record, Store as _};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::Block;
@@ -13,16 +14,15 @@ use calipam_model::parallel::lock;
 use calipam_model::pool::PoolUse;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
-use tokio::runtime::Runtime;
 
 use super::churn::{Churn, ChurnLog};
 use super::ledger::{Tenant, inspect};
-use super::store::{PausingStore, Result, Target, find};
+use super::store::{PausingStore, Target, find};
 use super::users::{Ending, Users};
 use crate::cluster::rng::Rng;
 use crate::cluster::{ClusterSpec, Holder, PodName, pod_name};
 use crate::operator::Operator as _;
-use crate::runtime::runtime;
+use crate::runtime::RUNTIME;
 
 /// The number of the first pod of all workers, so that names never clash with those of a generated cluster.
 const FIRST_POD: u64 = 10_000_000;
@@ -69,7 +69,6 @@ impl Shared {
 }
 
 pub(super) struct Worker<'w> {
-    runtime: Runtime,
     allocator: Allocator<PausingStore>,
     users: Users,
     rng: Rng,
@@ -90,14 +89,13 @@ impl<'w> Worker<'w> {
         shared: &'w Shared,
         number: usize,
     ) -> Result<Self> {
-        let runtime = runtime()?;
         let rng = Rng::of(churn.seed, number as u64);
-        let store = PausingStore::new(runtime.block_on(target.connect())?, rng.clone(), churn.pause);
-        let users = runtime.block_on(Users::connect(target, shared.spec))?;
+        let store = PausingStore::new(RUNTIME.block_on(target.connect())?, rng.clone(), churn.pause);
+        let users = RUNTIME.block_on(Users::connect(target, shared.spec))?;
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
         let (allocator, pods) = (Allocator::new(store), Vec::new());
-        Ok(Self { runtime, allocator, users, rng, churn, shared, number, node, next_pod, pods })
+        Ok(Self { allocator, users, rng, churn, shared, number, node, next_pod, pods })
     }
 
     /// Works until this worker has done its share and all workers have done enough, or until `end`.
@@ -139,17 +137,12 @@ impl<'w> Worker<'w> {
         lock(&self.shared.log)
     }
 
-    /// Runs an operation of the allocator to its end.
-    fn finish<T>(&self, operation: impl Future<Output = T>) -> T {
-        self.runtime.block_on(operation)
-    }
-
     /// Reads one record, if it exists.
     fn find<T>(&self, key: Key) -> Result<Option<T>>
     where
         Option<T>: From<Record>,
     {
-        Ok(self.finish(find(self.allocator.store(), key))?)
+        Ok(RUNTIME.block_on(find(self.allocator.store(), key))?)
     }
 
     /// Runs CNI ADD, with an address from a block of the worker's node or, if `borrowed` is true, of another node.
@@ -166,7 +159,7 @@ impl<'w> Worker<'w> {
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
         let (node, handle) = (holder.node.clone(), holder.handle());
         self.log().ledger.give(Tenant { pod, node, handle, address, block });
-        self.runtime.block_on(self.users.publish(&holder, address))?;
+        RUNTIME.block_on(self.users.publish(&holder, address))?;
         self.pods.push(holder);
         self.log().started += 1;
         Ok(())
@@ -185,7 +178,7 @@ impl<'w> Worker<'w> {
             intended_use: Some(PoolUse::Workload),
             ..AutoAssign::default()
         };
-        let assigned = match self.finish(self.allocator.auto_assign(&request)) {
+        let assigned = match RUNTIME.block_on(self.allocator.auto_assign(&request)) {
             Ok(assigned) => assigned,
             // The node has the maximum number of blocks, and all are full.
             Err(partly) if matches!(partly.error, Error::BlockLimit) => return Ok(None),
@@ -210,7 +203,7 @@ impl<'w> Worker<'w> {
                 intended_use: Some(PoolUse::Workload),
                 ..AssignIp::new(holder.node.clone(), address)
             };
-            match self.finish(self.allocator.assign_ip(&request)) {
+            match RUNTIME.block_on(self.allocator.assign_ip(&request)) {
                 Ok(()) => return Ok(Some((address, net))),
                 // Another pod was assigned the address first, or the pool was disabled.
                 Err(Error::AlreadyAssigned(_) | Error::AddressOutsidePools(_)) => {}
@@ -229,7 +222,7 @@ impl<'w> Worker<'w> {
             }
             None => Query::HostAffinities,
         };
-        let found = self.finish(self.allocator.store().read(&[query]))?;
+        let found = RUNTIME.block_on(self.allocator.store().read(&[query]))?;
         let keys = found.into_iter().flatten().filter_map(|entry| match entry.record.key() {
             Key::Affinity(key) if key.cidr.addr().is_ipv4() => Some(key),
             _ => None,
@@ -289,19 +282,19 @@ impl<'w> Worker<'w> {
         let handle = holder.handle();
         let tenant = self.log().ledger.tenant(&handle).cloned();
         if let Some(tenant) = tenant {
-            let violations = self.finish(inspect(self.allocator.store(), &tenant))?;
+            let violations = RUNTIME.block_on(inspect(self.allocator.store(), &tenant))?;
             self.log().ledger.add_violations(violations);
         }
         if ending == Ending::Lost {
             self.log().ledger.leak(&handle);
-            return self.runtime.block_on(self.users.withdraw(holder, ending));
+            return RUNTIME.block_on(self.users.withdraw(holder, ending));
         }
         // From here on, any client may free the address, since no pod uses it.
         self.log().ledger.end(&handle);
-        self.runtime.block_on(self.users.withdraw(holder, ending))?;
+        RUNTIME.block_on(self.users.withdraw(holder, ending))?;
         {
             let _plugin = lock(&self.node.plugin);
-            match self.finish(self.allocator.release_by_handle(&handle)) {
+            match RUNTIME.block_on(self.allocator.release_by_handle(&handle)) {
                 // A repair may have freed the address already, since no pod uses it.
                 Ok(()) | Err(Error::NoHandle(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -327,7 +320,7 @@ impl<'w> Worker<'w> {
     /// Claims a block for a node, or makes the node's affinity usable again. Returns false if another node owns the
     /// block.
     fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
-        match self.finish(self.allocator.claim_affinity(net, AffinityType::Host, node)) {
+        match RUNTIME.block_on(self.allocator.claim_affinity(net, AffinityType::Host, node)) {
             Ok(claimed) => Ok(!claimed.claimed.is_empty()),
             // The pool was disabled, or has larger blocks now.
             Err(partly) if matches!(partly.error, Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
@@ -359,7 +352,7 @@ impl<'w> Worker<'w> {
 
     fn release_block(&mut self, owner: &Node, key: AffinityKey) -> Result<()> {
         let _giving_up = lock(&self.shared.giving_up);
-        match self.finish(self.allocator.release_affinity(key.cidr, &owner.name, InUse::Refuse)) {
+        match RUNTIME.block_on(self.allocator.release_affinity(key.cidr, &owner.name, InUse::Refuse)) {
             Ok(()) => self.log().released += 1,
             Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {

@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use serde_json::json;
 use tempfile::TempDir;
 
 use self::pipe::Pipe;
-use crate::servers::{ServerError, Tool, folder, left_out};
+use crate::servers::{Tool, folder, left_out};
 
 pub use self::page::Page;
 
@@ -66,12 +67,11 @@ impl Browser {
         Some(Self::start().expect("Chromium starts"))
     }
 
-    pub fn start() -> Result<Self, ServerError> {
+    pub fn start() -> Result<Self> {
         let program = program()?;
         let home = folder("calipam-browser-")?;
         let log = home.path().join("browser.log");
-        let errors =
-            File::create(&log).map_err(ServerError::io(format!("cannot write {}", log.display())))?;
+        let errors = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = Command::new("sh")
             .args(["-c", HAND_OVER])
             .arg(&program)
@@ -82,13 +82,13 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
-            .map_err(|source| ServerError::Spawn { path: program, source })?;
+            .with_context(|| format!("cannot run {}", program.display()))?;
         let pipe = Pipe::new(&mut child, log);
         Ok(Self { pipe, child, _home: home })
     }
 
     /// Opens an empty page of 1280 by 900 pixels.
-    pub fn page(&mut self) -> Result<Page<'_>, ServerError> {
+    pub fn page(&mut self) -> Result<Page<'_>> {
         Page::new(&mut self.pipe)
     }
 }
@@ -108,9 +108,10 @@ impl Drop for Browser {
 }
 
 /// The browser of this machine, if it has one.
-pub fn program() -> Result<PathBuf, ServerError> {
+pub fn program() -> Result<PathBuf> {
     // A browser is never below `target`, so any path will do.
-    Tool::Chromium.find("".as_ref()).ok_or(ServerError::NoBrowser)
+    let missing = || format!("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing());
+    Tool::Chromium.find("".as_ref()).with_context(missing)
 }
 
 #[cfg(test)]

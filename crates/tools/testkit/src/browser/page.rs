@@ -1,14 +1,13 @@
 //! One page of the browser.
 
-use std::io;
 use std::path::Path;
 
+use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::pipe::Pipe;
-use crate::servers::ServerError;
 
 /// A page. It records its requests and complaints.
 pub struct Page<'b> {
@@ -17,7 +16,7 @@ pub struct Page<'b> {
 }
 
 impl<'b> Page<'b> {
-    pub(super) fn new(pipe: &'b mut Pipe) -> Result<Self, ServerError> {
+    pub(super) fn new(pipe: &'b mut Pipe) -> Result<Self> {
         let target =
             pipe.call("Target.createTarget", &json!({"url": "about:blank"}), None)?["targetId"].take();
         let attach = json!({"targetId": target, "flatten": true});
@@ -31,55 +30,54 @@ impl<'b> Page<'b> {
     }
 
     /// Sets the size of the page's window in pixels.
-    pub fn resize(&mut self, width: u32, height: u32) -> Result<(), ServerError> {
+    pub fn resize(&mut self, width: u32, height: u32) -> Result<()> {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", &size).map(drop)
     }
 
     /// Opens a file and waits until it is loaded.
-    pub fn open(&mut self, file: &Path) -> Result<(), ServerError> {
-        let failed = ServerError::io(format!("cannot open {}", file.display()));
-        let file = file.canonicalize().map_err(failed)?;
+    pub fn open(&mut self, file: &Path) -> Result<()> {
+        let file = file.canonicalize().with_context(|| format!("cannot open {}", file.display()))?;
         self.open_url(&format!("file://{}", file.display()))
     }
 
     /// Opens a URL and waits until it is loaded.
-    pub fn open_url(&mut self, url: &str) -> Result<(), ServerError> {
+    pub fn open_url(&mut self, url: &str) -> Result<()> {
         let answer = self.call("Page.navigate", &json!({"url": url}))?;
         match answer["errorText"].as_str() {
-            Some(error) => Err(ServerError::io(format!("cannot open {url}"))(io::Error::other(error))),
+            Some(error) => bail!("cannot open {url}: {error}"),
             None => self.pipe.wait_for("Page.loadEventFired", &self.session),
         }
     }
 
     /// Enables or disables the scripts of pages that are opened from now on.
-    pub fn scripts(&mut self, run: bool) -> Result<(), ServerError> {
+    pub fn scripts(&mut self, run: bool) -> Result<()> {
         self.call("Emulation.setScriptExecutionDisabled", &json!({"value": !run})).map(drop)
     }
 
     /// Sets the preferred color scheme, `light` or `dark`, and the medium, `screen` or `print`.
-    pub fn appearance(&mut self, scheme: &str, medium: &str) -> Result<(), ServerError> {
+    pub fn appearance(&mut self, scheme: &str, medium: &str) -> Result<()> {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         self.call("Emulation.setEmulatedMedia", &json!({"media": medium, "features": [feature]})).map(drop)
     }
 
     /// Evaluates a JavaScript expression, and returns its value as JSON.
-    pub fn evaluate(&mut self, expression: &str) -> Result<Value, ServerError> {
+    pub fn evaluate(&mut self, expression: &str) -> Result<Value> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", &parameters)?;
         match answer.get("exceptionDetails") {
             None => Ok(answer["result"]["value"].take()),
-            Some(details) => Err(ServerError::io(expression)(io::Error::other(details.to_string()))),
+            Some(details) => bail!("{expression}: {details}"),
         }
     }
 
     /// Clicks the center of the element that an expression returns.
-    pub fn click(&mut self, element: &str) -> Result<(), ServerError> {
+    pub fn click(&mut self, element: &str) -> Result<()> {
         self.click_at(element, 0.5, 0.5)
     }
 
     /// Clicks an element at these fractions of its width and height.
-    pub fn click_at(&mut self, element: &str, x: f64, y: f64) -> Result<(), ServerError> {
+    pub fn click_at(&mut self, element: &str, x: f64, y: f64) -> Result<()> {
         let place = self.evaluate(&format!(
             "(() => {{ const element = {element}; element.scrollIntoView({{block: 'center'}}); \
              const box = element.getBoundingClientRect(); \
@@ -94,7 +92,7 @@ impl<'b> Page<'b> {
     }
 
     /// Presses a key, such as `Enter` or `ArrowDown`.
-    pub fn press(&mut self, key: &str) -> Result<(), ServerError> {
+    pub fn press(&mut self, key: &str) -> Result<()> {
         for kind in ["rawKeyDown", "keyUp"] {
             let code = match key {
                 "Enter" => 13,
@@ -112,18 +110,18 @@ impl<'b> Page<'b> {
     }
 
     /// Types text into the focused element.
-    pub fn type_text(&mut self, text: &str) -> Result<(), ServerError> {
+    pub fn type_text(&mut self, text: &str) -> Result<()> {
         self.call("Input.insertText", &json!({"text": text})).map(drop)
     }
 
     /// Takes a picture of the whole page as PNG.
-    pub fn screenshot(&mut self) -> Result<Vec<u8>, ServerError> {
+    pub fn screenshot(&mut self) -> Result<Vec<u8>> {
         self.bytes("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": true}))
     }
 
     /// Takes a picture of a part of the page. `clip` is the left edge, the top edge, the width and the height in
     /// pixels.
-    pub fn screenshot_of(&mut self, clip: [f64; 4]) -> Result<Vec<u8>, ServerError> {
+    pub fn screenshot_of(&mut self, clip: [f64; 4]) -> Result<Vec<u8>> {
         let [x, y, width, height] = clip;
         let clip = json!({"x": x, "y": y, "width": width, "height": height, "scale": 1});
         let parameters = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
@@ -131,19 +129,19 @@ impl<'b> Page<'b> {
     }
 
     /// Prints the page to a PDF document.
-    pub fn pdf(&mut self) -> Result<Vec<u8>, ServerError> {
+    pub fn pdf(&mut self) -> Result<Vec<u8>> {
         self.bytes("Page.printToPDF", &json!({"printBackground": true}))
     }
 
     /// The URLs of all requests of the page, oldest first, including the page itself.
-    pub fn requests(&mut self) -> Result<Vec<String>, ServerError> {
+    pub fn requests(&mut self) -> Result<Vec<String>> {
         self.catch_up()?;
         let requests = self.pipe.events(&["Network.requestWillBeSent"], &self.session);
         Ok(requests.map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
     /// Returns the errors and warnings of the page's scripts, of its console and of the browser.
-    pub fn complaints(&mut self) -> Result<Vec<String>, ServerError> {
+    pub fn complaints(&mut self) -> Result<Vec<String>> {
         self.catch_up()?;
         let names = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
         let bad = |event: &&Value| {
@@ -154,17 +152,17 @@ impl<'b> Page<'b> {
     }
 
     /// Waits until all earlier events have arrived. They precede the answer to the request that this function sends.
-    fn catch_up(&mut self) -> Result<(), ServerError> {
+    fn catch_up(&mut self) -> Result<()> {
         self.evaluate("1").map(drop)
     }
 
-    fn bytes(&mut self, method: &str, parameters: &Value) -> Result<Vec<u8>, ServerError> {
+    fn bytes(&mut self, method: &str, parameters: &Value) -> Result<Vec<u8>> {
         let answer = self.call(method, parameters)?;
         let text = answer["data"].as_str().unwrap_or_default();
-        STANDARD.decode(text).map_err(|error| ServerError::io(method)(io::Error::other(error)))
+        STANDARD.decode(text).with_context(|| method.to_owned())
     }
 
-    fn call(&mut self, method: &str, parameters: &Value) -> Result<Value, ServerError> {
+    fn call(&mut self, method: &str, parameters: &Value) -> Result<Value> {
         self.pipe.call(method, parameters, Some(&self.session))
     }
 }

@@ -8,9 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
-
-use crate::servers::ServerError;
 
 /// Time limit for an answer. On a busy machine, starting takes many seconds.
 const ANSWER: Duration = Duration::from_secs(180);
@@ -63,19 +62,14 @@ impl Pipe {
     }
 
     /// Sends a request and returns its answer.
-    pub(super) fn call(
-        &mut self,
-        method: &str,
-        parameters: &Value,
-        session: Option<&str>,
-    ) -> Result<Value, ServerError> {
-        let number = self.send(method, parameters, session).map_err(ServerError::io(method))?;
+    pub(super) fn call(&mut self, method: &str, parameters: &Value, session: Option<&str>) -> Result<Value> {
+        let number = self.send(method, parameters, session).with_context(|| method.to_owned())?;
         loop {
             let mut message = self.receive(method)?;
             if message["id"] == number {
                 return match message.get("error") {
                     None => Ok(message["result"].take()),
-                    Some(error) => Err(ServerError::io(method)(io::Error::other(error.to_string()))),
+                    Some(error) => bail!("{method}: {error}"),
                 };
             }
             self.events.push(message);
@@ -83,7 +77,7 @@ impl Pipe {
     }
 
     /// Waits for an event of a page. Each event ends only one wait.
-    pub(super) fn wait_for(&mut self, event: &str, session: &str) -> Result<(), ServerError> {
+    pub(super) fn wait_for(&mut self, event: &str, session: &str) -> Result<()> {
         let is_it = |message: &Value| message["method"] == event && message["sessionId"] == session;
         if let Some(place) = self.events.iter().position(is_it) {
             self.events.remove(place);
@@ -110,7 +104,7 @@ impl Pipe {
         self.events.iter().filter(wanted).map(|message| &message["params"])
     }
 
-    fn receive(&mut self, what: &str) -> Result<Value, ServerError> {
+    fn receive(&mut self, what: &str) -> Result<Value> {
         self.messages.recv_timeout(ANSWER).map_err(|error| {
             let reason = match error {
                 RecvTimeoutError::Timeout => "the browser does not answer",
@@ -118,7 +112,7 @@ impl Pipe {
             };
             let log = fs::read(&self.log).unwrap_or_default();
             let text = format!("{reason}; its log:\n{}", String::from_utf8_lossy(&log));
-            ServerError::io(what)(io::Error::other(text))
+            anyhow!("{what}: {text}")
         })
     }
 }

@@ -64,9 +64,11 @@ impl Fleet {
 
     /// Adds a fault to a healthy fleet of three clusters or more.
     pub fn inject(&mut self, fault: FleetFault) {
-        let (first, second) = (self.clusters[0].1.spec, self.clusters[1].1.spec);
+        let second = self.clusters[1].1.spec;
         match fault {
-            FleetFault::OverlappingPools => self.overlap(),
+            FleetFault::OverlappingPools => {
+                self.overlap();
+            }
             FleetFault::SharedAddresses => {
                 let block = self.overlap();
                 let node = self.clusters[1].1.nodes()[0].name.clone();
@@ -80,13 +82,11 @@ impl Fleet {
                     self.expect(0, "address-in-several-clusters", address);
                     self.expect(1, "address-in-several-clusters", address);
                 }
-                block
             }
             FleetFault::PoolOverNodes => {
                 let nodes: IpNet = "192.168.0.0/20".parse().expect("a CIDR");
                 self.clusters[1].1.put_pool("over-nodes", Pool::new(nodes, 26));
                 self.expect(1, "pool-covers-other-cluster", nodes);
-                nodes
             }
             FleetFault::HalfDisabledPool => {
                 let half = second.pool_v4().subnets(17).expect("a /16").next().expect("it has two halves");
@@ -94,16 +94,14 @@ impl Fleet {
                 cluster.remove(&super::wire::key::pool(&format!("to-{}", second.place)));
                 cluster.put_pool("to-half", Pool { disabled: true, ..Pool::new(half, 26) });
                 self.expect(0, "disabled-pool-mismatch", half);
-                half
             }
             FleetFault::StrictAffinity => {
                 let cluster = &mut self.clusters[0].1;
                 (cluster.settings.strict_affinity, cluster.mirrored.strict_affinity) = (true, true);
                 cluster.put_settings();
                 self.expect(0, "cluster-settings-differ", "a");
-                first.pool_v4()
             }
-        };
+        }
     }
 
     /// Adds a pool to the second cluster that equals a block of the first one.

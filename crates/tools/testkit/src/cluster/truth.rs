@@ -68,8 +68,8 @@ pub struct Found {
     evidence: String,
 }
 
-/// The severity and the details of a finding.
-type Rest = (Option<&'static str>, Vec<&'static str>);
+/// The severity of a finding, if it is unusual, and its details.
+pub(super) type Rest = (Option<&'static str>, Vec<&'static str>);
 
 /// The exact set of findings that a check of a cluster must report.
 #[derive(Clone, Debug, Default)]
@@ -114,19 +114,9 @@ impl Found {
 }
 
 impl GroundTruth {
-    /// Expects a finding. Expecting the same code and subject again changes nothing.
-    pub(super) fn expect(&mut self, code: &'static str, subject: impl ToString) {
-        self.findings.entry((code, subject.to_string())).or_default();
-    }
-
-    /// Expects a finding with `detail` in its evidence.
-    pub(super) fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
-        self.findings.entry((code, subject.to_string())).or_default().1.push(detail);
-    }
-
-    /// Expects a finding with an unusual severity.
-    pub(super) fn expect_as(&mut self, code: &'static str, subject: impl ToString, severity: &'static str) {
-        self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
+    /// Expects a finding, if it is not yet expected. Returns the rest of it, to be changed.
+    pub(super) fn entry(&mut self, code: &'static str, subject: &impl ToString) -> &mut Rest {
+        self.findings.entry((code, subject.to_string())).or_default()
     }
 
     /// Returns the same findings with renamed subjects.

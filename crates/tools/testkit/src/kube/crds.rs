@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::servers::{KubeApiserver, ServerError};
+use crate::servers::KubeApiserver;
 
 /// Time limit for the server to serve a new kind.
 const SERVED: Duration = Duration::from_secs(60);
@@ -55,11 +56,11 @@ impl Flavour {
     }
 }
 
-/// Installs Calico's kinds and waits until they are served.
+/// Installs Calico's kinds and waits until they are served. Returns the paths of their lists.
 ///
 /// # Errors
 /// Returns an error if the server does not answer, refuses a definition, or does not serve a kind in time.
-pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerError> {
+pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<Vec<String>> {
     let (config, config_kind) = flavour.ipam_config();
     let kinds = [
         ("ipamblocks", "IPAMBlock", block(flavour)),
@@ -74,11 +75,11 @@ pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerErr
     for (plural, kind, spec) in &kinds {
         define(server, flavour.group(), flavour.version(), plural, kind, "Cluster", spec)?;
     }
-    kinds.iter().try_for_each(|(plural, ..)| served(server, &flavour.path(plural)))
+    served(server, kinds.iter().map(|(plural, ..)| flavour.path(plural)).collect())
 }
 
-/// Installs KubeVirt's two kinds of machines and waits until they are served.
-pub fn install_kubevirt(server: &KubeApiserver) -> Result<(), ServerError> {
+/// Installs KubeVirt's kinds of machines and waits until they are served. Returns the paths of their lists.
+pub fn install_kubevirt(server: &KubeApiserver) -> Result<Vec<String>> {
     let kinds = [
         ("virtualmachines", "VirtualMachine"),
         ("virtualmachineinstances", "VirtualMachineInstance"),
@@ -87,7 +88,7 @@ pub fn install_kubevirt(server: &KubeApiserver) -> Result<(), ServerError> {
     for (plural, kind) in kinds {
         define(server, "kubevirt.io", "v1", plural, kind, "Namespaced", &open())?;
     }
-    kinds.iter().try_for_each(|(plural, _)| served(server, &format!("/apis/kubevirt.io/v1/{plural}")))
+    served(server, kinds.iter().map(|(plural, _)| format!("/apis/kubevirt.io/v1/{plural}")).collect())
 }
 
 fn define(
@@ -98,7 +99,7 @@ fn define(
     kind: &str,
     scope: &str,
     spec: &Value,
-) -> Result<(), ServerError> {
+) -> Result<()> {
     let required: &[&str] = if version == Flavour::Native.version() { &["metadata", "spec"] } else { &[] };
     let schema =
         json!({"type": "object", "properties": {"spec": spec, "status": open()}, "required": required});
@@ -118,16 +119,20 @@ fn define(
     Ok(())
 }
 
-fn served(server: &KubeApiserver, path: &str) -> Result<(), ServerError> {
+/// Waits until the lists at these paths are served.
+fn served(server: &KubeApiserver, paths: Vec<String>) -> Result<Vec<String>> {
     let begin = Instant::now();
-    loop {
-        let response = server.request("GET", path, "")?;
-        if response.status == 200 {
-            return Ok(());
+    for path in &paths {
+        loop {
+            let response = server.request("GET", path, "")?;
+            if response.status == 200 {
+                break;
+            }
+            assert!(begin.elapsed() < SERVED, "{path} is not served: {}", response.body);
+            thread::sleep(Duration::from_millis(50));
         }
-        assert!(begin.elapsed() < SERVED, "{path} is not served: {}", response.body);
-        thread::sleep(Duration::from_millis(50));
     }
+    Ok(paths)
 }
 
 fn open() -> Value {

@@ -1,12 +1,19 @@
 //! A fake API server that can misbehave. It speaks HTTP/1.1 without TLS.
 
-use std::io::{BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::servers::http::Request;
+use futures_util::{Stream, StreamExt, stream};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::Response;
+use hyper::body::Frame;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::runtime::RUNTIME;
+use crate::servers::http::{Body, listen, serve};
 
 /// The reply to a request.
 #[derive(Clone)]
@@ -32,22 +39,22 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Starts a server. `answer` returns the reply for a path with its query. The server's threads end with the
-    /// process.
+    /// Starts a server. `answer` returns the reply for a path with its query. The server ends with the process.
     pub fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (listener, port) = listen();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (answer, log) = (Arc::new(answer), Arc::clone(&asked));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
-                std::thread::spawn(move || {
-                    let _ = serve(stream, &*answer, &log);
-                });
+        RUNTIME.spawn(serve(listener, move |request| {
+            let (path, answer) = (request.uri().to_string(), Arc::clone(&answer));
+            log.lock().unwrap().push(path.clone());
+            async move {
+                match spawn_blocking(move || answer(&path)).await.ok()? {
+                    Reply::Silent => pending().await,
+                    reply => Some(respond(reply)),
+                }
             }
-        });
-        Self { url, asked }
+        }));
+        Self { url: format!("http://127.0.0.1:{port}"), asked }
     }
 
     /// The number of requests whose path begins with `path`.
@@ -56,46 +63,42 @@ impl Fake {
     }
 }
 
-fn serve(
-    mut stream: TcpStream,
-    answer: &dyn Fn(&str) -> Reply,
-    log: &Mutex<Vec<String>>,
-) -> std::io::Result<()> {
-    let request = Request::read(&mut BufReader::new(stream.try_clone()?))?;
-    let path = request.map(|request| request.path).unwrap_or_default();
-    log.lock().unwrap().push(path.clone());
-    let head = |status: u16, length: usize| {
-        format!(
-            "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-             Date: Fri, 01 May 2026 12:00:00 GMT\r\nConnection: close\r\n\r\n"
-        )
-    };
-    match answer(&path) {
-        Reply::Whole(status, body) => stream.write_all((head(status, body.len()) + &body).as_bytes()),
+fn respond(reply: Reply) -> Response<Body> {
+    let at_once = |body: String| stream::iter([body]);
+    match reply {
+        Reply::Whole(status, body) => response(status, body.len(), at_once(body)),
         Reply::Later(status, seconds) => {
-            let later = format!("\r\nRetry-After: {seconds}\r\n\r\n");
-            stream.write_all(head(status, 0).replace("\r\n\r\n", &later).as_bytes())
+            let mut response = response(status, 0, stream::empty());
+            response.headers_mut().insert("retry-after", seconds.into());
+            response
         }
-        Reply::Cut(body) => stream.write_all((head(200, body.len() + 9) + &body).as_bytes()),
-        Reply::Stalled(body) => {
-            stream.write_all((head(200, body.len() + 9) + &body).as_bytes())?;
-            std::thread::sleep(Duration::from_secs(60));
-            Ok(())
-        }
+        Reply::Cut(body) => response(200, body.len() + 9, at_once(body)),
+        Reply::Stalled(body) => response(200, body.len() + 9, at_once(body).chain(stream::pending())),
         Reply::InParts(first, second, go_on) => {
-            stream.write_all((head(200, first.len() + second.len()) + &first).as_bytes())?;
-            stream.flush()?;
-            for _ in 0..6_000 {
-                if go_on.load(Ordering::SeqCst) {
-                    break;
+            let length = first.len() + second.len();
+            let second = stream::once(async move {
+                for _ in 0..6_000 {
+                    if go_on.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    sleep(Duration::from_millis(10)).await;
                 }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            stream.write_all(second.as_bytes())
+                second
+            });
+            response(200, length, at_once(first).chain(second))
         }
-        Reply::Silent => {
-            std::thread::sleep(Duration::from_secs(60));
-            Ok(())
-        }
+        Reply::Silent => unreachable!("it has no response"),
     }
+}
+
+/// A response that states a length. The connection ends with it.
+fn response(
+    status: u16,
+    length: usize,
+    parts: impl Stream<Item = String> + Send + 'static,
+) -> Response<Body> {
+    let body = StreamBody::new(parts.map(|part| Ok(Frame::data(part.into())))).boxed_unsync();
+    let response = Response::builder().status(status).header("content-type", "application/json");
+    let response = response.header("content-length", length).header("connection", "close");
+    response.header("date", "Fri, 01 May 2026 12:00:00 GMT").body(body).expect("a valid response")
 }

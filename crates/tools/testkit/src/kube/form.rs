@@ -1,8 +1,7 @@
 //! Converts etcd values to Calico's custom resources (facts 2.3 to 2.6). It refuses the values that the schemas of the
 //! API server refuse.
 
-use std::fmt::Write;
-
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -15,9 +14,6 @@ pub(crate) const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
 /// Maximum length of an object's name.
 pub(crate) const MAX_NAME: usize = 253;
-
-/// The digits of base 32.
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 pub(crate) fn object(value: &[u8]) -> Value {
     serde_json::from_slice(value).expect("values of a test cluster are JSON")
@@ -35,8 +31,7 @@ pub(crate) fn affinity_name(holder: &str, net: IpNet) -> String {
     if name.len() < MAX_NAME {
         return name;
     }
-    let hash: String =
-        Sha256::digest(format!("{holder}+{block}")).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = HEXLOWER.encode(&Sha256::digest(format!("{holder}+{block}")));
     let keep = MAX_NAME - 1 - block.len() - 13;
     format!("{}-{block}-{}", &holder[..keep], &hash[..11])
 }
@@ -149,15 +144,7 @@ fn without_null(attribute: &Value) -> Value {
 
 /// SHA3-256 of a node's name in base 32 without padding.
 pub(crate) fn hostname_hash(node: &str) -> String {
-    let mut bits = String::with_capacity(260);
-    for byte in Sha3_256::digest(node.as_bytes()) {
-        write!(bits, "{byte:08b}").expect("a String takes everything");
-    }
-    let letter = |bits: &[u8]| {
-        let number = bits.iter().fold(0, |number, bit| number << 1 | usize::from(*bit == b'1'));
-        char::from(BASE32[number << (5 - bits.len())])
-    };
-    bits.as_bytes().chunks(5).map(letter).collect()
+    BASE32_NOPAD.encode(&Sha3_256::digest(node))
 }
 
 #[cfg(test)]

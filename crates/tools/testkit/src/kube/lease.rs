@@ -7,12 +7,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use calipam_model::parallel::lock;
 use etcd_client::{Txn, TxnOp};
 use serde_json::Value;
 
 use super::{Flavour, install, install_kubevirt};
-use crate::servers::{Entries, KubeApiserver, ServerError};
+use crate::servers::{Entries, KubeApiserver};
 
 /// Idle servers that wait for their next test. An idle server takes memory and, for its caches, a little processor
 /// time.
@@ -47,13 +48,13 @@ pub enum Kinds {
 }
 
 impl Kinds {
-    fn install(self, server: &KubeApiserver) -> Result<(), ServerError> {
+    /// Installs the kinds. Returns the paths of their lists.
+    fn install(self, server: &KubeApiserver) -> Result<Vec<String>> {
         match self {
-            Self::Kubernetes => Ok(()),
+            Self::Kubernetes => Ok(Vec::new()),
             Self::Calico(flavour) => install(server, flavour),
             Self::CalicoAndKubevirt(flavour) => {
-                install(server, flavour)?;
-                install_kubevirt(server)
+                Ok([install(server, flavour)?, install_kubevirt(server)?].concat())
             }
         }
     }
@@ -69,7 +70,7 @@ pub struct Lease(Option<Server>);
 ///
 /// # Errors
 /// Returns an error if no server is idle and a new one does not start or does not serve the kinds.
-pub fn lease(kinds: Kinds) -> Result<Lease, ServerError> {
+pub fn lease(kinds: Kinds) -> Result<Lease> {
     let server = match Server::idle(kinds) {
         Some(server) => server,
         None => Server::start(kinds)?,
@@ -105,20 +106,23 @@ impl Drop for Lease {
 struct Server {
     server: KubeApiserver,
     kinds: Kinds,
+    /// The paths of the lists that a test must leave empty: pods, nodes and all defined kinds.
+    lists: Vec<String>,
     /// The server's entries before the first test.
     at_first: Entries,
 }
 
 impl Server {
-    fn start(kinds: Kinds) -> Result<Self, ServerError> {
+    fn start(kinds: Kinds) -> Result<Self> {
         let server = KubeApiserver::start()?;
-        kinds.install(&server)?;
+        let mut lists = kinds.install(&server)?;
+        lists.extend(["/api/v1/pods", "/api/v1/nodes"].map(str::to_owned));
         let mut at_first = server.etcd().entries_below(EVERYTHING)?;
         loop {
             thread::sleep(SETTLED);
             let now = server.etcd().entries_below(EVERYTHING)?;
             if now == at_first {
-                return Ok(Self { server, kinds, at_first });
+                return Ok(Self { server, kinds, lists, at_first });
             }
             at_first = now;
         }
@@ -138,7 +142,7 @@ impl Server {
     }
 
     /// Removes the leftovers of a test. Returns true if the server is in its initial state again.
-    fn is_empty_again(&self) -> Result<bool, ServerError> {
+    fn is_empty_again(&self) -> Result<bool> {
         let is_renewed = |key: &str| RENEWED.iter().any(|renewed| key.starts_with(renewed));
         let mut now = self.server.etcd().entries_below(EVERYTHING)?;
         now.retain(|key, _| !is_renewed(key));
@@ -165,10 +169,10 @@ impl Server {
     }
 
     /// Returns true if the server itself no longer lists any objects.
-    fn has_caught_up(&self) -> Result<bool, ServerError> {
+    fn has_caught_up(&self) -> Result<bool> {
         let begin = Instant::now();
-        for path in self.paths() {
-            while !is_empty(&self.server.request("GET", &path, "")?.body) {
+        for path in &self.lists {
+            while !is_empty(&self.server.request("GET", path, "")?.body) {
                 if begin.elapsed() > CAUGHT_UP {
                     return Ok(false);
                 }
@@ -176,20 +180,6 @@ impl Server {
             }
         }
         Ok(true)
-    }
-
-    /// The paths of the lists that must be empty: pods, nodes and all defined kinds.
-    fn paths(&self) -> Vec<String> {
-        let mut paths = vec!["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned()];
-        for key in self.at_first.keys() {
-            let Some(definition) = key.strip_prefix(DEFINITIONS).and_then(|key| key.split_once('/')) else {
-                continue;
-            };
-            let Some((plural, group)) = definition.1.split_once('.') else { continue };
-            let version = if group == Flavour::Native.group() { Flavour::Native.version() } else { "v1" };
-            paths.push(format!("/apis/{group}/{version}/{plural}"));
-        }
-        paths
     }
 }
 

@@ -1,10 +1,11 @@
 //! Prepares an API server for an allocator.
 
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{Flavour, create};
 use crate::cluster::ClusterSpec;
-use crate::servers::{KubeApiserver, ServerError};
+use crate::servers::KubeApiserver;
 
 /// Namespaces of test pods that a new server does not have.
 const NAMESPACES: [&str; 3] = ["batch", "monitoring", "shop"];
@@ -19,7 +20,7 @@ pub fn seed(
     flavour: Flavour,
     spec: &ClusterSpec,
     nodes: usize,
-) -> Result<Vec<String>, ServerError> {
+) -> Result<Vec<String>> {
     let (config, config_kind) = flavour.ipam_config();
     let pool = json!({"cidr": spec.pool_v4().to_string(), "blockSize": 26, "nodeSelector": "all()"});
     let cluster = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1",
@@ -44,7 +45,7 @@ pub fn seed(
 ///
 /// # Panics
 /// Panics if the server refuses an object.
-pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<(), ServerError> {
+pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<()> {
     let namespaces = NAMESPACES.map(|name| named("v1", "Namespace", name));
     create(server, "/api/v1/namespaces", &namespaces)?;
     let nodes: Vec<Value> = names.iter().map(|name| named("v1", "Node", name)).collect();

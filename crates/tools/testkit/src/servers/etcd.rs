@@ -1,23 +1,24 @@
 //! A real etcd for one test.
 
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use anyhow::{Context, Result};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
-use super::error::ServerError;
 use super::http;
 use super::left_out::left_out;
-use super::locate::{self, Program};
+use super::locate::Program;
 use super::options::{EtcdOptions, EtcdTls};
 use super::pki::Pki;
 use super::port;
 use super::process::Process;
 use super::tool::Tool;
-use super::{folder, workspace};
+use super::{find, folder};
+use crate::runtime::block_on;
 
 const NAME: &str = "etcd";
 
@@ -40,24 +41,24 @@ pub struct Etcd {
     home: TempDir,
     program: PathBuf,
     port: u16,
-    options: EtcdOptions,
+    pub(super) options: EtcdOptions,
     pki: Option<Pki>,
 }
 
 impl Etcd {
     /// Starts an empty etcd 3.6 without TLS and without users, and waits until it answers requests.
-    pub fn start() -> Result<Self, ServerError> {
+    pub fn start() -> Result<Self> {
         EtcdOptions::new().start()
     }
 
     /// Like [`start`](Self::start), for a chosen version.
-    pub fn start_version(version: EtcdVersion) -> Result<Self, ServerError> {
+    pub fn start_version(version: EtcdVersion) -> Result<Self> {
         EtcdOptions::new().version(version).start()
     }
 
     /// Starts a server. Called by [`EtcdOptions::start`].
-    pub(super) fn start_with(options: EtcdOptions) -> Result<Self, ServerError> {
-        let program = locate::find(options.version.program(), &workspace())?;
+    pub(super) fn start_with(options: EtcdOptions) -> Result<Self> {
+        let program = find(options.version.program())?;
         let home = folder("calipam-etcd-")?;
         let pki = match options.tls {
             EtcdTls::Off => None,
@@ -75,11 +76,6 @@ impl Etcd {
         format!("{scheme}://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// The endpoint as a list, as clients expect it.
-    pub fn endpoints(&self) -> Vec<String> {
-        vec![self.endpoint()]
-    }
-
     /// The TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
@@ -95,22 +91,17 @@ impl Etcd {
         self.pki.as_ref()
     }
 
-    /// The options that the server was started with.
-    pub fn options(&self) -> &EtcdOptions {
-        &self.options
-    }
-
     /// The process ID, if the server is running.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
     /// Makes the server hang: it accepts connections but answers no requests. Does nothing if the server was killed.
-    pub fn pause(&self) -> Result<(), ServerError> {
+    pub fn pause(&self) -> Result<()> {
         self.process.as_ref().map_or(Ok(()), Process::pause)
     }
 
-    pub fn resume(&self) -> Result<(), ServerError> {
+    pub fn resume(&self) -> Result<()> {
         self.process.as_ref().map_or(Ok(()), Process::resume)
     }
 
@@ -120,23 +111,23 @@ impl Etcd {
     }
 
     /// Kills the server if it is running, then starts it on the same port with the same data.
-    pub fn restart(&mut self) -> Result<(), ServerError> {
+    pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.launch()
     }
 
-    fn launch_at(&mut self, port: u16) -> Result<(), ServerError> {
+    fn launch_at(&mut self, port: u16) -> Result<()> {
         self.port = port;
         // The data of a failed start contains an address with the port that was taken.
         match fs::remove_dir_all(self.data_dir()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(ServerError::io("cannot remove the data of a failed start")(error))
+                Err(error).context("cannot remove the data of a failed start")
             }
             _ => self.launch(),
         }
     }
 
-    fn launch(&mut self) -> Result<(), ServerError> {
+    fn launch(&mut self) -> Result<()> {
         let mut process = Process::spawn(NAME, &self.program, &self.arguments(), self.home.path())?;
         let probe = self.home.path().join(PROBE);
         process.wait_until("healthy", START, || healthy(&probe))?;
@@ -200,14 +191,10 @@ impl EtcdVersion {
 
 /// Requests etcd's health, which includes a read through its consensus.
 fn healthy(socket: &Path) -> Result<(), String> {
-    let ask = || {
-        let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(ANSWER))?;
-        http::request(&stream, "GET", "/health", &[], "")
-    };
-    match ask() {
+    let ask = async || timeout(ANSWER, http::get_from_socket(socket, "/health")).await?;
+    match block_on(ask) {
         Ok(response) if response.status == 200 && response.body.contains(r#""health":"true""#) => Ok(()),
         Ok(response) => Err(format!("its health: {} {}", response.status, response.body.trim())),
-        Err(error) => Err(format!("cannot ask for its health at {}: {error}", socket.display())),
+        Err(error) => Err(format!("cannot ask for its health at {}: {error:#}", socket.display())),
     }
 }

@@ -6,17 +6,17 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context, Result, ensure};
 use etcd_client::{
     Certificate, Client, CompactionOptions, ConnectOptions, DeleteOptions, GetOptions,
     Identity as TlsIdentity, KeyValue, Permission, TlsOptions, Txn, TxnOp,
 };
 
-use super::error::ServerError;
 use super::etcd::Etcd;
-use super::options::{Login, Reader};
+use super::options::Login;
 use super::pki::{Identity, Pki};
 use crate::cluster::Cluster;
-use crate::runtime::on_own_runtime;
+use crate::runtime::block_on;
 
 /// etcd's administrator, who must exist before authentication is turned on.
 const ROOT: &str = "root";
@@ -37,35 +37,35 @@ impl Etcd {
     /// Connects with the authority, client certificate and user of the server, if it has them.
     ///
     /// For tests with an async runtime. Other tests use [`with_client`](Self::with_client).
-    pub async fn client(&self) -> Result<Client, ServerError> {
-        Ok(connect(&self.endpoint(), self.pki(), self.options().user()).await?)
+    pub async fn client(&self) -> Result<Client> {
+        Ok(connect(&self.endpoint(), self.pki(), self.options.login.as_ref()).await?)
     }
 
     /// Runs `work` with a client on a separate runtime. Can be called from inside or outside an async runtime.
     pub fn with_client<T: Send>(
         &self,
         work: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error> + Send,
-    ) -> Result<T, ServerError> {
-        let (endpoint, pki, user) = (self.endpoint(), self.pki(), self.options().user());
-        on_own_runtime(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
+    ) -> Result<T> {
+        let (endpoint, pki, user) = (self.endpoint(), self.pki(), self.options.login.as_ref());
+        block_on(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
     }
 
     /// Starts an etcd with the data of a cluster.
-    pub fn of(cluster: &Cluster) -> Result<Self, ServerError> {
+    pub fn of(cluster: &Cluster) -> Result<Self> {
         let etcd = Self::start()?;
         cluster.write_to_etcd(&etcd.endpoint())?;
         Ok(etcd)
     }
 
     /// Stores a value, and returns its revision.
-    pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<i64, ServerError> {
+    pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<i64> {
         let value = value.into();
         let answer = self.with_client(async |mut client| client.put(key, value, None).await)?;
         Ok(answer.header().expect("answers have headers").revision())
     }
 
     /// Stores many values, 100 in each transaction.
-    pub fn put_all(&self, entries: &[(String, Vec<u8>)]) -> Result<(), ServerError> {
+    pub fn put_all(&self, entries: &[(String, Vec<u8>)]) -> Result<()> {
         self.with_client(async |mut client| {
             for part in entries.chunks(100) {
                 let put = |(key, value): &(String, Vec<u8>)| TxnOp::put(key.as_str(), value.clone(), None);
@@ -76,29 +76,29 @@ impl Etcd {
     }
 
     /// Deletes a key, and returns the number of deleted ones.
-    pub fn delete(&self, key: &str) -> Result<i64, ServerError> {
+    pub fn delete(&self, key: &str) -> Result<i64> {
         Ok(self.with_client(async |mut client| client.delete(key, None).await)?.deleted())
     }
 
     /// Deletes all keys below a prefix.
-    pub fn delete_below(&self, prefix: &str) -> Result<(), ServerError> {
+    pub fn delete_below(&self, prefix: &str) -> Result<()> {
         let options = DeleteOptions::new().with_prefix();
         self.with_client(async |mut client| client.delete(prefix, Some(options)).await.map(drop))
     }
 
     /// Forgets all revisions before this one.
-    pub fn compact(&self, revision: i64) -> Result<(), ServerError> {
+    pub fn compact(&self, revision: i64) -> Result<()> {
         let options = CompactionOptions::new().with_physical();
         self.with_client(async |mut client| client.compact(revision, Some(options)).await.map(drop))
     }
 
     /// All entries under `/calico/`.
-    pub fn entries(&self) -> Result<Entries, ServerError> {
+    pub fn entries(&self) -> Result<Entries> {
         self.entries_below("/calico/")
     }
 
     /// All entries below a prefix.
-    pub fn entries_below(&self, prefix: &str) -> Result<Entries, ServerError> {
+    pub fn entries_below(&self, prefix: &str) -> Result<Entries> {
         let answer = self.with_client(async |client| {
             let mut client = client.kv_client().max_decoding_message_size(usize::MAX);
             client.get(prefix, Some(GetOptions::new().with_prefix())).await
@@ -111,9 +111,8 @@ impl Etcd {
     }
 
     /// Saves a snapshot to `path`, as `etcdctl snapshot save` does: the database file, then its SHA-256 sum.
-    pub fn save_snapshot(&self, path: &Path) -> Result<(), ServerError> {
-        let failed = || ServerError::io(format!("cannot write {}", path.display()));
-        let mut file = fs::File::create(path).map_err(failed())?;
+    pub fn save_snapshot(&self, path: &Path) -> Result<()> {
+        let mut file = fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         self.with_client(async |mut client| {
             let mut stream = client.snapshot().await?;
             while let Some(part) = stream.message().await? {
@@ -121,23 +120,28 @@ impl Etcd {
             }
             Ok(())
         })?;
-        let length = fs::metadata(path).map_err(failed())?.len();
-        if length % SNAPSHOT_UNIT == CHECKSUM { Ok(()) } else { Err(ServerError::Snapshot(length)) }
+        let length = fs::metadata(path)?.len();
+        ensure!(length % SNAPSHOT_UNIT == CHECKSUM, "{length} bytes are not whole pages and a checksum");
+        Ok(())
     }
 
-    /// Creates the users that the options name, and turns authentication on.
-    pub(super) fn set_up_login(&self) -> Result<(), ServerError> {
-        let Some(user) = self.options().user() else { return Ok(()) };
-        let (endpoint, pki, readers) = (self.endpoint(), self.pki(), &self.options().readers);
-        on_own_runtime(async || {
+    /// Creates the users that the options name, with a role of the same name for each reader, and turns authentication
+    /// on.
+    pub(super) fn set_up_login(&self) -> Result<()> {
+        let Some(user) = self.options.login.as_ref() else { return Ok(()) };
+        let (endpoint, pki, readers) = (self.endpoint(), self.pki(), &self.options.readers);
+        block_on(async || {
             let mut client = connect(&endpoint, pki, None).await?;
             client.role_add(ROOT).await?;
             add_user(&mut client, &Login { name: ROOT.to_owned(), ..user.clone() }, ROOT).await?;
             if user.name != ROOT {
                 add_user(&mut client, user, ROOT).await?;
             }
-            for reader in readers {
-                add_reader(&mut client, reader).await?;
+            for (reader, prefix) in readers {
+                client.role_add(reader.name.as_str()).await?;
+                let permission = Permission::read(prefix.as_str()).with_prefix();
+                client.role_grant_permission(reader.name.as_str(), permission).await?;
+                add_user(&mut client, reader, &reader.name).await?;
             }
             client.auth_enable().await?;
             Ok(())
@@ -149,15 +153,6 @@ async fn add_user(client: &mut Client, login: &Login, role: &str) -> Result<(), 
     client.user_add(login.name.as_str(), login.password.as_str(), None).await?;
     client.user_grant_role(login.name.as_str(), role).await?;
     Ok(())
-}
-
-/// Adds a user, and a role of the same name that may read the prefix.
-async fn add_reader(client: &mut Client, reader: &Reader) -> Result<(), etcd_client::Error> {
-    let role = reader.login.name.as_str();
-    client.role_add(role).await?;
-    let permission = Permission::read(reader.prefix.as_str()).with_prefix();
-    client.role_grant_permission(role, permission).await?;
-    add_user(client, &reader.login, role).await
 }
 
 async fn connect(

@@ -1,9 +1,40 @@
-//! A minimal HTTP client for servers on this machine.
+//! HTTP on this machine: a client, and the side of the server for proxies and fake servers.
 
-use std::io::{self, BufRead, Read, Write};
+use std::convert::Infallible;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Size of the buffer for a response that is discarded.
-const PIECE: usize = 1 << 18;
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response as Answer};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::runtime::block_on;
+
+/// The body of a request or of a response.
+pub(crate) type Body = UnsyncBoxBody<Bytes, hyper::Error>;
+
+/// A client. Its clones share its connections, which stay open.
+pub(crate) type Client = legacy::Client<HttpsConnector<HttpConnector>, Body>;
 
 /// A response: its status code and its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,259 +45,96 @@ pub struct Response {
     pub body: String,
 }
 
-/// Sends one request and reads the response to its end.
-///
-/// Uses HTTP/1.0, so that the server sends no chunks and closes the connection after the body. `headers` are whole
-/// lines without line ends. A response that is not HTTP is an error of kind `InvalidData`.
-pub(crate) fn request(
-    mut stream: impl Read + Write,
-    method: &str,
-    path: &str,
-    headers: &[String],
-    body: &str,
-) -> io::Result<Response> {
-    send(&mut stream, method, path, headers, body)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    parse(&String::from_utf8_lossy(&answer))
-}
-
-/// Sends a GET request, discards the response as it arrives, and returns the number of bytes. A response without status
-/// 200 is an error.
-pub(crate) fn pull(mut stream: impl Read + Write, path: &str, headers: &[String]) -> io::Result<u64> {
-    send(&mut stream, "GET", path, headers, "")?;
-    let mut buffer = vec![0; PIECE];
-    let mut bytes = stream.read(&mut buffer)?;
-    let head = String::from_utf8_lossy(&buffer[..bytes]);
-    if head.split(' ').nth(1) != Some("200") {
-        return Err(io::Error::other(format!("{path}: {head:.200}")));
+/// Creates a client that uses HTTP/1.1 or, without TLS, HTTP/2. For TLS, it trusts only this authority.
+pub(crate) fn client(ca: Option<&Path>, http2: bool) -> Result<Client> {
+    let mut roots = RootCertStore::empty();
+    if let Some(ca) = ca {
+        let pem = fs::read(ca).with_context(|| format!("cannot read {}", ca.display()))?;
+        roots.add(CertificateDer::from_pem_slice(&pem).with_context(|| ca.display().to_string())?)?;
     }
-    loop {
-        match stream.read(&mut buffer)? {
-            0 => return Ok(bytes as u64),
-            more => bytes += more,
-        }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let tls = tls.with_root_certificates(roots).with_no_client_auth();
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+    let connector = connector.wrap_connector(tcp);
+    // A server may close a connection that is idle for longer.
+    let idle = Duration::from_secs(30);
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    Ok(builder.http2_only(http2).pool_idle_timeout(idle).build(connector))
+}
+
+/// Sends a request and reads its response. `limit` is the time limit.
+pub(crate) fn exchange(client: &Client, request: Request<String>, limit: Duration) -> Result<Response> {
+    let what = format!("{} {}", request.method(), request.uri());
+    let work = async || read(client.request(request.map(body)).await?).await;
+    block_on(async || timeout(limit, work()).await?).context(what)
+}
+
+/// Gets a path from the server on a Unix socket.
+pub(crate) async fn get_from_socket(socket: &Path, path: &str) -> Result<Response> {
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::get(path).header("host", "localhost").body(body(String::new()))?;
+    read(sender.send_request(request).await?).await
+}
+
+async fn read(answer: Answer<Incoming>) -> Result<Response> {
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await?.to_bytes();
+    Ok(Response { status, body: String::from_utf8_lossy(&body).into_owned() })
+}
+
+pub(crate) fn body(text: impl Into<Bytes>) -> Body {
+    Full::from(text.into()).map_err(|never: Infallible| match never {}).boxed_unsync()
+}
+
+/// Listens at a free port on 127.0.0.1. Also returns the port.
+pub(crate) fn listen() -> (TcpListener, u16) {
+    let listener = block_on(async || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await).expect("a free port");
+    let port = listener.local_addr().expect("a port").port();
+    (listener, port)
+}
+
+/// Answers requests of HTTP/1.1 and HTTP/2. If `answer` returns `None`, the connection is closed without a response. An
+/// answer is made to its end even if the client closes the connection.
+pub(crate) async fn serve<F>(
+    listener: TcpListener,
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = Option<Answer<Body>>> + Send + 'static,
+{
+    // Closes the connections with the listener.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(converse(stream, answer.clone()));
     }
 }
 
-fn send(
-    stream: &mut (impl Read + Write),
-    method: &str,
-    path: &str,
-    headers: &[String],
-    body: &str,
-) -> io::Result<()> {
-    let mut text =
-        format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
-    for header in headers {
-        text.push_str(header);
-        text.push_str("\r\n");
-    }
-    text.push_str("\r\n");
-    text.push_str(body);
-    stream.write_all(text.as_bytes())?;
-    stream.flush()
-}
-
-fn parse(answer: &str) -> io::Result<Response> {
-    let invalid = || invalid(answer);
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(invalid)?;
-    let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)).ok_or_else(invalid)?;
-    Ok(Response { status: status.parse().map_err(|_| invalid())?, body: body.to_owned() })
-}
-
-/// A request that a proxy or a fake server receives.
-pub(crate) struct Request {
-    pub method: String,
-    /// The path with its query.
-    pub path: String,
-    /// Whole lines without line ends, except those about the connection.
-    pub headers: Vec<String>,
-    pub body: Vec<u8>,
-    /// True if the client wants the connection closed after the response.
-    pub is_last: bool,
-}
-
-impl Request {
-    /// Reads the next request; `None` if the client has closed the connection.
-    pub(crate) fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        let mut is_last = line.trim_end().ends_with("HTTP/1.0");
-        let mut words = line.split(' ').map(str::to_owned);
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let (mut headers, mut length) = (Vec::new(), 0);
-        loop {
-            let mut header = String::new();
-            reader.read_line(&mut header)?;
-            let header = header.trim_end();
-            let Some((name, value)) = header.split_once(':') else { break };
-            match name.to_ascii_lowercase().as_str() {
-                "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-                "connection" => is_last |= value.trim().eq_ignore_ascii_case("close"),
-                "accept-encoding" => {}
-                _ => headers.push(header.to_owned()),
+async fn converse<F>(stream: TcpStream, answer: impl Fn(Request<Incoming>) -> F)
+where
+    F: Future<Output = Option<Answer<Body>>> + Send + 'static,
+{
+    stream.set_nodelay(true).ok();
+    let torn = Arc::new(Notify::new());
+    let service = service_fn(|request| {
+        let (answer, torn) = (tokio::spawn(answer(request)), Arc::clone(&torn));
+        async move {
+            match answer.await {
+                Ok(Some(answer)) => Ok::<_, Infallible>(answer),
+                _ => {
+                    torn.notify_one();
+                    std::future::pending().await
+                }
             }
         }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        Ok(Some(Self { method, path, headers, body, is_last }))
-    }
-}
-
-/// A response from a server that keeps the connection open.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    /// The first line: `HTTP/1.1 200 OK`.
-    pub first: String,
-    /// Whole lines without line ends.
-    pub headers: Vec<String>,
-    /// The body, without the sizes of chunks.
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    /// Reads one response and nothing after it.
-    pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Self> {
-        let mut answer = Self { first: line(stream)?, headers: Vec::new(), body: Vec::new() };
-        answer.status()?;
-        loop {
-            let header = line(stream)?;
-            if header.is_empty() {
-                break;
-            }
-            answer.headers.push(header);
-        }
-
-        if answer.header("transfer-encoding").is_none() {
-            let length = answer.header("content-length").unwrap_or("0");
-            let length = length.parse().map_err(|_| invalid(length))?;
-            piece(stream, length, &mut answer.body)?;
-            return Ok(answer);
-        }
-        loop {
-            let size = line(stream)?;
-            let size = usize::from_str_radix(&size, 16).map_err(|_| invalid(&size))?;
-            piece(stream, size, &mut answer.body)?;
-            line(stream)?;
-            if size == 0 {
-                return Ok(answer);
-            }
-        }
-    }
-
-    /// True if the server closes the connection after this response.
-    pub(crate) fn is_last(&self) -> bool {
-        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
-    }
-
-    pub(crate) fn response(&self) -> io::Result<Response> {
-        Ok(Response { status: self.status()?, body: String::from_utf8_lossy(&self.body).into_owned() })
-    }
-
-    fn status(&self) -> io::Result<u16> {
-        let rest = self.first.strip_prefix("HTTP/1.1 ");
-        let status = rest.and_then(|rest| rest.split(' ').next()?.parse().ok());
-        status.ok_or_else(|| invalid(&self.first))
-    }
-
-    fn header(&self, wanted: &str) -> Option<&str> {
-        let fields = self.headers.iter().filter_map(|header| header.split_once(':'));
-        let mut found = fields.filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        found.next().map(|(_, value)| value.trim())
-    }
-}
-
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP response: {what:.100}"))
-}
-
-/// Reads one line, and removes the line end.
-fn line(stream: &mut impl BufRead) -> io::Result<String> {
-    let mut line = String::new();
-    if stream.read_line(&mut line)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(line.trim_end().to_owned())
-}
-
-fn piece(stream: &mut impl Read, length: usize, body: &mut Vec<u8>) -> io::Result<()> {
-    let begin = body.len();
-    body.resize(begin + length, 0);
-    stream.read_exact(&mut body[begin..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A connection that records requests and sends a fixed response.
-    struct Canned {
-        sent: Vec<u8>,
-        answer: io::Cursor<&'static str>,
-    }
-
-    impl Read for Canned {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            self.answer.read(buffer)
-        }
-    }
-
-    impl Write for Canned {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.sent.write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn ask(answer: &'static str) -> (String, io::Result<Response>) {
-        let mut stream = Canned { sent: Vec::new(), answer: io::Cursor::new(answer) };
-        let response = request(&mut stream, "POST", "/v1", &["X-Test: 1".to_owned()], "{}");
-        (String::from_utf8(stream.sent).expect("text"), response)
-    }
-
-    #[test]
-    fn a_request_is_sent_and_its_response_is_read() {
-        let (sent, response) = ask("HTTP/1.0 201 Created\r\nA: b\r\n\r\nfirst\r\n\r\nsecond");
-        assert_eq!(sent, "POST /v1 HTTP/1.0\r\nHost: localhost\r\nContent-Length: 2\r\nX-Test: 1\r\n\r\n{}");
-        let response = response.expect("a response");
-        assert_eq!(response, Response { status: 201, body: "first\r\n\r\nsecond".to_owned() });
-    }
-
-    #[test]
-    fn responses_that_are_not_http_are_errors() {
-        for answer in ["", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1\r\n\r\n", "HTTP/1.0 200 OK\r\n"] {
-            let (_, response) = ask(answer);
-            assert_eq!(response.expect_err(answer).kind(), io::ErrorKind::InvalidData);
-        }
-    }
-
-    fn read(text: &str) -> io::Result<(u16, String)> {
-        let mut bytes = text.as_bytes();
-        let response = Answer::read(&mut bytes)?.response()?;
-        assert_eq!(bytes, b"next", "the next response is not touched");
-        Ok((response.status, response.body))
-    }
-
-    #[test]
-    fn bodies_have_the_announced_length() {
-        let plain = read("HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nhellonext").unwrap();
-        assert_eq!(plain, (201, "hello".to_owned()));
-        let chunked =
-            read("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\nnext");
-        assert_eq!(chunked.unwrap(), (200, "hello".to_owned()));
-        assert_eq!(read("HTTP/1.1 204 No Content\r\n\r\nnext").unwrap(), (204, String::new()));
-    }
-
-    #[test]
-    fn truncated_or_non_http_responses_are_errors() {
-        for text in ["", "SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"] {
-            assert!(read(text).is_err(), "{text:?}");
-        }
+    });
+    let server = auto::Builder::new(TokioExecutor::new());
+    tokio::select! {
+        _ = server.serve_connection(TokioIo::new(stream), service) => {}
+        () = torn.notified() => {}
     }
 }

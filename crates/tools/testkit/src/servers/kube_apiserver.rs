@@ -1,26 +1,22 @@
 //! A real Kubernetes API server for one test, with its own etcd.
 
-use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use anyhow::{Result, bail};
+use http_body_util::BodyExt;
+use hyper::Request;
 use tempfile::TempDir;
 
-use super::connection::Connection;
-use super::error::ServerError;
 use super::etcd::Etcd;
-use super::http::{self, Response};
-use super::locate::{self, Program};
+use super::http::{self, Client, Response};
+use super::locate::Program;
 use super::pki::{self, Pki};
 use super::port;
 use super::process::{Process, processor_seconds};
-use super::{folder, workspace};
+use super::{find, folder};
+use crate::runtime::block_on;
 
 const NAME: &str = "kube-apiserver";
 
@@ -29,9 +25,6 @@ const START: Duration = Duration::from_secs(180);
 
 /// Time limit for a response.
 const ANSWER: Duration = Duration::from_secs(60);
-
-/// Time limit for a pause of the server while it sends the list of all objects of a kind.
-const PULL: Duration = Duration::from_secs(300);
 
 /// The bearer token of an administrator.
 const TOKEN: &str = "calipam-test-admin";
@@ -53,20 +46,32 @@ pub struct KubeApiserver {
     process: Option<Process>,
     etcd: Etcd,
     home: TempDir,
-    at: Upstream,
+    pki: Pki,
+    connection: Connection,
+}
+
+/// A client of a test's API server. Its connections stay open, since a handshake takes most of the time of a small
+/// request.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    client: Client,
+    port: u16,
+    token: String,
 }
 
 impl KubeApiserver {
     /// Starts an etcd and an API server, and waits until it is ready for requests.
-    pub fn start() -> Result<Self, ServerError> {
+    pub fn start() -> Result<Self> {
         let etcd = Etcd::start()?;
         let home = folder("calipam-kube-")?;
         let pki = Pki::create(home.path())?;
         pki::write(home.path(), TOKENS, &format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
         let ca = format!(", certificate-authority: \"{}\"", pki.ca.display());
-        let mut server = Self { process: None, etcd, home, at: Upstream { port: 0, pki } };
+        let connection =
+            Connection { client: http::client(Some(&pki.ca), false)?, port: 0, token: TOKEN.to_owned() };
+        let mut server = Self { process: None, etcd, home, pki, connection };
         port::on_free_port(|port| {
-            server.at.port = port;
+            server.connection.port = port;
             server.launch()
         })?;
         write_kubeconfig(server.home.path(), &server.url(), &ca)?;
@@ -74,18 +79,18 @@ impl KubeApiserver {
     }
 
     /// Starts the server at its port, and waits until it is ready.
-    fn launch(&mut self) -> Result<(), ServerError> {
-        let program = locate::find(Program::KubeApiserver, &workspace())?;
-        let arguments = arguments(self.home.path(), &self.etcd, &self.at);
+    fn launch(&mut self) -> Result<()> {
+        let program = find(Program::KubeApiserver)?;
+        let arguments = arguments(self.home.path(), &self.etcd, self.connection.port, &self.pki);
         let mut process = Process::spawn(NAME, &program, &arguments, self.home.path())?;
-        process.wait_until("ready", START, || ready(&self.at))?;
+        process.wait_until("ready", START, || ready(&mut self.connection))?;
         self.process = Some(process);
         Ok(())
     }
 
     /// The URL for clients, such as `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
-        self.at.url()
+        self.connection.url()
     }
 
     /// The bearer token of an administrator.
@@ -95,7 +100,7 @@ impl KubeApiserver {
 
     /// The certificates. `ca` signed the server's certificate and is trusted for clients.
     pub fn pki(&self) -> &Pki {
-        &self.at.pki
+        &self.pki
     }
 
     /// A kubeconfig file with the server, its authority and the administrator's token.
@@ -110,32 +115,38 @@ impl KubeApiserver {
 
     /// Kills the server, runs `meanwhile` on its datastore, and starts the server again on the same port. The server
     /// loses the state in its memory, such as the history of its objects.
-    pub fn restart(
-        &mut self,
-        meanwhile: impl FnOnce(&mut Etcd) -> Result<(), ServerError>,
-    ) -> Result<(), ServerError> {
+    pub fn restart(&mut self, meanwhile: impl FnOnce(&mut Etcd) -> Result<()>) -> Result<()> {
         self.process = None;
         meanwhile(&mut self.etcd)?;
         self.launch()
     }
 
     /// Sends a request as the administrator; `body` is JSON or empty. Any status is a response, not an error.
-    pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
-        Connection::open(self)?.request(method, path, body)
+    pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Response> {
+        self.connection.clone().request(method, path, body)
     }
 
     /// Sends a merge patch with a token.
-    pub fn patch(&self, token: &str, path: &str, patch: &str) -> Result<Response, ServerError> {
-        Connection::to(&self.at, token)?.request("PATCH", path, patch)
+    pub fn patch(&self, token: &str, path: &str, patch: &str) -> Result<Response> {
+        Connection { token: token.to_owned(), ..self.connection.clone() }.request("PATCH", path, patch)
     }
 
-    /// Gets a path over a separate connection and discards the response, to measure the server's share of the time.
-    /// `accept` is the media type. Returns the number of bytes.
-    pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {
-        let failed = || ServerError::io(format!("GET {}{path}", self.url()));
-        let stream = self.at.connect_for(PULL).map_err(failed())?;
-        let headers = [format!("Authorization: Bearer {TOKEN}"), format!("Accept: {accept}")];
-        http::pull(stream, path, &headers).map_err(failed())
+    /// Gets a path and discards the response, to measure the server's share of the time. `accept` is the media type.
+    /// Returns the number of bytes.
+    pub fn pull(&self, path: &str, accept: &str) -> Result<u64> {
+        let request = self.connection.head("GET", path).header("accept", accept);
+        let request = request.body(http::body(String::new()))?;
+        block_on(async || {
+            let response = self.connection.client.request(request).await?;
+            if response.status() != 200 {
+                bail!("{path}: {}", response.status());
+            }
+            let (mut body, mut bytes) = (response.into_body(), 0);
+            while let Some(frame) = body.frame().await {
+                bytes += frame?.data_ref().map_or(0, |data| data.len() as u64);
+            }
+            Ok(bytes)
+        })
     }
 
     /// The processor time of the server without its etcd, in seconds.
@@ -143,50 +154,45 @@ impl KubeApiserver {
         self.process.as_ref().map_or(0.0, |process| processor_seconds(process.id()))
     }
 
-    /// Returns the data for connecting to this server.
-    pub(super) fn upstream(&self) -> Upstream {
-        self.at.clone()
+    pub(super) fn client(&self) -> Client {
+        self.connection.client.clone()
     }
 
     /// Makes the server hang: it accepts connections but answers no requests.
-    pub fn pause(&self) -> Result<(), ServerError> {
+    pub fn pause(&self) -> Result<()> {
         self.process.as_ref().map_or(Ok(()), Process::pause)
     }
 
-    pub fn resume(&self) -> Result<(), ServerError> {
+    pub fn resume(&self) -> Result<()> {
         self.process.as_ref().map_or(Ok(()), Process::resume)
     }
 }
 
-/// The data for connecting to an API server, without the server itself.
-#[derive(Clone, Debug)]
-pub(super) struct Upstream {
-    port: u16,
-    pki: Pki,
-}
+impl Connection {
+    /// A client of the administrator.
+    pub fn open(server: &KubeApiserver) -> Result<Self> {
+        Ok(server.connection.clone())
+    }
 
-impl Upstream {
-    pub(super) fn url(&self) -> String {
+    fn url(&self) -> String {
         format!("https://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    pub(super) fn connect(&self) -> io::Result<Stream> {
-        self.connect_for(ANSWER)
+    fn head(&self, method: &str, path: &str) -> ::http::request::Builder {
+        let head = Request::builder().method(method).uri(format!("{}{path}", self.url()));
+        head.header("authorization", format!("Bearer {}", self.token))
     }
 
-    /// Connects. `limit` is the maximum time that the server may pause.
-    fn connect_for(&self, limit: Duration) -> io::Result<Stream> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_nodelay(true)?;
-        let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
-        let config = trust(&self.pki.ca).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
-        Ok(Stream(StreamOwned::new(connection, stream)))
+    /// Sends a request and reads its response. `body` is JSON or empty; for PATCH, it is a merge patch. Any status is a
+    /// response, not an error.
+    pub fn request(&mut self, method: &str, path: &str, body: &str) -> Result<Response> {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let head = self.head(method, path).header("accept", "application/json").header("content-type", kind);
+        http::exchange(&self.client, head.body(body.to_owned())?, ANSWER)
     }
 }
 
-fn arguments(home: &Path, etcd: &Etcd, Upstream { port, pki }: &Upstream) -> Vec<String> {
+fn arguments(home: &Path, etcd: &Etcd, port: u16, pki: &Pki) -> Vec<String> {
     let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let fixed = [
         "--bind-address=127.0.0.1",
@@ -215,7 +221,7 @@ fn arguments(home: &Path, etcd: &Etcd, Upstream { port, pki }: &Upstream) -> Vec
 }
 
 /// Writes a kubeconfig with the administrator's token. `ca` is additional YAML for the cluster entry.
-pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<(), ServerError> {
+pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<()> {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
          clusters:\n- name: test\n  cluster: {{server: \"{server}\"{ca}}}\n\
@@ -227,46 +233,10 @@ pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<()
 
 /// Checks whether the server is ready. Its certificate is signed by this test's own authority, so another test's server
 /// cannot answer in its place.
-fn ready(at: &Upstream) -> Result<(), String> {
-    let answer = Connection::to(at, TOKEN).and_then(|mut server| server.request("GET", "/readyz", ""));
-    match answer {
+fn ready(connection: &mut Connection) -> Result<(), String> {
+    match connection.request("GET", "/readyz", "") {
         Ok(response) if response.status == 200 => Ok(()),
         Ok(response) => Err(format!("/readyz: {} {}", response.status, response.body.trim())),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// A TLS configuration that trusts one authority.
-fn trust(ca: &Path) -> Result<ClientConfig, ServerError> {
-    let pem = fs::read(ca).map_err(ServerError::io(format!("cannot read {}", ca.display())))?;
-    let authority = CertificateDer::from_pem_slice(&pem)
-        .map_err(|error| rustls::Error::General(format!("{}: {error}", ca.display())))?;
-    let mut roots = RootCertStore::empty();
-    roots.add(authority)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// A TLS stream that may end without `close_notify`, which is safe on this machine.
-#[derive(Debug)]
-pub(crate) struct Stream(StreamOwned<ClientConnection, TcpStream>);
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.0.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-            other => other,
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        Err(error) => Err(format!("{error:#}")),
     }
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 use super::tool::{LEFT_OUT, Tool, is_ci, on_path};
@@ -42,13 +42,10 @@ fn leave_out(tool: Tool, list: Option<OsString>) {
     name_test(&list, &tool.missing());
 }
 
+/// Adds the current test to the list in a single write, so that concurrent tests do not mix their lines.
 fn name_test(list: &OsStr, why: &str) {
     let current = thread::current();
-    append(list.as_ref(), &format!("{}: {why}\n", current.name().unwrap_or("a test")));
-}
-
-/// Appends the line in a single write, so that concurrent tests do not mix their lines.
-fn append(list: &Path, line: &str) {
+    let line = format!("{}: {why}\n", current.name().unwrap_or("a test"));
     let file = OpenOptions::new().append(true).create(true).open(list);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
     written.unwrap_or_else(|error| panic!("cannot write {}: {error}", list.display()));

@@ -4,8 +4,6 @@
 //! `cargo xtask test` installs the programs, and [`locate`] finds them. A test whose server is missing fails and names
 //! the program.
 
-mod connection;
-mod error;
 mod etcd;
 mod etcd_access;
 #[cfg(test)]
@@ -27,24 +25,28 @@ pub mod tool;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-pub use self::connection::Connection;
-pub use self::error::ServerError;
 pub use self::etcd::{Etcd, EtcdVersion};
 pub use self::etcd_access::Entries;
 pub use self::http::Response;
-pub use self::kube_apiserver::KubeApiserver;
+pub use self::kube_apiserver::{Connection, KubeApiserver};
 pub use self::left_out::{helm, left_out};
+use self::locate::Program;
 pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
 pub use self::process::processor_seconds;
 pub use self::tear::{Seen, Tear, Tearing};
 pub use self::tool::Tool;
 
+fn find(program: Program) -> Result<PathBuf> {
+    locate::find(program, &workspace()).context("`cargo xtask test` installs the missing servers")
+}
+
 /// The kubectl that tests run.
-pub fn kubectl() -> Result<PathBuf, ServerError> {
-    Ok(locate::find(locate::Program::Kubectl, &workspace())?)
+pub fn kubectl() -> Result<PathBuf> {
+    find(Program::Kubectl)
 }
 
 /// The promtool that tests run. Without it, the calling test is [left out](left_out).
@@ -53,24 +55,23 @@ pub fn kubectl() -> Result<PathBuf, ServerError> {
 ///
 /// If it is missing, but the test must not be left out.
 pub fn promtool() -> Option<PathBuf> {
-    let found = || locate::find(locate::Program::Promtool, &workspace()).expect("it was found before");
+    let found = || find(Program::Promtool).expect("it was found before");
     (!left_out(&[Tool::Promtool])).then(found)
 }
 
 /// The JSON schema validator `jv`.
-pub fn jv() -> Result<PathBuf, ServerError> {
-    Ok(locate::find(locate::Program::Jv, &workspace())?)
+pub fn jv() -> Result<PathBuf> {
+    find(Program::Jv)
 }
 
 /// The CNI client of `tests/cni-client`.
-pub fn cni_client() -> Result<PathBuf, ServerError> {
-    Ok(locate::find(locate::Program::CniClient, &workspace())?)
+pub fn cni_client() -> Result<PathBuf> {
+    find(Program::CniClient)
 }
 
 /// A temporary folder, with a prefix that names its purpose.
-pub(crate) fn folder(prefix: &str) -> Result<TempDir, ServerError> {
-    let folder = tempfile::Builder::new().prefix(prefix).tempdir();
-    folder.map_err(ServerError::io("cannot make a temporary folder"))
+pub(crate) fn folder(prefix: &str) -> Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).tempdir().context("cannot make a temporary folder")
 }
 
 /// The root of the workspace that this crate was built in.

@@ -1,6 +1,7 @@
 //! Options for an etcd.
 
-use super::error::ServerError;
+use anyhow::Result;
+
 use super::etcd::{Etcd, EtcdVersion};
 
 /// Options of an [`Etcd`]: `EtcdOptions::new().tls(EtcdTls::Server).login("root", "secret").start()`.
@@ -9,7 +10,8 @@ pub struct EtcdOptions {
     pub(super) version: EtcdVersion,
     pub(super) tls: EtcdTls,
     pub(super) login: Option<Login>,
-    pub(super) readers: Vec<Reader>,
+    /// Users who may only read the keys under one prefix.
+    pub(super) readers: Vec<(Login, String)>,
     pub(super) arguments: Vec<String>,
 }
 
@@ -31,11 +33,10 @@ pub struct Login {
     pub password: String,
 }
 
-/// A user who may only read the keys under one prefix.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reader {
-    pub login: Login,
-    pub prefix: String,
+impl Login {
+    fn new(name: &str, password: &str) -> Self {
+        Self { name: name.to_owned(), password: password.to_owned() }
+    }
 }
 
 impl EtcdOptions {
@@ -62,14 +63,13 @@ impl EtcdOptions {
     /// etcd requires an administrator called `root`. If the user has another name, `root` also exists, with the same
     /// password.
     pub fn login(mut self, name: &str, password: &str) -> Self {
-        self.login = Some(Login { name: name.to_owned(), password: password.to_owned() });
+        self.login = Some(Login::new(name, password));
         self
     }
 
     /// Adds a user who may only read the keys under `prefix`. Requires [`login`](Self::login).
     pub fn reader(mut self, name: &str, password: &str, prefix: &str) -> Self {
-        let login = Login { name: name.to_owned(), password: password.to_owned() };
-        self.readers.push(Reader { login, prefix: prefix.to_owned() });
+        self.readers.push((Login::new(name, password), prefix.to_owned()));
         self
     }
 
@@ -82,13 +82,8 @@ impl EtcdOptions {
         self
     }
 
-    /// The user given to [`login`](Self::login).
-    pub fn user(&self) -> Option<&Login> {
-        self.login.as_ref()
-    }
-
     /// Starts the server and waits until it answers.
-    pub fn start(self) -> Result<Etcd, ServerError> {
+    pub fn start(self) -> Result<Etcd> {
         Etcd::start_with(self)
     }
 }

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-
-use super::error::ServerError;
 
 /// The common name of client certificates.
 const ADMINISTRATOR: &str = "root";
@@ -39,7 +38,7 @@ pub struct Pki {
 
 impl Pki {
     /// Creates all files in `folder`, which must exist.
-    pub fn create(folder: &Path) -> Result<Self, ServerError> {
+    pub fn create(folder: &Path) -> Result<Self> {
         let home = Authority::create("calipam test authority")?;
         let away = Authority::create("another authority")?;
         Ok(Self {
@@ -53,9 +52,9 @@ impl Pki {
 }
 
 /// Writes a text file and returns its path.
-pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, ServerError> {
+pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     let path = folder.join(name);
-    fs::write(&path, text).map_err(ServerError::io(format!("cannot write {}", path.display())))?;
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
@@ -65,7 +64,7 @@ struct Authority {
 }
 
 impl Authority {
-    fn create(name: &str) -> Result<Self, ServerError> {
+    fn create(name: &str) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -77,7 +76,7 @@ impl Authority {
 
     /// Signs a certificate for this machine. It is valid for servers and for clients, since etcd's HTTP gateway uses
     /// the server's certificate to call etcd.
-    fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity, ServerError> {
+    fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity> {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, common_name);
         if common_name == ADMINISTRATOR {

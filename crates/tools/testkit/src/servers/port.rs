@@ -3,22 +3,25 @@
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use super::error::ServerError;
+use anyhow::{Error, Result};
 
 /// Number of attempts to start a server, each on another port.
 const ATTEMPTS: usize = 5;
 
 /// Starts a server on a free port. Tries another port if a process has taken the port in the meantime.
-pub(super) fn on_free_port<T>(
-    mut start: impl FnMut(u16) -> Result<T, ServerError>,
-) -> Result<T, ServerError> {
+pub(super) fn on_free_port<T>(mut start: impl FnMut(u16) -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match start(reserve()?) {
-            Err(error) if error.is_port_taken() => {}
+            Err(error) if is_taken(&error) => {}
             other => return other,
         }
     }
     start(reserve()?)
+}
+
+/// True if a server ended because another process has its port.
+pub(super) fn is_taken(error: &Error) -> bool {
+    error.to_string().contains("address already in use")
 }
 
 /// Reserves a free port on 127.0.0.1 for about a minute.
@@ -27,11 +30,7 @@ pub(super) fn on_free_port<T>(
 /// function connects to the port and closes the connection from the listening side. For the next minute (TIME_WAIT),
 /// the kernel gives the port to no outgoing connection, and to no process that requests any free port. A server that
 /// requests exactly this port gets it.
-pub(super) fn reserve() -> Result<u16, ServerError> {
-    reserved().map_err(ServerError::io("cannot get a free port"))
-}
-
-fn reserved() -> io::Result<u16> {
+fn reserve() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     let mut client = TcpStream::connect(address)?;

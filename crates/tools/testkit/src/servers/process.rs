@@ -1,16 +1,14 @@
 //! A server process that never outlives the test that started it.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-
-use super::error::ServerError;
 
 /// Pause between two probes of a server.
 const POLL: Duration = Duration::from_millis(20);
@@ -40,16 +38,10 @@ pub(super) struct Process {
 impl Process {
     /// Starts a server. `home` is the server's own folder: its working directory, and the folder of `server.log`. The
     /// watchdog removes the folder if the test's process dies.
-    pub(super) fn spawn(
-        name: &'static str,
-        program: &Path,
-        args: &[String],
-        home: &Path,
-    ) -> Result<Self, ServerError> {
+    pub(super) fn spawn(name: &'static str, program: &Path, args: &[String], home: &Path) -> Result<Self> {
         let log = home.join("server.log");
-        let failed = || ServerError::io(format!("cannot write {}", log.display()));
-        let output = File::create(&log).map_err(failed())?;
-        let errors = output.try_clone().map_err(failed())?;
+        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let errors = output.try_clone()?;
         let mut child = Command::new(program)
             .args(args)
             .current_dir(home)
@@ -57,7 +49,7 @@ impl Process {
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(|source| ServerError::Spawn { path: program.to_owned(), source })?;
+            .with_context(|| format!("cannot run {}", program.display()))?;
         match watch(child.id(), home) {
             Ok(watchdog) => Ok(Self { name, child, watchdog, log }),
             Err(error) => {
@@ -73,26 +65,19 @@ impl Process {
         state: &'static str,
         limit: Duration,
         mut probe: impl FnMut() -> Result<(), String>,
-    ) -> Result<(), ServerError> {
+    ) -> Result<()> {
         let start = Instant::now();
         loop {
             let reason = match probe() {
                 Ok(()) => return Ok(()),
                 Err(reason) => reason,
             };
-            let status =
-                self.child.try_wait().map_err(ServerError::io(format!("cannot wait for {}", self.name)))?;
-            if let Some(status) = status {
-                return Err(ServerError::Ended { name: self.name, status, log: self.log_excerpt() });
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} exited unexpectedly ({status}); its log:\n{}", self.name, self.log_excerpt());
             }
             if start.elapsed() > limit {
-                return Err(ServerError::NotReady {
-                    name: self.name,
-                    state,
-                    limit,
-                    reason,
-                    log: self.log_excerpt(),
-                });
+                let (name, log) = (self.name, self.log_excerpt());
+                bail!("{name} is not {state} after {limit:?} ({reason}); its log:\n{log}");
             }
             thread::sleep(POLL);
         }
@@ -105,29 +90,28 @@ impl Process {
 
     /// Stops the server so that it appears to hang: it keeps its connections but answers no requests. Returns once all
     /// of its threads have stopped.
-    pub(super) fn pause(&self) -> Result<(), ServerError> {
+    pub(super) fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)?;
         // The state is not consumed, since `end` must still be able to wait for a server that has ended.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let failed = || ServerError::io(format!("{} does not stop", self.name));
         let start = Instant::now();
         while start.elapsed() < STOP {
             let id = WaitId::Pid(Pid::from_child(&self.child));
-            if waitid(id, options).map_err(|error| failed()(error.into()))?.is_some() {
+            if waitid(id, options)?.is_some() {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(1));
         }
-        Err(failed()(io::ErrorKind::TimedOut.into()))
+        bail!("{} does not stop", self.name)
     }
 
-    pub(super) fn resume(&self) -> Result<(), ServerError> {
+    pub(super) fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), ServerError> {
+    fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.child), signal)
-            .map_err(|error| ServerError::io(format!("cannot signal {}", self.name))(error.into()))
+            .with_context(|| format!("cannot signal {}", self.name))
     }
 
     /// The log of the server, shortened in the middle.
@@ -146,7 +130,7 @@ impl Drop for Process {
 }
 
 /// Starts the watchdog in a separate process group, so that Ctrl-C at the terminal does not end it.
-fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
+fn watch(id: u32, home: &Path) -> Result<Child> {
     Command::new("sh")
         .args(["-c", WATCH, "watchdog"])
         .arg(id.to_string())
@@ -156,7 +140,7 @@ fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
-        .map_err(|source| ServerError::Spawn { path: "sh".into(), source })
+        .context("cannot run sh")
 }
 
 /// The first and the last lines of `text`.
@@ -261,7 +245,7 @@ mod tests {
         let home = tempfile::tempdir().expect("folder");
         let error =
             Process::spawn("nothing", Path::new("/nowhere/etcd"), &[], home.path()).expect_err("none");
-        assert!(error.to_string().starts_with("cannot run /nowhere/etcd: "), "{error}");
+        assert!(format!("{error:#}").starts_with("cannot run /nowhere/etcd: "), "{error:#}");
     }
 
     /// Starts this test a second time. The copy leaves a server behind and runs no destructor.

@@ -18,7 +18,7 @@ async fn put(torn: &Tearing, key: &str, tear: Tear) -> bool {
 #[test]
 fn requests_to_etcd_are_torn_one_by_one() {
     let etcd = Etcd::start().unwrap();
-    let mut torn = Tearing::etcd(&etcd).unwrap();
+    let torn = Tearing::etcd(&etcd).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let is_there = |key: &str| {
         let key = key.to_owned();
@@ -38,7 +38,7 @@ fn requests_to_etcd_are_torn_one_by_one() {
         assert_eq!((is_there(key), torn.count()), (written, 2), "{key}");
         assert!(tear != Tear::Delay(LATE) || begun.elapsed() >= LATE);
     }
-    torn.close();
+    torn.closer()();
     assert!(TcpStream::connect(torn.url().trim_start_matches("http://")).is_err());
 }
 
@@ -49,14 +49,13 @@ fn requests_to_an_api_server_are_torn_one_by_one() {
     let kubeconfig = std::fs::read_to_string(torn.kubeconfig()).unwrap();
     assert!(kubeconfig.contains(&torn.url()) && kubeconfig.contains(server.token()), "{kubeconfig}");
     let create = |name: &str| {
-        let stream = TcpStream::connect(torn.url().trim_start_matches("http://")).unwrap();
-        let headers = [
-            format!("Authorization: Bearer {}", server.token()),
-            "Content-Type: application/json".to_owned(),
-        ];
+        let head = hyper::Request::post(format!("{}/api/v1/nodes", torn.url()))
+            .header("authorization", format!("Bearer {}", server.token()))
+            .header("content-type", "application/json");
         let body = format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}"}}}}"#);
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        http::request(&stream, "POST", "/api/v1/nodes", &headers, &body).map(|response| response.status).ok()
+        let client = http::client(None, false).unwrap();
+        let answer = http::exchange(&client, head.body(body).unwrap(), Duration::from_secs(5));
+        answer.map(|response| response.status).ok()
     };
     for (name, tear, status, written) in [
         ("pass", Tear::Pass, Some(201), true),

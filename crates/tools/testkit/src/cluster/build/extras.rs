@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 
 use super::pods::{Holder, pod};
+use super::service_record;
 use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, EndpointSpec, Nat, Pool, Resource, Tunnel, key};
 use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
@@ -124,14 +125,9 @@ impl Cluster {
 
     /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels.
     pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
-        let number = self.next_node;
-        self.next_node += 1;
-        let name = format!("win-{number}");
-        let block = self.spec.block_v4(number, 0);
-        self.claim(block, &name);
+        let name = format!("win-{}", self.next_node);
+        let block = self.add_node_named(&name, "windows", false).blocks[0];
         self.block_mut(block).reserve_for_windows();
-        self.put_node(number, &name, "windows");
-        self.nodes.push(crate::cluster::NodeInfo { name: name.clone(), number, blocks: vec![block] });
         self.add_pod(&name, &[block]);
         (name, block)
     }
@@ -193,23 +189,13 @@ impl Cluster {
     /// Adds services of type LoadBalancer, which exist only in Kubernetes.
     fn add_load_balancer(&mut self) {
         let (_, cidr) = self.extra_pool();
-        let pool = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
-        self.put_pool("loadbalancer-ippool", pool);
-        let block = sub_block(cidr, 3);
-        self.put_block(block, Some("virtual:load-balancer".to_owned()));
-        self.put_affinity("virtual", "load-balancer", block, "confirmed");
+        let block = self.put_service_block("loadbalancer-ippool", cidr, 28, 3);
         let handles = [
             ("web", "default", "lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk"),
             ("front", "shop", "lb-4o2uYxJ7dHVqZ0bJr2nM1cPsKxWgTf9eLhR5vQaI3B"),
         ];
         for (service, namespace, handle) in handles {
-            let entries = [
-                ("service", service),
-                ("namespace", namespace),
-                ("type", "LoadBalancer"),
-                ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
-            ];
-            let address = self.take_as(block, Attribute::new(handle, entries));
+            let address = self.take_as(block, service_record(handle, namespace, service));
             self.put_service(namespace, service, &[address]);
         }
     }

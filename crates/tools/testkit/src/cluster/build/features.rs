@@ -10,9 +10,32 @@ use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel, key};
 use crate::cluster::{Cluster, ClusterSpec};
 
+/// The features.
+const ADD: [fn(&mut Cluster); 19] = [
+    Cluster::add_machine_on_dotted_network,
+    Cluster::add_migrated_machine,
+    Cluster::add_bare_cni,
+    Cluster::add_windows_vxlan,
+    Cluster::add_openstack,
+    Cluster::add_pods_of_another_plugin,
+    Cluster::add_secondary_network,
+    Cluster::add_second_network_of_early_multus,
+    Cluster::add_pods_without_network,
+    Cluster::add_blocks_of_one_address,
+    Cluster::add_node_with_a_long_name,
+    Cluster::add_machine_between_two_owners,
+    Cluster::add_instance_without_machine,
+    Cluster::add_machine_without_persistence,
+    Cluster::add_empty_blocks,
+    Cluster::add_fast_clock,
+    Cluster::turn_load_balancer_controller_off,
+    Cluster::add_pods_during_migration,
+    Cluster::add_services_of_every_kind,
+];
+
 impl Cluster {
     /// Number of [features](Self::add_feature).
-    pub const FEATURES: usize = 19;
+    pub const FEATURES: usize = ADD.len();
     /// The feature that turns off the controller for services, so that a service without an address causes no finding.
     pub const LOAD_BALANCER_OFF: usize = 16;
 
@@ -25,28 +48,7 @@ impl Cluster {
 
     /// Adds a feature. Call this at most once per feature. Needs at least three nodes.
     pub fn add_feature(&mut self, feature: usize) {
-        match feature {
-            0 => self.add_machine_on_dotted_network(),
-            1 => self.add_migrated_machine(),
-            2 => self.add_bare_cni(),
-            3 => self.add_windows_vxlan(),
-            4 => self.add_openstack(),
-            5 => self.add_pods_of_another_plugin(),
-            6 => self.add_secondary_network(),
-            7 => self.add_second_network_of_early_multus(),
-            8 => self.add_pods_without_network(),
-            9 => self.add_blocks_of_one_address(),
-            10 => self.add_node_with_a_long_name(),
-            11 => self.add_machine_between_two_owners(),
-            12 => self.add_instance_without_machine(),
-            13 => self.add_machine_without_persistence(),
-            14 => self.add_empty_blocks(),
-            15 => self.add_fast_clock(),
-            Self::LOAD_BALANCER_OFF => self.turn_load_balancer_controller_off(),
-            17 => self.add_pods_during_migration(),
-            18 => self.add_services_of_every_kind(),
-            other => panic!("there is no feature {other}"),
-        }
+        ADD[feature](self);
     }
 
     /// Adds the address of a stopped machine on a network with a dot in its name.

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 
 use super::kubernetes_only::KubernetesOnly;
 use super::layout::ClusterSpec;
-use super::wire::{self, Block, IpamSettings, key};
+use super::wire::{self, Attribute, Block, IpamSettings, Pool, key};
 use super::{Cluster, Object};
 
 pub(super) use self::extras::sub_block;
@@ -24,6 +24,17 @@ pub(crate) use self::pods::{Holder, endpoint_of};
 
 /// The GUID of a generated cluster.
 const GUID: &str = "0f0e1d2c3b4a59687786951423324150";
+
+/// The owner record of a service's address.
+pub(super) fn service_record(handle: &str, namespace: &str, service: &str) -> Attribute {
+    let entries = [
+        ("service", service),
+        ("namespace", namespace),
+        ("type", "LoadBalancer"),
+        ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
+    ];
+    Attribute::new(handle, entries)
+}
 
 /// The GUID of a cluster, which depends on its place.
 fn guid(spec: &ClusterSpec) -> String {
@@ -65,13 +76,14 @@ impl Cluster {
 
     /// Creates an empty cluster.
     pub(super) fn bare(spec: ClusterSpec) -> Self {
+        let settings = IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() };
         Self {
             spec,
             entries: BTreeMap::new(),
             truths: Default::default(),
             kubernetes_only: KubernetesOnly::default(),
-            settings: IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() },
-            mirrored: IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() },
+            settings,
+            mirrored: settings,
             nodes: Vec::new(),
             young: Vec::new(),
             host: None,
@@ -85,16 +97,19 @@ impl Cluster {
 
     /// Sets the cluster's GUID.
     pub fn name_cluster(&mut self, guid: &str) {
+        self.put_information(guid, true);
+    }
+
+    fn put_information(&mut self, guid: &str, ready: bool) {
         let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
-        let information = wire::cluster_information(metadata, guid, true);
+        let information = wire::cluster_information(metadata, guid, ready);
         self.put_raw(key::resource("clusterinformations", "default"), information);
     }
 
     fn put_configuration(&mut self) {
-        let spec = self.spec;
-        let mut rng = spec.rng(1);
-        let mut metadata = || spec.metadata("default", &mut rng);
-        let information = wire::cluster_information(metadata(), &guid(&spec), true);
+        let mut rng = self.spec.rng(1);
+        let mut metadata = || self.spec.metadata("default", &mut rng);
+        let information = wire::cluster_information(metadata(), &guid(&self.spec), true);
         let controllers = wire::kube_controllers(metadata(), "15m0s");
         self.put_raw(key::resource("clusterinformations", "default"), information);
         self.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
@@ -117,9 +132,7 @@ impl Cluster {
 
     /// Locks or unlocks the datastore.
     pub(super) fn put_ready(&mut self, ready: bool) {
-        let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
-        let value = wire::cluster_information(metadata, &guid(&self.spec), ready);
-        self.put_raw(key::resource("clusterinformations", "default"), value);
+        self.put_information(&guid(&self.spec), ready);
     }
 
     /// Sets the version of Calico.
@@ -148,6 +161,16 @@ impl Cluster {
         let claimed = owner.is_some().then(|| spec.seconds_ago(age));
         let block = Block::new(net, owner, claimed, nanoseconds as u64);
         self.put(key::block(net), Object::Block(block));
+    }
+
+    /// Adds a pool for services, and its block with this number. Returns the block.
+    pub(super) fn put_service_block(&mut self, pool: &str, cidr: IpNet, prefix: u8, number: usize) -> IpNet {
+        let uses = vec!["LoadBalancer"];
+        self.put_pool(pool, Pool { allowed_uses: uses, ipip_mode: "Never", ..Pool::new(cidr, prefix) });
+        let block = cidr.subnets(prefix).expect("a longer prefix").nth(number).expect("it has enough blocks");
+        self.put_block(block, Some("virtual:load-balancer".to_owned()));
+        self.put_affinity("virtual", "load-balancer", block, "confirmed");
+        block
     }
 
     /// Adds an affinity object.

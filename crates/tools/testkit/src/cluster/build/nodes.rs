@@ -9,30 +9,36 @@ use crate::cluster::{Cluster, NodeInfo, Object};
 impl Cluster {
     /// Adds a Linux node with a block of each family and every kind of tunnel; returns its index in [`Cluster::nodes`].
     pub fn add_node(&mut self) -> usize {
-        let number = self.next_node;
-        assert!(number <= self.spec.max_nodes(), "no room for node {number}; ask for a wide cluster");
-        self.next_node += 1;
-        let name = format!("node-{number}");
-        let mut blocks = vec![self.spec.block_v4(number, 0)];
-        if self.spec.dual_stack {
-            blocks.push(self.spec.block_v6(number, 0));
-        }
-        for block in &blocks {
-            self.claim(*block, &name);
-        }
-        self.put_node(number, &name, "linux");
+        let name = format!("node-{}", self.next_node);
+        let blocks = self.add_node_named(&name, "linux", self.spec.dual_stack).blocks;
         for tunnel in Tunnel::ALL {
             let family = blocks.iter().find(|b| b.addr().is_ipv6() == tunnel.is_v6());
             if let Some(block) = family.copied() {
                 self.add_tunnel(&name, tunnel, block);
             }
         }
-        self.nodes.push(NodeInfo { name, number, blocks });
         self.nodes.len() - 1
     }
 
-    /// Stores a node without tunnels.
-    pub(in crate::cluster) fn put_node(&mut self, number: u32, name: &str, system: &str) {
+    /// Adds a node without tunnels. It has a block of IPv4 and, if asked, one of IPv6.
+    pub(super) fn add_node_named(&mut self, name: &str, system: &str, has_v6: bool) -> NodeInfo {
+        let number = self.next_node;
+        assert!(number <= self.spec.max_nodes(), "no room for node {number}; ask for a wide cluster");
+        self.next_node += 1;
+        let mut blocks = vec![self.spec.block_v4(number, 0)];
+        if has_v6 {
+            blocks.push(self.spec.block_v6(number, 0));
+        }
+        for block in &blocks {
+            self.claim(*block, name);
+        }
+        self.put_node(number, name, system);
+        let info = NodeInfo { name: name.to_owned(), number, blocks };
+        self.nodes.push(info.clone());
+        info
+    }
+
+    fn put_node(&mut self, number: u32, name: &str, system: &str) {
         let mut rng = self.spec.rng(0x6e6f_6465 << 32 | u64::from(number));
         // A label has at most 63 characters, and a name may have more.
         let hostname = name.get(..63).unwrap_or(name).trim_end_matches(['-', '.']);

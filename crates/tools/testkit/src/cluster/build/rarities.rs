@@ -3,9 +3,9 @@
 use ipnet::{IpNet, Ipv6Net};
 use serde_json::json;
 
+use crate::cluster::Cluster;
 use crate::cluster::layout::go_time;
 use crate::cluster::wire::{self, Attribute, Pool, Tunnel, key};
-use crate::cluster::{Cluster, NodeInfo};
 
 impl Cluster {
     /// Adds pools with blocks of one address.
@@ -32,17 +32,12 @@ impl Cluster {
     /// Adds a node whose affinities have a hash in their names, since the names of the node and the block together are
     /// too long.
     pub(super) fn add_node_with_a_long_name(&mut self) {
-        let number = self.next_node;
-        self.next_node += 1;
         let part = "a-part-of-a-name-of-52-letters-as-providers-make-it";
-        let name = format!("worker-{number}.{}.example.com", [part; 4].join("."));
-        let block = self.spec.block_v4(number, 0);
-        self.claim(block, &name);
-        self.put_node(number, &name, "linux");
+        let name = format!("worker-{}.{}.example.com", self.next_node, [part; 4].join("."));
+        let block = self.add_node_named(&name, "linux", false).blocks[0];
         for tunnel in [Tunnel::Ipip, Tunnel::Wireguard] {
             self.add_tunnel(&name, tunnel, block);
         }
-        self.nodes.push(NodeInfo { name: name.clone(), number, blocks: vec![block] });
         self.add_pod(&name, &[block]);
     }
 
@@ -113,11 +108,7 @@ impl Cluster {
         let entries = [("service", "both"), ("namespace", "default"), ("type", "LoadBalancer")];
         let mut addresses = Vec::new();
         for (name, cidr, prefix) in pools {
-            let uses = vec!["LoadBalancer"];
-            self.put_pool(name, Pool { allowed_uses: uses, ipip_mode: "Never", ..Pool::new(cidr, prefix) });
-            let block = cidr.subnets(prefix).expect("a longer prefix").next().expect("it has several");
-            self.put_block(block, Some("virtual:load-balancer".to_owned()));
-            self.put_affinity("virtual", "load-balancer", block, "confirmed");
+            let block = self.put_service_block(name, cidr, prefix, 0);
             addresses.push(self.take_as(block, Attribute::new(handle, entries)));
         }
         self.put_service("default", "both", &addresses);

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 
-use crate::cluster::build::sub_block;
-use crate::cluster::wire::{Attribute, Pool, key};
+use crate::cluster::build::service_record;
+use crate::cluster::wire::{Pool, key};
 use crate::cluster::{Cluster, Form, Pod};
 use crate::kube::form::{HOSTNAME_HASH, affinity_name, hostname_hash};
 
@@ -75,32 +75,23 @@ pub(super) fn case_collision(cluster: &mut Cluster) {
 }
 
 /// Adds a pod whose object has the given status. The pod's endpoint in etcd does not change.
-fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
+fn change_status(cluster: &mut Cluster, status: Value) -> Pod {
     let pod = cluster.victim();
     cluster.patch_object(&pod.endpoint, json!({ "status": status }));
     pod
 }
 
-fn finish(cluster: &mut Cluster, status: &Value) {
+pub(super) fn pod_finished(cluster: &mut Cluster, status: Value) {
     let pod = change_status(cluster, status);
     cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "pod-finished");
     // In etcd, the endpoint still has these addresses.
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
-    let forms = [Form::EtcdWithKubernetes];
-    cluster.expect_detail_in(&forms, "endpoint-without-pod", endpoint, "finished");
-}
-
-pub(super) fn pod_finished(cluster: &mut Cluster) {
-    finish(cluster, &json!({"phase": "Succeeded"}));
-}
-
-pub(super) fn pod_evicted(cluster: &mut Cluster) {
-    finish(cluster, &json!({"phase": "Failed", "reason": "Evicted"}));
+    cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", endpoint, "finished");
 }
 
 pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     let other = cluster.foreign_block().addr();
-    let pod = change_status(cluster, &json!({"podIP": other, "podIPs": [{"ip": other}]}));
+    let pod = change_status(cluster, json!({"podIP": other, "podIPs": [{"ip": other}]}));
     let subject = format!("{}/{}", pod.name.namespace, pod.name.pod);
     cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
 }
@@ -156,34 +147,13 @@ pub(super) fn on_other_node(cluster: &mut Cluster) {
 /// Adds a service with `recorded` addresses in its own pool. Its ingress contains only the first `named` of them.
 fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (String, IpNet, Vec<IpAddr>) {
     let (pool, cidr) = cluster.extra_pool();
-    let uses = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
-    cluster.put_pool(&pool, uses);
-    let block = sub_block(cidr, 1);
-    cluster.put_block(block, Some("virtual:load-balancer".to_owned()));
-    cluster.put_affinity("virtual", "load-balancer", block, "confirmed");
+    let block = cluster.put_service_block(&pool, cidr, 28, 1);
     let name = format!("service-{pool}");
-    let entries = [
-        ("service", name.as_str()),
-        ("namespace", "default"),
-        ("type", "LoadBalancer"),
-        ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
-    ];
-    let handle = handle_of(&name);
-    let addresses = match recorded {
-        0 => Vec::new(),
-        count => cluster.block_mut(block).take(count, Attribute::new(&handle, entries)),
-    };
-    for _ in &addresses {
-        cluster.count(&handle, block, 1);
-    }
+    // The hash does not matter, since the record contains the service's name.
+    let record = service_record(&format!("lb-{}", hostname_hash(&name)), "default", &name);
+    let addresses: Vec<IpAddr> = (0..recorded).map(|_| cluster.take_as(block, record.clone())).collect();
     cluster.put_service("default", &name, &addresses[..named]);
     (name, block, addresses)
-}
-
-/// A handle in the format that Calico uses for services. The hash does not matter, since the record contains the
-/// service's name.
-fn handle_of(service: &str) -> String {
-    format!("lb-{}", hostname_hash(service))
 }
 
 pub(super) fn service_gone(cluster: &mut Cluster) {

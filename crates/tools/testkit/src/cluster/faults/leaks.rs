@@ -91,10 +91,6 @@ pub(super) fn tunnels_off(cluster: &mut Cluster) {
     cluster.expect_detail("tunnel-address-missing", name, "spec.bgp.ipv4IPIPTunnelAddr");
 }
 
-pub(super) fn anonymous(cluster: &mut Cluster) {
-    unknown(cluster, Attribute::default());
-}
-
 pub(super) fn unknown_handle(cluster: &mut Cluster) {
     let id = format!("reserved-by-script-{}", cluster.next_pod);
     cluster.next_pod += 1;
@@ -113,7 +109,7 @@ pub(super) fn container(cluster: &mut Cluster) {
     unknown(cluster, Attribute::bare(&handle));
 }
 
-fn unknown(cluster: &mut Cluster, attribute: Attribute) {
+pub(super) fn unknown(cluster: &mut Cluster, attribute: Attribute) {
     let block = cluster.host().blocks[0];
     let address = cluster.take_as(block, attribute);
     cluster.expect_detail("leaked-address", address, "unknown-owner");

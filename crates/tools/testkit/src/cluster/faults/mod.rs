@@ -3,7 +3,6 @@
 mod affinities;
 mod blocks;
 mod corrupt;
-mod forms;
 mod handles;
 mod in_use;
 mod kubernetes;
@@ -16,9 +15,18 @@ mod undecodable;
 mod undecodable_sources;
 
 use ipnet::{IpNet, Ipv4Net};
+use serde_json::json;
 
 use super::layout::ClusterSpec;
+use super::wire::{Attribute, Tunnel};
 use super::{Cluster, Form, Pod};
+
+/// The value of a sound affinity.
+const CONFIRMED: &str = r#"{"state":"confirmed","deleted":false}"#;
+
+/// The codes of an affinity that is neither confirmed nor that of its block's owner.
+const UNSETTLED: [&str; 2] = ["unsettled-affinity", MISMATCH];
+const MISMATCH: &str = "affinity-block-mismatch";
 
 /// The number of times that a cluster can have a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +39,38 @@ enum Scope {
     Alone,
 }
 
-/// Declares lists of faults: variant, name, scope, the function that injects it, and a summary.
+/// The clusters that can have a fault.
+///
+/// A cluster in Kubernetes cannot have it in these cases:
+///
+/// * The value is not JSON, or the schema refuses it. The API server accepts neither.
+/// * The key is broken. The name of an object has no family, type or slash that could be wrong. It is in lower case,
+///   and has no carriage return.
+/// * Two objects would need the same name, since the name of an affinity does not contain its type.
+/// * The fault is a difference between two etcd keys that are a single object in Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Anywhere,
+    /// In etcd only.
+    Etcd,
+    /// In etcd, or in Kubernetes in the classic group. There, a string need not be a CIDR: the schema for pools and
+    /// reservations did not require it before 3.32, and the schema for blocks still does not. A block may have any
+    /// owner, and the field `deleted` of an affinity is a string.
+    Classic,
+}
+
+/// A row of the table below.
+struct Row {
+    name: &'static str,
+    scope: Scope,
+    place: Place,
+    apply: fn(&mut Cluster),
+}
+
+/// Declares lists of faults: variant, scope, place unless it is anywhere, the function that injects it, and a summary.
 macro_rules! faults {
     ($($list:ident $list_doc:literal {
-        $($variant:ident $name:literal $scope:ident $apply:path, $doc:literal;)*
+        $($variant:ident $scope:ident $(in $place:ident)? $apply:expr, $doc:literal;)*
     })*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
@@ -44,21 +80,15 @@ macro_rules! faults {
         impl Fault {
             $(#[doc = $list_doc] pub const $list: &'static [Self] = &[$(Self::$variant,)*];)*
 
-            pub fn name(self) -> &'static str {
-                match self { $($(Self::$variant => $name,)*)* }
-            }
-
-            /// A one-line summary.
-            pub fn summary(self) -> &'static str {
-                match self { $($(Self::$variant => $doc,)*)* }
-            }
-
-            fn scope(self) -> Scope {
-                match self { $($(Self::$variant => Scope::$scope,)*)* }
-            }
-
-            fn apply(self, cluster: &mut Cluster) {
-                match self { $($(Self::$variant => $apply(cluster),)*)* }
+            fn row(self) -> Row {
+                match self {
+                    $($(Self::$variant => Row {
+                        name: stringify!($variant),
+                        scope: Scope::$scope,
+                        place: [$(Place::$place,)? Place::Anywhere][0],
+                        apply: $apply,
+                    },)*)*
+                }
             }
         }
     };
@@ -66,184 +96,197 @@ macro_rules! faults {
 
 faults! {
     KUBERNETES_ONLY "Faults that only a cluster in Kubernetes can have; etcd does not show most of them." {
-    AffinityLabelsMissing "affinity-labels-missing" Many kubernetes::labels_missing, "written before 3.31";
-    AffinityLabelsOfOther "affinity-labels-of-other" Many kubernetes::labels_of_other, "labelled with another node's name";
-    AffinityLabelsOfNone "affinity-labels-of-none" Many kubernetes::labels_of_none, "a node that is not upgraded yet";
-    AffinityDeletedText "affinity-deleted-text" Many kubernetes::deleted_text, "deleted: neither true nor false";
-    AffinityMisnamed "affinity-misnamed" Many kubernetes::misnamed, "under a name by which Calico does not look for it";
-    HandleCaseCollision "handle-case-collision" Many kubernetes::case_collision, "two IDs, one object";
-    PodFinished "pod-finished" Many kubernetes::pod_finished, "a pod has finished and keeps its addresses";
-    PodEvicted "pod-evicted" Many kubernetes::pod_evicted, "the same after an eviction";
-    PodDisagreement "pod-disagreement" Many kubernetes::pod_disagreement, "status and annotation name different addresses";
-    ServiceGone "service-gone" Many kubernetes::service_gone, "a service is gone, its address is not";
-    ServiceExtra "service-extra" Many kubernetes::service_extra, "two addresses are recorded, the ingress names one";
-    ServiceWithoutAddress "service-without-address" Many kubernetes::service_without_address, "no ingress for days";
-    ServiceUnrecorded "service-unrecorded" Many kubernetes::service_unrecorded, "the address of a service was released";
-    InstanceOfDeletedMachine "instance-of-deleted-machine" Many kubernetes::orphan_instance, "a machine is deleted, its instance is not";
-    PodBetweenSandboxes "pod-between-sandboxes" Many kubernetes::between_sandboxes, "a pod whose status names another one's address";
-    PodWithoutAddress "pod-without-address" Many kubernetes::without_address, "a pod that has its allocation and no address yet";
-    PodGoneEndpointLeft "pod-gone-endpoint-left" Many kubernetes::pod_gone, "a pod is gone, its endpoint is not";
-    UnrecordedOfOther "unrecorded-of-other" Many in_use::of_other_plugin, "pods of another CNI plugin in a pool";
-    NodeLeftBehind "node-left-behind" Many nodes::left_behind, "a node is gone from Kubernetes, its Calico node is not";
-    NodeObjectMissing "node-object-missing" Many nodes::object_missing, "Calico's object of a live node is lost";
-    PodOnOtherNode "pod-on-other-node" Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
-    MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
-    PoolOverServices "pool-over-services" Many kubernetes::pool_over_services, "a pool covers the address of a service";
-    HostLocal "host-local" Alone kubernetes::host_local, "pods have addresses of host-local, and a few records are left";
+    AffinityLabelsMissing Many kubernetes::labels_missing, "written before 3.31";
+    AffinityLabelsOfOther Many kubernetes::labels_of_other, "labelled with another node's name";
+    AffinityLabelsOfNone Many kubernetes::labels_of_none, "a node that is not upgraded yet";
+    AffinityDeletedText Many in Classic kubernetes::deleted_text, "deleted: neither true nor false";
+    AffinityMisnamed Many kubernetes::misnamed, "under a name by which Calico does not look for it";
+    HandleCaseCollision Many kubernetes::case_collision, "two IDs, one object";
+    PodFinished Many |c| kubernetes::pod_finished(c, json!({"phase": "Succeeded"})), "a pod has finished and keeps its addresses";
+    PodEvicted Many |c| kubernetes::pod_finished(c, json!({"phase": "Failed", "reason": "Evicted"})), "the same after an eviction";
+    PodDisagreement Many kubernetes::pod_disagreement, "status and annotation name different addresses";
+    ServiceGone Many kubernetes::service_gone, "a service is gone, its address is not";
+    ServiceExtra Many kubernetes::service_extra, "two addresses are recorded, the ingress names one";
+    ServiceWithoutAddress Many kubernetes::service_without_address, "no ingress for days";
+    ServiceUnrecorded Many kubernetes::service_unrecorded, "the address of a service was released";
+    InstanceOfDeletedMachine Many kubernetes::orphan_instance, "a machine is deleted, its instance is not";
+    PodBetweenSandboxes Many kubernetes::between_sandboxes, "a pod whose status names another one's address";
+    PodWithoutAddress Many kubernetes::without_address, "a pod that has its allocation and no address yet";
+    PodGoneEndpointLeft Many kubernetes::pod_gone, "a pod is gone, its endpoint is not";
+    UnrecordedOfOther Many in_use::of_other_plugin, "pods of another CNI plugin in a pool";
+    NodeLeftBehind Many nodes::left_behind, "a node is gone from Kubernetes, its Calico node is not";
+    NodeObjectMissing Many nodes::object_missing, "Calico's object of a live node is lost";
+    PodOnOtherNode Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
+    MachineGone Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
+    PoolOverServices Many kubernetes::pool_over_services, "a pool covers the address of a service";
+    HostLocal Alone kubernetes::host_local, "pods have addresses of host-local, and a few records are left";
     }
     ALL "All faults that a cluster in etcd can have." {
-    LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
-    LeakedWithoutTime "leaked-without-time" Many leaks::without_time, "as before, recorded without timestamp";
-    LeakedFuture "leaked-future" Many leaks::future, "as before, recorded by a clock that is years fast";
-    LeakedNewSandbox "leaked-new-sandbox" Many leaks::new_sandbox, "a pod got other addresses on the same node";
-    LeakedHalf "leaked-half" Many leaks::half, "a pod uses one of its two addresses only";
-    LeakedMoved "leaked-moved" Many leaks::moved, "a pod moved to another node";
-    LeakedTunnelMoved "leaked-tunnel-moved" Many leaks::tunnel_moved, "a node took another tunnel address";
-    LeakedTunnelOff "leaked-tunnel-off" Many leaks::tunnels_off, "a node has given up all its tunnels";
-    LeakedAnonymous "leaked-anonymous" Many leaks::anonymous, "an empty record that nothing uses";
-    LeakedUnknownHandle "leaked-unknown-handle" Many leaks::unknown_handle, "a handle of no known form";
-    LeakedForeign "leaked-foreign" Many leaks::foreign, "attributes of another IPAM client";
-    LeakedContainer "leaked-container" Many leaks::container, "a handle with a container ID and no attributes";
-    LeakedLegacy "leaked-legacy" Many leaks::legacy, "a pod of Calico 2.x is gone";
-    LeakedInDisabledPool "leaked-in-disabled-pool" Many leaks::in_disabled_pool, "in a disabled pool";
-    LeakedInUnownedBlock "leaked-in-unowned-block" Many leaks::in_unowned_block, "in a block that its node gave up";
-    NodeGone "node-gone" Many nodes::gone, "a node is gone with its pods";
-    NodeGonePodsLeft "node-gone-pods-left" Many nodes::gone_pods_left, "a node object is gone, its endpoints are not";
-    TunnelMissing "tunnel-missing" Many nodes::tunnel_missing, "a node has a key of WireGuard and no address for its tunnel";
-    EndpointOnMissingNode "endpoint-on-missing-node" Many nodes::endpoint_on_missing, "an endpoint names no node";
-    DuplicatePods "duplicate-pods" Many in_use::duplicate_pods, "a pod uses another one's address as well";
-    DuplicateTakenOver "duplicate-taken-over" Many in_use::taken_over, "a pod uses another one's addresses instead";
-    DuplicateTunnel "duplicate-tunnel" Many in_use::duplicate_tunnel, "a pod and a tunnel have one address";
-    DuplicateUnrecorded "duplicate-unrecorded" Many in_use::duplicate_unrecorded, "two pods use a free address";
-    AddressInSeveralBlocks "address-in-several-blocks" Many in_use::in_several_blocks, "given out by two blocks";
-    UnallocatedFreed "unallocated-freed" Many in_use::freed, "the addresses of a live pod were released";
-    UnallocatedBypassing "unallocated-bypassing" Many in_use::bypassing, "a pod with ipAddrsNoIpam, which etcd does not show";
-    UnallocatedCooling "unallocated-cooling" Many in_use::cooling, "the addresses of a live pod cool down";
-    UnallocatedForeign "unallocated-foreign" Many in_use::foreign_freed, "the address of a container of bare CNI was released";
-    UnallocatedNoBlock "unallocated-no-block" Many in_use::no_block, "the blocks of a live node are lost";
-    UnallocatedTunnel "unallocated-tunnel" Many in_use::tunnel_freed, "a live tunnel address was released";
-    UnallocatedDisabledPool "unallocated-disabled-pool" Many in_use::freed_in_disabled_pool, "in a disabled pool";
-    OutsidePools "outside-pools" Many in_use::outside_pools, "a pod uses an address of no pool";
-    OutsidePoolsRecorded "outside-pools-recorded" Many in_use::outside_pools_recorded, "the pool of a block is gone";
-    OutsidePoolsTunnel "outside-pools-tunnel" Many in_use::outside_pools_tunnel, "a tunnel address of no pool";
-    OwnerMismatchPod "owner-mismatch-pod" Many owners::other_pod, "used by one pod, recorded for another";
-    OwnerMismatchNode "owner-mismatch-node" Many owners::other_node, "recorded for the pod's sandbox on another node";
-    OwnerMismatchTunnel "owner-mismatch-tunnel" Many owners::tunnel_as_pod, "a tunnel's, recorded for a pod";
-    OwnerMismatchPodAsTunnel "owner-mismatch-pod-as-tunnel" Many owners::pod_as_tunnel, "a pod's, recorded for a tunnel";
-    OwnerMismatchLegacy "owner-mismatch-legacy" Many owners::legacy, "an old handle names another pod";
-    OwnerMismatchContainer "owner-mismatch-container" Many owners::container, "the handle names another sandbox";
-    OwnerMismatchForeign "owner-mismatch-foreign" Many owners::foreign, "recorded by another IPAM client for another container";
-    OwnerMismatchReserved "owner-mismatch-reserved" Many owners::reserved, "in use on an ordinal that Windows reserves";
-    BorrowedTunnel "borrowed-tunnel" Many owners::borrowed_tunnel, "a tunnel address of another node's block";
-    BorrowedTunnelV6 "borrowed-tunnel-v6" Many owners::borrowed_tunnel_v6, "the same with IPv6";
-    CorruptShort "corrupt-short" Many corrupt::short, "too few entries for addresses";
-    CorruptLong "corrupt-long" Many corrupt::long, "too many entries for addresses";
-    CorruptNull "corrupt-null" Many corrupt::null, "no entries for addresses at all";
-    CorruptIndexNegative "corrupt-index-negative" Many corrupt::index_negative, "an index below 0";
-    CorruptIndexHuge "corrupt-index-huge" Many corrupt::index_huge, "an index of a thousand millions";
-    CorruptUnreferenced "corrupt-unreferenced" Many corrupt::unreferenced, "a record that no ordinal uses";
-    CorruptFreeTwice "corrupt-free-twice" Many corrupt::free_twice, "free more than once";
-    CorruptFreeOutOfRange "corrupt-free-out-of-range" Many corrupt::free_out_of_range, "a free ordinal that is none";
-    CorruptFreeAllocated "corrupt-free-allocated" Many corrupt::free_allocated, "free and allocated";
-    CorruptFreeIncomplete "corrupt-free-incomplete" Many corrupt::free_incomplete, "neither free nor allocated";
-    CorruptFuture "corrupt-future" Many corrupt::future, "released in the future";
-    CorruptKey "corrupt-key" Many corrupt::key, "key and value name different blocks";
-    CorruptSeveralWays "corrupt-several-ways" Many corrupt::several_ways, "several things at once";
-    OverlappingBlocks "overlapping-blocks" Many blocks::overlapping, "a smaller block inside a larger one";
-    BlockOutsidePools "block-outside-pools" Many blocks::outside_pools, "an empty block of no pool";
-    BlockSizeMismatch "block-size-mismatch" Many blocks::size_mismatch, "the pool's block size was changed";
-    BlockOfMissingNode "block-of-missing-node" Many blocks::node_missing, "a node is gone, its block is not";
-    BlockOfMissingNodeAlone "block-of-missing-node-alone" Many blocks::node_missing_alone, "without affinity";
-    EmptyUnownedBlock "empty-unowned-block" Many blocks::empty_unowned, "without owner, and nothing in it";
-    EmptyUnownedWindows "empty-unowned-windows" Many blocks::empty_unowned_windows, "only what Windows reserves";
-    BlockWithoutAffinity "block-without-affinity" Many blocks::without_affinity, "the affinity object is lost";
-    VirtualWithoutAffinity "virtual-without-affinity" Many blocks::virtual_without_affinity, "the same, for services";
-    BlockHostAffinityOnly "block-host-affinity-only" Many blocks::host_affinity_only, "an owner by the oldest field only";
-    BlockUnexpectedOwner "block-unexpected-owner" Many blocks::unexpected_owner, "an owner that is neither node nor virtual";
-    NodeOverBlockLimit "node-over-block-limit" Many blocks::over_limit, "21 blocks of one pool";
-    AffinityOfOther "affinity-of-other" Many affinities::block_of_other, "for a block of another node";
-    AffinityOfUnowned "affinity-of-unowned" Many affinities::block_without_owner, "for a block without owner";
-    AffinityOfOtherOnly "affinity-of-other-only" Many affinities::block_of_other_only, "the owner of the block has none";
-    AffinityPendingOfOther "affinity-pending-of-other" Many affinities::pending_of_other, "a lost race";
-    AffinityVirtualOfNode "affinity-virtual-of-node" Many affinities::virtual_of_node, "a virtual one, a node's block";
-    AffinityWithoutBlock "affinity-without-block" Many affinities::without_block, "confirmed, and no block";
-    AffinityOldWithoutBlock "affinity-old-without-block" Many affinities::old_without_block, "with the value of 2.x";
-    AffinityPending "affinity-pending" Many affinities::pending, "pending, the block is its own";
-    AffinityPendingWithoutBlock "affinity-pending-without-block" Many affinities::pending_without_block, "no block yet";
-    AffinityReleasing "affinity-releasing" Many affinities::releasing, "pendingDeletion, the block still its own";
-    AffinityReleased "affinity-released" Many affinities::released, "pendingDeletion, the block without owner already";
-    AffinityReleasedWithoutBlock "affinity-released-without-block" Many affinities::released_without_block, "no block";
-    AffinityOfMissingNode "affinity-of-missing-node" Many affinities::node_missing, "the node is gone, no block";
-    AffinityUnexpected "affinity-unexpected" Many affinities::unexpected, "the @ form";
-    OrphanHandle "orphan-handle" Many handles::orphan, "nothing is recorded under it";
-    OrphanHandleNoBlock "orphan-handle-no-block" Many handles::orphan_no_block, "its block is gone";
-    OrphanHandleEmpty "orphan-handle-empty" Many handles::orphan_empty, "it names no block";
-    MissingHandle "missing-handle" Many handles::missing, "a live pod's handle is lost";
-    MissingTunnelHandle "missing-tunnel-handle" Many handles::missing_tunnel, "a tunnel's handle is lost";
-    HandleCountLow "handle-count-low" Many handles::count_low, "it counts too few";
-    HandleCountNoEntry "handle-count-no-entry" Many handles::count_no_entry, "it leaves a block out";
-    HandleCountHigh "handle-count-high" Many handles::count_high, "it counts too many";
-    HandleCountGoneBlock "handle-count-gone-block" Many handles::count_gone_block, "it names a block that is gone";
-    HandleCountBoth "handle-count-both" Many handles::count_both, "too many here, too few there";
-    CarriageReturn "carriage-return" Many handles::carriage_return, "in the record and in the key";
-    CarriageReturnRecord "carriage-return-record" Many handles::carriage_return_record, "in the record only";
-    CarriageReturnKey "carriage-return-key" Many handles::carriage_return_key, "in a second key";
-    SharedLegacyHandle "shared-legacy-handle" Many handles::shared_legacy, "one pod, two addresses, an old handle";
-    SharedLegacySuccessor "shared-legacy-successor" Many handles::shared_legacy_successor, "with its predecessor's";
-    HalfDeletedAffinity "half-deleted-affinity" Many affinities::half_deleted, "marked deleted";
-    HalfDeletedHandle "half-deleted-handle" Many handles::half_deleted, "marked deleted";
-    HalfDeletedBlock "half-deleted-block" Many blocks::half_deleted, "marked deleted";
-    OverlappingDisabled "overlapping-disabled" Many pools::overlapping_disabled, "a disabled pool inside another";
-    OverlappingDeleted "overlapping-deleted" Many pools::overlapping_deleted, "a pool that is being deleted inside another";
-    OverlappingRefused "overlapping-refused" Many pools::overlapping_refused, "a pool that Calico's controller refused";
-    OverlappingPools "overlapping-pools" Many pools::overlapping, "a pool inside another";
-    PoolOverNodes "pool-over-nodes" Many pools::over_nodes, "a pool covers the address of a node";
-    TwinPools "twin-pools" Many pools::twins, "two pools with one CIDR";
-    PoolNearlyFull "pool-nearly-full" Many pools::nearly_full, "15 of 16 addresses";
-    PoolNearlyFullReserved "pool-nearly-full-reserved" Many pools::nearly_full_reserved, "what is not reserved is taken";
-    StrandedByLimit "stranded-by-limit" Many pools::stranded_by_limit, "20 full blocks";
-    UndecodableBlock "undecodable-block" Many undecodable::block, "no JSON";
-    UndecodableBlockType "undecodable-block-type" Many undecodable::block_type, "a text where a number belongs";
-    UndecodableBlockCidr "undecodable-block-cidr" Many undecodable::block_cidr, "no CIDR";
-    UndecodableBlockKey "undecodable-block-key" Many undecodable::block_key, "a key without CIDR";
-    UnmaskedBlockKey "unmasked-block-key" Many undecodable::unmasked_block, "a key that is not the canonical one";
-    UppercaseBlockKey "uppercase-block-key" Many undecodable::uppercase_block, "a key with capital letters";
-    UnmaskedAffinityKey "unmasked-affinity-key" Many undecodable::unmasked_affinity, "the same of an affinity";
-    UndecodableFamily "undecodable-family" Many undecodable::family, "an IPv4 block below ipv6";
-    UndecodableAffinity "undecodable-affinity" Many undecodable::affinity, "no JSON";
-    UndecodableAffinityType "undecodable-affinity-type" Many undecodable::affinity_type, "a key of an unknown kind";
-    UndecodableHandle "undecodable-handle" Many undecodable::handle, "a list where an object belongs";
-    UndecodableHandleBlock "undecodable-handle-block" Many undecodable::handle_block, "it names no CIDR";
-    UndecodableHandleKey "undecodable-handle-key" Many undecodable::handle_key, "an ID with a slash";
-    UndecodableKey "undecodable-key" Many undecodable::unknown_key, "a key of no known shape";
-    UndecodableBytes "undecodable-bytes" Many undecodable::bytes, "a key that is no text";
-    UndecodableNode "undecodable-node" Many undecodable_sources::node, "no JSON";
-    UndecodableNodeField "undecodable-node-field" Many undecodable_sources::node_field, "a bad tunnel address";
-    UndecodableEndpoint "undecodable-endpoint" Many undecodable_sources::endpoint, "cut in the middle";
-    UndecodableEndpointField "undecodable-endpoint-field" Many undecodable_sources::endpoint_field, "a bad address";
-    UndecodableGrace "undecodable-grace" Once undecodable_sources::grace, "a leakGracePeriod that is no duration";
-    UndecodableControllers "undecodable-controllers" Alone undecodable_sources::controllers, "no JSON";
-    UndecodableInformation "undecodable-information" Alone undecodable_sources::information, "no JSON";
-    UndecodablePool "undecodable-pool" Alone undecodable_sources::pool, "a CIDR that is none";
-    InvalidSelector "invalid-selector" Alone pools::invalid_selector, "a nodeSelector without a value";
-    UndecodableReservation "undecodable-reservation" Alone undecodable_sources::reservation, "no JSON";
-    UndecodableReservationField "undecodable-reservation-field" Alone undecodable_sources::reservation_field, "no CIDR";
-    UndecodableConfig "undecodable-config" Alone undecodable_sources::config, "no JSON";
-    UndecodableConfiguration "undecodable-configuration" Alone undecodable_sources::configuration, "no JSON";
-    BlocksLost "blocks-lost" Alone in_use::all_blocks_lost, "every block is gone";
-    StrandedBefore332 "stranded-before-3.32" Alone pools::stranded_before_332, "all blocks are of others, one is empty";
-    EmptyConfig "empty-config" Alone settings::empty, "both configurations are {}: no automatic allocation";
-    DatastoreLocked "datastore-locked" Once settings::locked, "the datastore is locked";
-    AutoAllocationOff "auto-allocation-off" Once settings::auto_allocation_off, "nodes cannot claim blocks";
-    ConfigurationMismatch "configuration-mismatch" Once settings::mismatch, "the two configurations differ";
-    StrictAffinity "strict-affinity" Once settings::strict, "strict affinity is on, and addresses are borrowed";
+    LeakedNoOwner Many leaks::no_owner, "a pod is gone, its addresses are not";
+    LeakedWithoutTime Many leaks::without_time, "as before, recorded without timestamp";
+    LeakedFuture Many leaks::future, "as before, recorded by a clock that is years fast";
+    LeakedNewSandbox Many leaks::new_sandbox, "a pod got other addresses on the same node";
+    LeakedHalf Many leaks::half, "a pod uses one of its two addresses only";
+    LeakedMoved Many leaks::moved, "a pod moved to another node";
+    LeakedTunnelMoved Many leaks::tunnel_moved, "a node took another tunnel address";
+    LeakedTunnelOff Many leaks::tunnels_off, "a node has given up all its tunnels";
+    LeakedAnonymous Many |c| leaks::unknown(c, Attribute::default()), "an empty record that nothing uses";
+    LeakedUnknownHandle Many leaks::unknown_handle, "a handle of no known form";
+    LeakedForeign Many leaks::foreign, "attributes of another IPAM client";
+    LeakedContainer Many leaks::container, "a handle with a container ID and no attributes";
+    LeakedLegacy Many leaks::legacy, "a pod of Calico 2.x is gone";
+    LeakedInDisabledPool Many leaks::in_disabled_pool, "in a disabled pool";
+    LeakedInUnownedBlock Many leaks::in_unowned_block, "in a block that its node gave up";
+    NodeGone Many nodes::gone, "a node is gone with its pods";
+    NodeGonePodsLeft Many nodes::gone_pods_left, "a node object is gone, its endpoints are not";
+    TunnelMissing Many nodes::tunnel_missing, "a node has a key of WireGuard and no address for its tunnel";
+    EndpointOnMissingNode Many nodes::endpoint_on_missing, "an endpoint names no node";
+    DuplicatePods Many in_use::duplicate_pods, "a pod uses another one's address as well";
+    DuplicateTakenOver Many in_use::taken_over, "a pod uses another one's addresses instead";
+    DuplicateTunnel Many in_use::duplicate_tunnel, "a pod and a tunnel have one address";
+    DuplicateUnrecorded Many in_use::duplicate_unrecorded, "two pods use a free address";
+    AddressInSeveralBlocks Many in_use::in_several_blocks, "given out by two blocks";
+    UnallocatedFreed Many in_use::freed, "the addresses of a live pod were released";
+    UnallocatedBypassing Many in_use::bypassing, "a pod with ipAddrsNoIpam, which etcd does not show";
+    UnallocatedCooling Many in_use::cooling, "the addresses of a live pod cool down";
+    UnallocatedForeign Many in_use::foreign_freed, "the address of a container of bare CNI was released";
+    UnallocatedNoBlock Many in_use::no_block, "the blocks of a live node are lost";
+    UnallocatedTunnel Many in_use::tunnel_freed, "a live tunnel address was released";
+    UnallocatedDisabledPool Many in_use::freed_in_disabled_pool, "in a disabled pool";
+    OutsidePools Many in_use::outside_pools, "a pod uses an address of no pool";
+    OutsidePoolsRecorded Many in_use::outside_pools_recorded, "the pool of a block is gone";
+    OutsidePoolsTunnel Many in_use::outside_pools_tunnel, "a tunnel address of no pool";
+    OwnerMismatchPod Many owners::other_pod, "used by one pod, recorded for another";
+    OwnerMismatchNode Many owners::other_node, "recorded for the pod's sandbox on another node";
+    OwnerMismatchTunnel Many owners::tunnel_as_pod, "a tunnel's, recorded for a pod";
+    OwnerMismatchPodAsTunnel Many owners::pod_as_tunnel, "a pod's, recorded for a tunnel";
+    OwnerMismatchLegacy Many owners::legacy, "an old handle names another pod";
+    OwnerMismatchContainer Many owners::container, "the handle names another sandbox";
+    OwnerMismatchForeign Many owners::foreign, "recorded by another IPAM client for another container";
+    OwnerMismatchReserved Many owners::reserved, "in use on an ordinal that Windows reserves";
+    BorrowedTunnel Many |c| owners::borrowed_tunnel(c, Tunnel::Vxlan), "a tunnel address of another node's block";
+    BorrowedTunnelV6 Many |c| owners::borrowed_tunnel(c, Tunnel::WireguardV6), "the same with IPv6";
+    CorruptShort Many |c| corrupt::block(c, &["array-length"], |b| b.allocations.truncate(60)), "too few entries for addresses";
+    CorruptLong Many |c| corrupt::block(c, &["array-length"], |b| b.allocations.extend([None, Some(0)])), "too many entries for addresses";
+    CorruptNull Many in Etcd corrupt::null, "no entries for addresses at all";
+    CorruptIndexNegative Many |c| corrupt::index(c, 5, -1), "an index below 0";
+    CorruptIndexHuge Many |c| corrupt::index(c, 63, 1_000_000_000), "an index of a thousand millions";
+    CorruptUnreferenced Many corrupt::unreferenced, "a record that no ordinal uses";
+    CorruptFreeTwice Many |c| corrupt::block(c, &["free-list-duplicate"], |b| b.unallocated.push(40)), "free more than once";
+    CorruptFreeOutOfRange Many |c| corrupt::block(c, &["free-list-out-of-range"], |b| b.unallocated.push(64)), "a free ordinal that is none";
+    CorruptFreeAllocated Many |c| corrupt::block(c, &["free-list-allocated"], |b| b.unallocated.push(0)), "free and allocated";
+    CorruptFreeIncomplete Many |c| corrupt::block(c, &["free-list-incomplete"], |b| b.unallocated.retain(|o| *o != 7)), "neither free nor allocated";
+    CorruptFuture Many corrupt::future, "released in the future";
+    CorruptKey Many corrupt::key, "key and value name different blocks";
+    CorruptSeveralWays Many corrupt::several_ways, "several things at once";
+    OverlappingBlocks Many blocks::overlapping, "a smaller block inside a larger one";
+    BlockOutsidePools Many blocks::outside_pools, "an empty block of no pool";
+    BlockSizeMismatch Many blocks::size_mismatch, "the pool's block size was changed";
+    BlockOfMissingNode Many blocks::node_missing, "a node is gone, its block is not";
+    BlockOfMissingNodeAlone Many blocks::node_missing_alone, "without affinity";
+    EmptyUnownedBlock Many blocks::empty_unowned, "without owner, and nothing in it";
+    EmptyUnownedWindows Many blocks::empty_unowned_windows, "only what Windows reserves";
+    BlockWithoutAffinity Many blocks::without_affinity, "the affinity object is lost";
+    VirtualWithoutAffinity Many blocks::virtual_without_affinity, "the same, for services";
+    BlockHostAffinityOnly Many blocks::host_affinity_only, "an owner by the oldest field only";
+    BlockUnexpectedOwner Many in Classic blocks::unexpected_owner, "an owner that is neither node nor virtual";
+    NodeOverBlockLimit Many blocks::over_limit, "21 blocks of one pool";
+    AffinityOfOther Many affinities::confirmed_of_other, "for a block of another node";
+    AffinityOfUnowned Many |c| affinities::of_unowned(c, "confirmed", &[MISMATCH]), "for a block without owner";
+    AffinityOfOtherOnly Many affinities::of_other_only, "the owner of the block has none";
+    AffinityPendingOfOther Many |c| drop(affinities::of_other(c, "pending", &UNSETTLED)), "a lost race";
+    AffinityVirtualOfNode Many affinities::virtual_of_node, "a virtual one, a node's block";
+    AffinityWithoutBlock Many |c| affinities::without_block(c, "confirmed", "affinity-without-block"), "confirmed, and no block";
+    AffinityOldWithoutBlock Many affinities::old_without_block, "with the value of 2.x";
+    AffinityPending Many |c| affinities::unsettled(c, "pending"), "pending, the block is its own";
+    AffinityPendingWithoutBlock Many |c| affinities::without_block(c, "pending", "unsettled-affinity"), "no block yet";
+    AffinityReleasing Many |c| affinities::unsettled(c, "pendingDeletion"), "pendingDeletion, the block still its own";
+    AffinityReleased Many |c| affinities::of_unowned(c, "pendingDeletion", &UNSETTLED), "pendingDeletion, the block without owner already";
+    AffinityReleasedWithoutBlock Many |c| affinities::without_block(c, "pendingDeletion", "unsettled-affinity"), "no block";
+    AffinityOfMissingNode Many affinities::node_missing, "the node is gone, no block";
+    AffinityUnexpected Many in Etcd affinities::unexpected, "the @ form";
+    OrphanHandle Many handles::orphan, "nothing is recorded under it";
+    OrphanHandleNoBlock Many handles::orphan_no_block, "its block is gone";
+    OrphanHandleEmpty Many handles::orphan_empty, "it names no block";
+    MissingHandle Many handles::missing, "a live pod's handle is lost";
+    MissingTunnelHandle Many handles::missing_tunnel, "a tunnel's handle is lost";
+    HandleCountLow Many handles::count_low, "it counts too few";
+    HandleCountNoEntry Many handles::count_no_entry, "it leaves a block out";
+    HandleCountHigh Many handles::count_high, "it counts too many";
+    HandleCountGoneBlock Many handles::count_gone_block, "it names a block that is gone";
+    HandleCountBoth Many handles::count_both, "too many here, too few there";
+    CarriageReturn Many in Etcd handles::carriage_return, "in the record and in the key";
+    CarriageReturnRecord Many handles::carriage_return_record, "in the record only";
+    CarriageReturnKey Many in Etcd handles::carriage_return_key, "in a second key";
+    SharedLegacyHandle Many handles::shared_legacy, "one pod, two addresses, an old handle";
+    SharedLegacySuccessor Many handles::shared_legacy_successor, "with its predecessor's";
+    HalfDeletedAffinity Many affinities::half_deleted, "marked deleted";
+    HalfDeletedHandle Many handles::half_deleted, "marked deleted";
+    HalfDeletedBlock Many blocks::half_deleted, "marked deleted";
+    OverlappingDisabled Many |c| drop(pools::pool_and_half(c, true)), "a disabled pool inside another";
+    OverlappingDeleted Many pools::overlapping_deleted, "a pool that is being deleted inside another";
+    OverlappingRefused Many pools::overlapping_refused, "a pool that Calico's controller refused";
+    OverlappingPools Many pools::overlapping, "a pool inside another";
+    PoolOverNodes Many pools::over_nodes, "a pool covers the address of a node";
+    TwinPools Many pools::twins, "two pools with one CIDR";
+    PoolNearlyFull Many pools::nearly_full, "15 of 16 addresses";
+    PoolNearlyFullReserved Many pools::nearly_full_reserved, "what is not reserved is taken";
+    StrandedByLimit Many pools::stranded_by_limit, "20 full blocks";
+    UndecodableBlock Many in Etcd undecodable::block, "no JSON";
+    UndecodableBlockType Many in Etcd |c| undecodable::block_field(c, r#""unallocated":[1,"#, r#""unallocated":["one","#), "a text where a number belongs";
+    UndecodableBlockCidr Many in Classic |c| undecodable::block_field(c, r#""cidr":"10."#, r#""cidr":"10.300."#), "no CIDR";
+    UndecodableBlockKey Many in Etcd |c| undecodable::block_key(c, "-26", "-66"), "a key without CIDR";
+    UnmaskedBlockKey Many undecodable::unmasked_block, "a key that is not the canonical one";
+    UppercaseBlockKey Many in Etcd undecodable::uppercase_block, "a key with capital letters";
+    UnmaskedAffinityKey Many undecodable::unmasked_affinity, "the same of an affinity";
+    UndecodableFamily Many in Etcd |c| undecodable::block_key(c, "ipv4", "ipv6"), "an IPv4 block below ipv6";
+    UndecodableAffinity Many in Etcd |c| undecodable::affinity(c, "host", "confirmed"), "no JSON";
+    UndecodableAffinityType Many in Etcd |c| undecodable::affinity(c, "rack", CONFIRMED), "a key of an unknown kind";
+    UndecodableHandle Many in Etcd |c| undecodable::handle(c, r#"["10.244.1.0/26"]"#), "a list where an object belongs";
+    UndecodableHandleBlock Many |c| undecodable::handle(c, r#"{"10.244.1.0-26":1}"#), "it names no CIDR";
+    UndecodableHandleKey Many in Etcd undecodable::handle_key, "an ID with a slash";
+    UndecodableKey Many in Etcd undecodable::unknown_key, "a key of no known shape";
+    UndecodableBytes Many in Etcd undecodable::bytes, "a key that is no text";
+    UndecodableNode Many in Etcd undecodable_sources::node, "no JSON";
+    UndecodableNodeField Many undecodable_sources::node_field, "a bad tunnel address";
+    UndecodableEndpoint Many in Etcd undecodable_sources::endpoint, "cut in the middle";
+    UndecodableEndpointField Many undecodable_sources::endpoint_field, "a bad address";
+    UndecodableGrace Once undecodable_sources::grace, "a leakGracePeriod that is no duration";
+    UndecodableControllers Alone in Etcd |c| undecodable::resource(c, "kubecontrollersconfigurations/default", r#"{"spec":7}"#), "no JSON";
+    UndecodableInformation Alone in Etcd |c| undecodable::resource(c, "clusterinformations/default", "not json"), "no JSON";
+    UndecodablePool Alone in Classic undecodable_sources::pool, "a CIDR that is none";
+    InvalidSelector Alone pools::invalid_selector, "a nodeSelector without a value";
+    UndecodableReservation Alone in Etcd |c| undecodable::resource(c, "ipreservations/infra", "[]"), "no JSON";
+    UndecodableReservationField Alone in Classic undecodable_sources::reservation_field, "no CIDR";
+    UndecodableConfig Alone in Etcd undecodable_sources::config, "no JSON";
+    UndecodableConfiguration Alone in Etcd |c| undecodable::resource(c, "ipamconfigurations/default", r#""IPAMConfiguration""#), "no JSON";
+    BlocksLost Alone in_use::all_blocks_lost, "every block is gone";
+    StrandedBefore332 Alone pools::stranded_before_332, "all blocks are of others, one is empty";
+    EmptyConfig Alone settings::empty, "both configurations are {}: no automatic allocation";
+    DatastoreLocked Once settings::locked, "the datastore is locked";
+    AutoAllocationOff Once settings::auto_allocation_off, "nodes cannot claim blocks";
+    ConfigurationMismatch Once in Etcd settings::mismatch, "the two configurations differ";
+    StrictAffinity Once settings::strict, "strict affinity is on, and addresses are borrowed";
     }
 }
 
 impl Fault {
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
     /// True if the fault changes the findings about the rest of a cluster. Such a fault excludes all other faults.
     pub fn stands_alone(self) -> bool {
-        self.scope() == Scope::Alone
+        self.row().scope == Scope::Alone
+    }
+
+    /// True if a cluster in this form can have the fault.
+    pub fn exists_in(self, form: Form) -> bool {
+        match self.row().place {
+            Place::Anywhere => true,
+            Place::Etcd => Form::IN_ETCD.contains(&form),
+            Place::Classic => form != Form::Native,
+        }
     }
 }
 
@@ -257,10 +300,9 @@ impl Cluster {
     /// Injects a fault `count` times and adds its findings to the ground truth. A fault that is possible only once is
     /// injected at most once.
     pub fn inject(&mut self, fault: Fault, count: usize) {
-        let count = if fault.scope() == Scope::Many { count } else { count.min(1) };
-        for _ in 0..count {
-            fault.apply(self);
-        }
+        let Row { scope, apply, .. } = fault.row();
+        let count = if scope == Scope::Many { count } else { count.min(1) };
+        (0..count).for_each(|_| apply(self));
     }
 
     /// Creates a small cluster with `count` of each fault that can be combined.
@@ -301,7 +343,9 @@ impl Cluster {
 
     /// Expects a finding in some forms.
     fn expect_in(&mut self, forms: &[Form], code: &'static str, subject: impl ToString) {
-        forms.iter().for_each(|form| self.truths[*form as usize].expect(code, subject.to_string()));
+        for form in forms {
+            self.truths[*form as usize].entry(code, &subject);
+        }
     }
 
     /// Expects a finding with `detail` in its evidence, in every form.
@@ -317,7 +361,7 @@ impl Cluster {
         detail: &'static str,
     ) {
         for form in forms {
-            self.truths[*form as usize].expect_detail(code, subject.to_string(), detail);
+            self.truths[*form as usize].entry(code, &subject).1.push(detail);
         }
     }
 
@@ -330,7 +374,7 @@ impl Cluster {
         severity: &'static str,
     ) {
         for form in forms {
-            self.truths[*form as usize].expect_as(code, subject.to_string(), severity);
+            self.truths[*form as usize].entry(code, &subject).0 = Some(severity);
         }
     }
 

@@ -84,15 +84,7 @@ pub(super) fn reserved(cluster: &mut Cluster) {
     cluster.expect("owner-mismatch", address);
 }
 
-pub(super) fn borrowed_tunnel(cluster: &mut Cluster) {
-    borrow(cluster, Tunnel::Vxlan);
-}
-
-pub(super) fn borrowed_tunnel_v6(cluster: &mut Cluster) {
-    borrow(cluster, Tunnel::WireguardV6);
-}
-
-fn borrow(cluster: &mut Cluster, tunnel: Tunnel) {
+pub(super) fn borrowed_tunnel(cluster: &mut Cluster, tunnel: Tunnel) {
     let (info, _) = cluster.victim_node(1);
     let lender = cluster.host();
     let family = |b: &&IpNet| b.addr().is_ipv6() == tunnel.is_v6();

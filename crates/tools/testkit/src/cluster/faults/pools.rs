@@ -25,14 +25,9 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
     cluster.expect("pool-overlaps-nodes", cidr);
 }
 
-/// Adds a disabled pool inside another pool. Calico allows this overlap in the native group.
-pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
-    pool_and_half(cluster, true);
-}
-
-/// Adds two overlapping pools. The native group allows them for a reason that the caller adds. Returns the name of the
-/// second pool.
-fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
+/// Adds a pool inside another pool. The native group allows the overlap if the inner pool is disabled, or for a reason
+/// that the caller adds. Returns the name of the inner pool.
+pub(super) fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
     cluster.put_pool(&name, Pool::new(cidr, 28));

@@ -11,31 +11,35 @@ pub(super) fn make_undecodable(cluster: &mut Cluster, key: String, value: impl I
     cluster.expect("undecodable-object", key);
 }
 
+/// Stores a value under the key of a resource, given by its plural and its name.
+pub(super) fn resource(cluster: &mut Cluster, place: &str, value: &str) {
+    let (plural, name) = place.split_once('/').expect("a plural and a name");
+    make_undecodable(cluster, key::resource(plural, name), value);
+}
+
 /// Changes the JSON of a block that has a pod.
-fn garble_block(cluster: &mut Cluster, harm: impl FnOnce(String, IpNet) -> String) {
+fn garble_block(cluster: &mut Cluster, harm: impl FnOnce(String) -> String) {
     let (_, net, _) = cluster.victim_block();
     let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
-    make_undecodable(cluster, key::block(net), harm(value, net));
+    make_undecodable(cluster, key::block(net), harm(value));
 }
 
 pub(super) fn block(cluster: &mut Cluster) {
-    garble_block(cluster, |value, _| value[..value.len() / 2].to_owned());
+    garble_block(cluster, |value| value[..value.len() / 2].to_owned());
 }
 
-pub(super) fn block_type(cluster: &mut Cluster) {
-    garble_block(cluster, |value, _| value.replace(r#""unallocated":[1,"#, r#""unallocated":["one","#));
-}
-
-pub(super) fn block_cidr(cluster: &mut Cluster) {
-    garble_block(cluster, |value, net| {
-        value.replace(&format!(r#""cidr":"{net}""#), r#""cidr":"10.244.300.0/26""#)
+/// Replaces a part of a block, which must be there.
+pub(super) fn block_field(cluster: &mut Cluster, from: &str, to: &str) {
+    garble_block(cluster, |value| {
+        assert!(value.contains(from), "{value}");
+        value.replace(from, to)
     });
 }
 
-pub(super) fn block_key(cluster: &mut Cluster) {
+/// Stores a block under a key with a part replaced.
+pub(super) fn block_key(cluster: &mut Cluster, from: &str, to: &str) {
     let net = cluster.spare_block();
-    let key = key::block(net).replace("-26", "-66");
-    make_undecodable(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
+    make_undecodable(cluster, key::block(net).replace(from, to), format!(r#"{{"cidr":"{net}"}}"#));
 }
 
 /// Returns a block's key with another address of the block instead of the first one.
@@ -74,30 +78,15 @@ pub(super) fn unmasked_affinity(cluster: &mut Cluster) {
     make_undecodable(cluster, unmask(&key::affinity("host", &node, net), net), stored.value());
 }
 
-pub(super) fn family(cluster: &mut Cluster) {
-    let net = cluster.spare_block();
-    let key = key::block(net).replace("ipv4", "ipv6");
-    make_undecodable(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
-}
-
-pub(super) fn affinity(cluster: &mut Cluster) {
+pub(super) fn affinity(cluster: &mut Cluster, kind: &str, value: &str) {
     let (node, net, _) = cluster.victim_block();
-    make_undecodable(cluster, key::affinity("host", &node, net), "confirmed");
+    make_undecodable(cluster, key::affinity(kind, &node, net), value);
 }
 
-pub(super) fn affinity_type(cluster: &mut Cluster) {
-    let (node, net, _) = cluster.victim_block();
-    make_undecodable(cluster, key::affinity("rack", &node, net), r#"{"state":"confirmed","deleted":false}"#);
-}
-
-pub(super) fn handle(cluster: &mut Cluster) {
+/// Breaks the counts of a handle.
+pub(super) fn handle(cluster: &mut Cluster, counts: &str) {
     let pod = cluster.victim();
-    make_undecodable(cluster, key::handle(&pod.handle), r#"{"block":["10.244.1.0/26"],"deleted":false}"#);
-}
-
-pub(super) fn handle_block(cluster: &mut Cluster) {
-    let pod = cluster.victim();
-    make_undecodable(cluster, key::handle(&pod.handle), r#"{"block":{"10.244.1.0-26":1},"deleted":false}"#);
+    make_undecodable(cluster, key::handle(&pod.handle), format!(r#"{{"block":{counts},"deleted":false}}"#));
 }
 
 pub(super) fn handle_key(cluster: &mut Cluster) {

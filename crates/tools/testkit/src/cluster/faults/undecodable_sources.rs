@@ -1,8 +1,8 @@
 //! Nodes, endpoints, pools and configuration that do not decode, completely or in one field.
 
 use super::undecodable::make_undecodable;
-use crate::cluster::wire::{self, Tunnel, go_json, key};
-use crate::cluster::{Cluster, Object};
+use crate::cluster::Cluster;
+use crate::cluster::wire::{self, Tunnel, key};
 
 /// Truncates a node. The node is not reported as missing, and its tunnel addresses are not reported as leaked.
 pub(super) fn node(cluster: &mut Cluster) {
@@ -38,24 +38,12 @@ pub(super) fn grace(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key, "spec.controllers.node.leakGracePeriod");
 }
 
-pub(super) fn controllers(cluster: &mut Cluster) {
-    make_undecodable(cluster, key::resource("kubecontrollersconfigurations", "default"), r#"{"spec":7}"#);
-}
-
-pub(super) fn information(cluster: &mut Cluster) {
-    make_undecodable(cluster, key::resource("clusterinformations", "default"), "not json");
-}
-
 /// Adds an undecodable pool. While there is one, no address is reported as outside all pools.
 pub(super) fn pool(cluster: &mut Cluster) {
     let block = cluster.foreign_block();
     cluster.victim_in(block);
     let value = r#"{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"broken"},"spec":{"cidr":"198.18.0.0"#;
     make_undecodable(cluster, key::pool("broken"), format!("{value}/444\"}}}}"));
-}
-
-pub(super) fn reservation(cluster: &mut Cluster) {
-    make_undecodable(cluster, key::resource("ipreservations", "infra"), "[]");
 }
 
 pub(super) fn reservation_field(cluster: &mut Cluster) {
@@ -71,9 +59,4 @@ pub(super) fn config(cluster: &mut Cluster) {
     cluster.mirrored.strict_affinity = true;
     cluster.put_settings();
     make_undecodable(cluster, key::IPAM_CONFIG.to_owned(), r#"{"strict_affinity":"yes"}"#);
-}
-
-pub(super) fn configuration(cluster: &mut Cluster) {
-    let value = Object::Raw(go_json(&"IPAMConfiguration")).value();
-    make_undecodable(cluster, key::resource("ipamconfigurations", "default"), value);
 }

@@ -3,13 +3,13 @@
 
 use std::thread;
 
+use anyhow::Result;
 use etcd_client::{Client, Txn, TxnOp};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, SizedCluster};
-use crate::runtime::on_own_runtime;
-use crate::servers::ServerError;
+use crate::runtime::block_on;
 
 /// Maximum number of operations in one transaction, etcd's default.
 const OPERATIONS: usize = 128;
@@ -22,27 +22,24 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Cluster {
     /// Puts every key into the etcd at `endpoint`. Can be called from inside or outside an async runtime.
-    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), ServerError> {
+    pub fn write_to_etcd(&self, endpoint: &str) -> Result<()> {
         write(endpoint, |visit| self.for_each_entry(visit))
     }
 }
 
 impl SizedCluster {
     /// Puts every key into the etcd at `endpoint`. Can be called from inside or outside an async runtime.
-    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), ServerError> {
+    pub fn write_to_etcd(&self, endpoint: &str) -> Result<()> {
         write(endpoint, |visit| self.for_each_entry(visit))
     }
 }
 
 /// Puts the entries that `entries` visits.
-pub(super) fn write(
-    endpoint: &str,
-    entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + Send,
-) -> Result<(), ServerError> {
+pub(super) fn write(endpoint: &str, entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + Send) -> Result<()> {
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     thread::scope(|scope| {
         scope.spawn(move || make(entries, &sender));
-        on_own_runtime(async || send(endpoint, receiver).await)
+        block_on(async || send(endpoint, receiver).await)
     })
 }
 
@@ -61,7 +58,7 @@ fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sende
     drop(sender.blocking_send(pairs));
 }
 
-async fn send(endpoint: &str, mut receiver: mpsc::Receiver<Pairs>) -> Result<(), ServerError> {
+async fn send(endpoint: &str, mut receiver: mpsc::Receiver<Pairs>) -> Result<()> {
     let client = Client::connect([endpoint], None).await?;
     let mut running: JoinSet<Result<(), etcd_client::Error>> = JoinSet::new();
     while let Some(pairs) = receiver.recv().await {

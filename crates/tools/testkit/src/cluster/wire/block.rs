@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde::ser::{Serialize, SerializeMap, Serializer};
-
-use super::go_json;
 
 /// Entries of an owner record.
 pub type Entries = BTreeMap<String, String>;
@@ -208,59 +205,5 @@ impl Block {
             index += 1;
             used.contains(&index)
         });
-    }
-
-    /// The bytes that Calico stores.
-    pub fn value(&self) -> Vec<u8> {
-        go_json(self)
-    }
-}
-
-impl Serialize for Block {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("cidr", &self.cidr)?;
-        map.serialize_entry("affinity", &self.affinity)?;
-        if self.era == Era::Legacy {
-            map.serialize_entry("strictAffinity", &false)?;
-        }
-        if let (Some(time), Era::Current) = (&self.claim_time, self.era) {
-            map.serialize_entry("affinity_claim_time", time)?;
-        }
-        map.serialize_entry("allocations", &self.allocations)?;
-        map.serialize_entry("unallocated", &self.unallocated)?;
-        let records: Vec<_> = self.attributes.iter().map(|a| Record(a, self.era)).collect();
-        map.serialize_entry("attributes", &records)?;
-        if matches!(self.era, Era::Current | Era::Numbered) {
-            map.serialize_entry("sequenceNumber", &self.sequence)?;
-            map.serialize_entry("sequenceNumberForAllocation", &self.sequences)?;
-        }
-        if self.era != Era::Legacy {
-            map.serialize_entry("deleted", &false)?;
-        }
-        map.end()
-    }
-}
-
-struct Record<'a>(&'a Attribute, Era);
-
-impl Serialize for Record<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(record, era) = self;
-        let omit = *era == Era::Current;
-        let mut map = serializer.serialize_map(None)?;
-        if record.handle.is_some() || !omit {
-            map.serialize_entry("handle_id", &record.handle)?;
-        }
-        if record.owner.is_some() || !omit {
-            map.serialize_entry("secondary", &record.owner)?;
-        }
-        if let Some(alternate) = &record.alternate {
-            map.serialize_entry("alternateOwnerAttrs", alternate)?;
-        }
-        if let Some(released_at) = &record.released_at {
-            map.serialize_entry("releasedAt", released_at)?;
-        }
-        map.end()
     }
 }

@@ -4,17 +4,24 @@ use serde::Serialize;
 
 use super::{Metadata, Resource, go_json};
 
-/// The allocator's settings. etcd stores them twice, under different names.
-#[derive(Clone, Copy, Debug)]
+/// The allocator's settings, with the fields of the resource IPAMConfiguration. etcd stores them twice, under different
+/// names.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct IpamSettings {
     /// True if nodes assign addresses only from their own blocks.
     pub strict_affinity: bool,
     /// True if nodes claim blocks when they need them.
     pub auto_allocate_blocks: bool,
-    /// Maximum number of blocks on a node; 0 means Calico's default.
-    pub max_blocks_per_host: u32,
+    #[serde(rename = "kubeVirtVMAddressPersistence")]
+    pub persistence: &'static str,
     /// Seconds until a released address may be assigned again.
+    #[serde(rename = "ipCooldownSeconds", skip_serializing_if = "is_zero")]
     pub cooldown_seconds: u32,
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 impl Default for IpamSettings {
@@ -22,62 +29,25 @@ impl Default for IpamSettings {
         Self {
             strict_affinity: false,
             auto_allocate_blocks: true,
-            max_blocks_per_host: 0,
+            persistence: "Enabled",
             cooldown_seconds: 30,
         }
     }
 }
 
-fn is_zero(value: &u32) -> bool {
-    *value == 0
-}
-
-/// The value at `/calico/ipam/v2/config`, which omits false and 0.
-pub fn ipam_config(settings: &IpamSettings) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Value {
-        #[serde(skip_serializing_if = "super::is_false")]
-        strict_affinity: bool,
-        #[serde(skip_serializing_if = "super::is_false")]
-        auto_allocate_blocks: bool,
-        #[serde(rename = "maxBlocksPerHost", skip_serializing_if = "is_zero")]
-        max_blocks_per_host: u32,
-        #[serde(rename = "kubeVirtVMAddressPersistence")]
-        persistence: &'static str,
-        #[serde(rename = "ipCooldownSeconds", skip_serializing_if = "is_zero")]
-        cooldown_seconds: u32,
+/// The value at `/calico/ipam/v2/config`, which omits false and has other names for two fields.
+pub fn ipam_config(settings: &IpamSettings) -> String {
+    let mut text = String::from_utf8(go_json(settings)).expect("JSON is text");
+    for (name, own) in [("strictAffinity", "strict_affinity"), ("autoAllocateBlocks", "auto_allocate_blocks")]
+    {
+        text = text.replace(&format!(r#""{name}":false,"#), "").replace(name, own);
     }
-    go_json(&Value {
-        strict_affinity: settings.strict_affinity,
-        auto_allocate_blocks: settings.auto_allocate_blocks,
-        max_blocks_per_host: settings.max_blocks_per_host,
-        persistence: "Enabled",
-        cooldown_seconds: settings.cooldown_seconds,
-    })
+    text
 }
 
 /// The value of the resource IPAMConfiguration.
 pub fn ipam_configuration(metadata: Metadata, settings: &IpamSettings) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        strict_affinity: bool,
-        auto_allocate_blocks: bool,
-        #[serde(skip_serializing_if = "is_zero")]
-        max_blocks_per_host: u32,
-        #[serde(rename = "kubeVirtVMAddressPersistence")]
-        persistence: &'static str,
-        #[serde(rename = "ipCooldownSeconds", skip_serializing_if = "is_zero")]
-        cooldown_seconds: u32,
-    }
-    let spec = Spec {
-        strict_affinity: settings.strict_affinity,
-        auto_allocate_blocks: settings.auto_allocate_blocks,
-        max_blocks_per_host: settings.max_blocks_per_host,
-        persistence: "Enabled",
-        cooldown_seconds: settings.cooldown_seconds,
-    };
-    go_json(&Resource::new("IPAMConfiguration", metadata, spec))
+    go_json(&Resource::new("IPAMConfiguration", metadata, settings))
 }
 
 /// The value of ClusterInformation.

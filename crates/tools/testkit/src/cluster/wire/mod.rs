@@ -2,7 +2,7 @@
 //! compare it with itself.
 
 mod block;
-mod block_reader;
+mod block_value;
 mod config;
 mod endpoint;
 mod handle;

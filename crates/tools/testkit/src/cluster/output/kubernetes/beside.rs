@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::KubeCluster;
-use super::names::FOREIGN;
+use super::names::known_plural;
 use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Form, Object};
 use crate::kube::Flavour;
@@ -26,7 +26,7 @@ impl Cluster {
             .collect();
         made.objects.retain(|object| {
             let path = object.path();
-            FOREIGN.contains(&object.plural)
+            known_plural(object.plural).is_some()
                 && !foreign.contains(&path)
                 && !self.kubernetes_only.is_only_in_kubernetes_datastore(&path)
         });

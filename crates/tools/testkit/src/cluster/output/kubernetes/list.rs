@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::names::FOREIGN;
 use super::{KubeCluster, KubeObject};
 
 /// The first `resourceVersion`.
@@ -21,13 +22,6 @@ const KINDS: [(&str, &str); 7] = [
     ("ipreservations", "IPReservation"),
     ("clusterinformations", "ClusterInformation"),
     ("kubecontrollersconfigurations", "KubeControllersConfiguration"),
-];
-const OTHERS: [(&str, &str, &str); 5] = [
-    ("nodes", "Node", "v1"),
-    ("pods", "Pod", "v1"),
-    ("services", "Service", "v1"),
-    ("virtualmachines", "VirtualMachine", "kubevirt.io/v1"),
-    ("virtualmachineinstances", "VirtualMachineInstance", "kubevirt.io/v1"),
 ];
 
 impl KubeCluster {
@@ -71,7 +65,7 @@ impl KubeCluster {
         let (settings, settings_kind) = self.flavour.ipam_config();
         let own = KINDS.into_iter().chain([(settings, settings_kind)]);
         let own = own.map(|(plural, kind)| (plural, kind, self.flavour.api_version()));
-        let others = OTHERS.into_iter().map(|(plural, kind, version)| (plural, kind, version.to_owned()));
+        let others = FOREIGN.into_iter().map(|(plural, kind, version)| (plural, kind, version.to_owned()));
         for (plural, kind, version) in own.chain(others) {
             let list = self.list_of(plural, kind, &version);
             fs::write(folder.join(format!("{plural}.json")), list)?;

@@ -92,7 +92,7 @@ impl Cluster {
             }
         });
         for (plural, object) in self.kubernetes_only.objects() {
-            let plural = names::known_plural(plural);
+            let plural = names::known_plural(plural).expect("a kind that is known");
             maker.objects.push(KubeObject { plural, json: object.clone() });
         }
         let truth = maker.truth();
@@ -195,25 +195,29 @@ impl Maker<'_> {
     fn ipam(&self, plural: &'static str, kind: &str, made: form::Parts) -> Made {
         let form::Parts { name, labels, spec } = made;
         let mut metadata = metadata_of(&self.cluster.spec, plural, &name);
-        if let Some(labels) = &labels {
-            metadata["labels"] = labels.clone();
+        let mut inner = json!({});
+        if let Some(labels) = labels {
+            inner["labels"] = labels.clone();
+            metadata["labels"] = labels;
         }
-        if self.flavour == Flavour::Classic {
-            let inner = labels.map_or_else(|| json!({}), |labels| json!({ "labels": labels }));
-            metadata["annotations"] = json!({names::METADATA: inner.to_string()});
-        }
-        Ok((
-            plural,
-            json!({"apiVersion": self.flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec}),
-        ))
+        Ok((plural, self.object(kind, metadata, &inner, spec)))
     }
 
     /// The allocator's settings, which are one object in Kubernetes.
     fn ipam_config(&self, value: &Value) -> Made {
         let (plural, kind) = self.flavour.ipam_config();
         let metadata = metadata_of(&self.cluster.spec, plural, "default");
+        let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
         let spec = resources::ipam_config(self.flavour, value)?;
-        Ok((plural, resources::object(self.flavour, kind, metadata, spec, None)))
+        Ok((plural, self.object(kind, metadata, &inner, spec)))
+    }
+
+    /// A custom resource. `inner` is Calico's own metadata, which is an annotation in the classic group.
+    fn object(&self, kind: &str, mut metadata: Value, inner: &Value, spec: Value) -> Value {
+        if self.flavour == Flavour::Classic {
+            metadata["annotations"] = json!({names::METADATA: inner.to_string()});
+        }
+        json!({"apiVersion": self.flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec})
     }
 
     /// Creates a resource that is the same as in etcd, with its UID and creation time if etcd has them.
@@ -227,7 +231,12 @@ impl Maker<'_> {
                 metadata[field] = stored[field].clone();
             }
         }
-        Ok((plural, resources::object(self.flavour, kind, metadata, spec, value.get("status"))))
+        let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
+        let mut object = self.object(kind, metadata, &inner, spec);
+        if let Some(status) = value.get("status") {
+            object["status"] = status.clone();
+        }
+        Ok((plural, object))
     }
 
     fn remember(&mut self, key: &str, value: &[u8], object: &KubeObject) {

@@ -68,13 +68,18 @@ pub(super) fn is_object_name(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// The plurals of the kinds that are not Calico's.
-pub(super) const FOREIGN: [&str; 5] =
-    ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
+/// The kinds that are not Calico's: plural, kind and API version.
+pub(super) const FOREIGN: [(&str, &str, &str); 5] = [
+    ("nodes", "Node", "v1"),
+    ("pods", "Pod", "v1"),
+    ("services", "Service", "v1"),
+    ("virtualmachines", "VirtualMachine", "kubevirt.io/v1"),
+    ("virtualmachineinstances", "VirtualMachineInstance", "kubevirt.io/v1"),
+];
 
 /// Returns the plural of a kind that is not Calico's as a constant.
-pub(super) fn known_plural(plural: &str) -> &'static str {
-    FOREIGN.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))
+pub(super) fn known_plural(plural: &str) -> Option<&'static str> {
+    FOREIGN.into_iter().map(|(known, ..)| known).find(|known| *known == plural)
 }
 
 #[cfg(test)]

@@ -3,29 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::names::METADATA;
 use crate::kube::Flavour;
 use crate::kube::form::require_cidr;
-
-/// A custom resource's object, with the classic group's annotation.
-pub(super) fn object(
-    flavour: Flavour,
-    kind: &str,
-    mut metadata: Value,
-    spec: Value,
-    status: Option<&Value>,
-) -> Value {
-    if flavour == Flavour::Classic {
-        let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
-        metadata["annotations"] = json!({METADATA: inner.to_string()});
-    }
-    let mut object =
-        json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec});
-    if let Some(status) = status {
-        object["status"] = status.clone();
-    }
-    object
-}
 
 /// Plural, kind and `spec` of a pool, a reservation, the cluster information or the settings of Calico's controllers.
 pub(super) fn resource<'v>(

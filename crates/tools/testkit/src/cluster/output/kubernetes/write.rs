@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::thread;
 
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{KubeCluster, KubeObject};
 use crate::cluster::SizedCluster;
 use crate::cluster::output::etcd;
-use crate::kube::{Connection, Flavour};
-use crate::servers::{KubeApiserver, Response, ServerError};
+use crate::kube::Flavour;
+use crate::servers::{KubeApiserver, Response};
 
 /// Number of concurrent connections.
 const CONNECTIONS: usize = 8;
@@ -53,7 +54,7 @@ impl SizedCluster {
         server: &KubeApiserver,
         flavour: Flavour,
         change: impl Fn(&mut KubeObject) + Send,
-    ) -> Result<(), ServerError> {
+    ) -> Result<()> {
         etcd::write(&server.etcd().endpoint(), move |visit| {
             self.for_each_part(|part| {
                 for mut object in part.kubernetes(flavour).objects {
@@ -71,27 +72,24 @@ impl KubeCluster {
     ///
     /// # Panics
     /// Panics if the server refuses an object.
-    pub fn write_to_server(&self, server: &KubeApiserver) -> Result<(), ServerError> {
+    pub fn write_to_server(&self, server: &KubeApiserver) -> Result<()> {
         self.create_namespaces(server)?;
-        let results: Vec<Result<(), ServerError>> = thread::scope(|scope| {
+        let results: Vec<Result<()>> = thread::scope(|scope| {
             let share = |first: usize| self.objects.iter().skip(first).step_by(CONNECTIONS);
             let writers: Vec<_> = (0..CONNECTIONS)
-                .map(|first| scope.spawn(move || self.create(&mut Connection::open(server)?, share(first))))
+                .map(|first| scope.spawn(move || self.create(server, share(first))))
                 .collect();
-            writers
-                .into_iter()
-                .map(|writer| writer.join().expect("a server takes what is generated"))
-                .collect()
+            let joined = writers.into_iter().map(|writer| writer.join());
+            joined.map(|result| result.expect("a server takes what is generated")).collect()
         });
         results.into_iter().collect()
     }
 
-    fn create_namespaces(&self, server: &KubeApiserver) -> Result<(), ServerError> {
+    fn create_namespaces(&self, server: &KubeApiserver) -> Result<()> {
         let names: BTreeSet<&str> = self.objects.iter().map(KubeObject::namespace).collect();
-        let mut connection = Connection::open(server)?;
         for name in names.into_iter().filter(|name| !name.is_empty()) {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            let response = connection.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
+            let response = server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
             // Some objects exist from the beginning.
             assert!(matches!(response.status, 201 | 409), "{name}: {}", response.body);
         }
@@ -100,20 +98,20 @@ impl KubeCluster {
 
     fn create<'o>(
         &self,
-        connection: &mut Connection,
+        server: &KubeApiserver,
         objects: impl Iterator<Item = &'o KubeObject>,
-    ) -> Result<(), ServerError> {
+    ) -> Result<()> {
         for object in objects {
             let path = object.collection(self.flavour);
-            let created = connection.request("POST", &path, &object.json.to_string())?;
+            let created = server.request("POST", &path, &object.json.to_string())?;
             assert_eq!(created.status, 201, "{path}: {}\n{}", created.body, object.json);
             if WITH_STATUS.contains(&object.plural) {
-                put_status(connection, &path, object, &created)?;
+                put_status(server, &path, object, &created)?;
             }
             // The server sets the deletion time. An object with a finalizer stays, and so does a pod on a node.
             if object.json["metadata"]["deletionTimestamp"].is_string() {
                 let path = format!("{path}/{}", object.name());
-                let deleted = connection.request("DELETE", &path, "")?;
+                let deleted = server.request("DELETE", &path, "")?;
                 assert!(matches!(deleted.status, 200 | 202), "{path}: {}", deleted.body);
             }
         }
@@ -121,16 +119,11 @@ impl KubeCluster {
     }
 }
 
-fn put_status(
-    connection: &mut Connection,
-    path: &str,
-    object: &KubeObject,
-    created: &Response,
-) -> Result<(), ServerError> {
+fn put_status(server: &KubeApiserver, path: &str, object: &KubeObject, created: &Response) -> Result<()> {
     let mut whole: Value = serde_json::from_str(&created.body).expect("the server answers in JSON");
     whole["status"] = object.json["status"].clone();
     let path = format!("{path}/{}/status", object.name());
-    let response = connection.request("PUT", &path, &whole.to_string())?;
+    let response = server.request("PUT", &path, &whole.to_string())?;
     assert_eq!(response.status, 200, "{path}: {}\n{whole}", response.body);
     Ok(())
 }
