@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{EXAMPLE, Run, calipam, expected, on_example, scratch};
+use super::program::{EXAMPLE, GUID, Run, calipam, command, expected, on_example, scratch};
 
 /// A folder with the report of the example, changed by hand.
 struct Earlier {
@@ -32,13 +32,19 @@ impl Earlier {
     }
 }
 
+/// Removes the first leaked address from a report, and returns it.
+fn remove_leak(report: &mut Value) -> Value {
+    let findings = report["findings"].as_array_mut().unwrap();
+    let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
+    findings.remove(leak)
+}
+
 /// Changes the earlier report: it lacks a leak, has a finding that no longer exists, and gives another one a lower
 /// severity.
 fn some_changes() -> Earlier {
     Earlier::new(|report| {
+        let mut gone = remove_leak(report);
         let findings = report["findings"].as_array_mut().unwrap();
-        let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
-        let mut gone = findings.remove(leak);
         gone["subject"]["name"] = "10.244.99.1".into();
         gone["message"] = "10.244.99.1 was \u{1b}[31mheld".into();
         let error = findings.iter_mut().find(|finding| finding["severity"] == "error").unwrap();
@@ -50,9 +56,7 @@ fn some_changes() -> Earlier {
 #[test]
 fn every_format_shows_new_gone_and_unchanged_findings() {
     let earlier = some_changes();
-    let all = on_example(&["check", "-o", "json"]).stdout;
-    let all: Value = serde_json::from_str(&all).unwrap();
-    let number = all["findings"].as_array().unwrap().len();
+    let number = on_example(&["check", "-o", "json"]).json()["findings"].as_array().unwrap().len();
 
     expected!("check-changes-table", earlier.check(&["-q"]).transcript());
     let wide = earlier.check(&["-o", "wide"]).stdout;
@@ -69,35 +73,36 @@ fn every_format_shows_new_gone_and_unchanged_findings() {
     assert_eq!(new.map(|finding| finding["code"].as_str().unwrap()).collect::<Vec<_>>(), ["leaked-address"]);
 
     let metrics = earlier.check(&["-o", "prometheus"]).stdout;
-    for sample in
-        ["{change=\"new\"} 1", "{change=\"worse\"} 1", "{change=\"gone\"} 1", "{change=\"not_checked\"} 0"]
-    {
-        assert!(metrics.contains(&format!("\ncalipam_findings_changed{sample}\n")), "{sample}");
+    for (change, number) in [("new", 1), ("worse", 1), ("gone", 1), ("not_checked", 0)] {
+        let sample = format!("\ncalipam_findings_changed{{change=\"{change}\"}} {number}\n");
+        assert!(metrics.contains(&sample), "{sample}");
     }
     let junit = earlier.check(&["-o", "junit"]).stdout;
     assert_eq!(junit.matches("<failure ").count(), 1, "only the leaked addresses have news");
-    let page = earlier.check(&["-o", "html"]).stdout;
-    assert!(page.contains("<span class=\"mono\">10.244.99.1</span>"));
-    assert!(page.contains("<strong>new</strong>"));
+    earlier
+        .check(&["-o", "html"])
+        .prints("<span class=\"mono\">10.244.99.1</span>")
+        .prints("<strong>new</strong>");
 }
 
 #[test]
 fn fail_on_new_fails_only_for_new_findings() {
     let same = Earlier::new(|_| {});
-    assert_eq!(same.check(&[]).code, 1);
-    assert_eq!(same.check(&["--fail-on-new"]).code, 0);
+    same.check(&[]).exits(1);
+    same.check(&["--fail-on-new"]).succeeded();
     let some = some_changes();
-    assert_eq!(some.check(&["--fail-on-new"]).code, 1);
-    assert_eq!(some.check(&["--fail-on-new", "--fail-on", "critical"]).code, 0);
+    some.check(&["--fail-on-new"]).exits(1);
+    some.check(&["--fail-on-new", "--fail-on", "critical"]).succeeded();
     // Findings that are filtered out count neither as new nor as gone.
     let narrowed = some.json(&["--rule", "orphan-handle", "--fail-on-new"]);
     let expected = (&0.into(), &Value::Array(vec![]));
     assert_eq!((&narrowed["changes"]["new"], &narrowed["changes"]["gone"]), expected);
-    assert_eq!(on_example(&["check", "--fail-on-new"]).code, 2, "there is nothing to compare with");
+    // There is nothing to compare with.
+    on_example(&["check", "--fail-on-new"]).exits(2);
 }
 
 #[test]
-fn findings_that_depend_on_pods_are_not_gone_if_pods_were_not_read() {
+fn findings_that_could_not_be_checked_are_neither_gone_nor_new_later() {
     let earlier = Earlier::new(|report| {
         report["coverage"]["pods"] = "read".into();
         let mut gone = report["findings"][0].clone();
@@ -110,7 +115,15 @@ fn findings_that_depend_on_pods_are_not_gone_if_pods_were_not_read() {
     let expected = (&"pods".into(), &"duplicate-address".into());
     assert_eq!((&changes["notReadNow"][0], &changes["notChecked"][0]["code"]), expected);
     assert_eq!((&changes["gone"][0]["code"], &changes["gone"][1]), (&"orphan-handle".into(), &Value::Null));
-    assert!(earlier.check(&[]).stdout.contains("(pods were not read this time)"));
+    earlier.check(&[]).prints("(pods were not read this time)");
+
+    // A finding that the earlier run could not check is not new in the next run.
+    let earlier = Earlier::new(|report| {
+        let leak = remove_leak(report);
+        report["changes"] = serde_json::json!({ "notChecked": [leak] });
+    });
+    let again = earlier.json(&["--only-new"]);
+    assert_eq!((&again["changes"]["new"], &again["findings"]), (&0.into(), &Value::Array(vec![])), "{again}");
 }
 
 #[test]
@@ -131,12 +144,11 @@ fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
     let (_folder, path) = scratch("last.json");
     let (last, file) = (path.to_str().unwrap(), format!("json={}", path.display()));
     let line = ["check", "-q", "--compare-with", last, "--only-new", "--output-file", &file];
-    let first = on_example(&line);
-    assert_eq!((first.code, first.stderr.as_str()), (1, ""), "{first:?}");
-    let all = on_example(&["check", "-q"]);
-    assert_eq!(first.stdout, all.stdout, "everything is printed the first time");
-    let second = on_example(&line);
-    assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (0, "", ""));
+    let (first, all) = (on_example(&line), on_example(&["check", "-q"]));
+    let everything = (1, "", all.stdout.as_str());
+    assert_eq!((first.code, first.stderr.as_str(), first.stdout.as_str()), everything);
+    let second = on_example(&line).succeeded().prints_nothing();
+    assert_eq!(second.stderr, "");
 
     let mut report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let findings = report["findings"].as_array_mut().unwrap();
@@ -152,8 +164,7 @@ fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
     let written: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let found = written["findings"].as_array().unwrap().len();
     assert_eq!(found, number, "the next call compares with everything");
-    let nothing = on_example(&["check", "--compare-with", last, "--only-new"]);
-    assert!(nothing.code == 0 && nothing.stdout.contains("No new findings"), "{nothing:?}");
+    on_example(&["check", "--compare-with", last, "--only-new"]).succeeded().prints("No new findings");
 
     // The earlier report must be a report, and a mistyped path does not count as a first run.
     fs::remove_file(&path).unwrap();
@@ -161,20 +172,8 @@ fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
     for file in [&other, &format!("json={last}.new")] {
         on_example(&[&line[..5], &["--output-file", file]].concat()).failed(3, "cannot read the report");
     }
-    assert_eq!(on_example(&["check", "--only-new"]).code, 2, "there is nothing to compare with");
-}
-
-/// A finding that the earlier run could not check is not new in the next run.
-#[test]
-fn findings_that_were_not_checked_before_are_not_new() {
-    let earlier = Earlier::new(|report| {
-        let findings = report["findings"].as_array_mut().unwrap();
-        let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
-        let leak = findings.remove(leak);
-        report["changes"] = serde_json::json!({ "notChecked": [leak] });
-    });
-    let again = earlier.json(&["--only-new"]);
-    assert_eq!((&again["changes"]["new"], &again["findings"]), (&0.into(), &Value::Array(vec![])), "{again}");
+    // There is nothing to compare with.
+    on_example(&["check", "--only-new"]).exits(2);
 }
 
 /// If the output cannot be printed, the stored report is kept, so that the next run reports the same findings as new.
@@ -188,14 +187,11 @@ fn a_closed_pipe_leaves_the_report_unchanged() {
         super::PROGRAM,
         path = path.display()
     );
-    let run = super::program::command("/bin/bash").args(["-c", &format!("set -o pipefail; {line}")]).output();
-    assert!(!run.unwrap().status.success());
+    let run = Run::of(command("/bin/bash").args(["-c", &format!("set -o pipefail; {line}")]));
+    assert_ne!(run.code, 0);
     assert_eq!(fs::read(&path).unwrap(), before);
-    assert_eq!(
-        on_example(&["check", "--only-new", "--compare-with", path.to_str().unwrap(), "-o", "prometheus"])
-            .code,
-        2
-    );
+    let only_new = ["check", "--only-new", "--compare-with", path.to_str().unwrap(), "-o", "prometheus"];
+    on_example(&only_new).exits(2);
 }
 
 #[test]
@@ -212,15 +208,14 @@ fn files_that_are_not_reports_of_the_cluster_are_not_compared() {
     let calicoctl = other.folder.path().join("calicoctl.json");
     fs::write(&calicoctl, r#"{"clusterGUID": "a"}"#).unwrap();
     fs::write(other.folder.path().join("list.json"), "[1]").unwrap();
-    for (name, code, reason) in [
-        ("calicoctl.json", 3, "it is not a report: it is in calicoctl's form"),
-        ("list.json", 3, "it is not a report: it is not a JSON object"),
-        ("missing.json", 3, "cannot read the report "),
+    for (name, reason) in [
+        ("calicoctl.json", "it is not a report: it is in calicoctl's form"),
+        ("list.json", "it is not a report: it is not a JSON object"),
+        ("missing.json", "cannot read the report "),
     ] {
         let path = other.folder.path().join(name);
-        let run = calipam(&["check", "--compare-with", path.to_str().unwrap(), "-d", "/no/such/file"]);
-        assert_eq!(run.code, code, "{name}");
-        assert!(run.stderr.contains(reason), "{run:?}");
+        calipam(&["check", "--compare-with", path.to_str().unwrap(), "-d", "/no/such/file"])
+            .failed(3, reason);
     }
 }
 
@@ -228,10 +223,9 @@ fn files_that_are_not_reports_of_the_cluster_are_not_compared() {
 fn a_calicoctl_report_is_about_the_whole_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let narrowed = ["check", "-q", "--rule", "orphan-handle", "--report", &path("a.json")];
-    assert_eq!(on_example(&narrowed).code, 1);
+    on_example(&["check", "-q", "--rule", "orphan-handle", "--report", &path("a.json")]).exits(1);
     let report: Value = serde_json::from_str(&fs::read_to_string(path("a.json")).unwrap()).unwrap();
-    assert_eq!(report["clusterGUID"], "0f0e1d2c3b4a59687786951423324150");
+    assert_eq!(report["clusterGUID"], GUID);
     let allocations = report["allocations"].as_object().unwrap();
     assert_eq!(allocations["10.244.10.6"][0]["inUse"], false, "a leak stays one, whatever the filter");
     assert_eq!(allocations["10.244.10.3"][0]["inUse"], true);
@@ -239,7 +233,7 @@ fn a_calicoctl_report_is_about_the_whole_cluster() {
     let export =
         calipam(&["release", "-d", EXAMPLE, "--from-report", &path("a.json"), "--dry-run", "--force"]);
     assert!(!export.stderr.contains("it is not a report"), "{export:?}");
-    let run = on_example(&["check", "--report", "/no/such/folder/a.json"]);
-    assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("cannot write /no/such/folder/a.json") && run.stdout.contains("findings"));
+    on_example(&["check", "--report", "/no/such/folder/a.json"])
+        .failed(3, "cannot write /no/such/folder/a.json")
+        .prints("findings");
 }

@@ -2,33 +2,31 @@
 
 use std::path::Path;
 
-use calipam_testkit::kube::{Kinds, Lease, create, lease};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Kinds, Lease, create, create_in_etcd, lease};
 use calipam_testkit::values;
 use serde_json::{Value, json};
 
+use super::kube_cluster::pod;
 use super::kubernetes;
 use super::program::{Run, calipam, expected, on_example};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+/// An address, if the source has one.
+type Address = Option<&'static str>;
 
 /// A pod of the comparison, with its address in each of the three sources.
 struct Workload {
     name: &'static str,
     /// The name of the node in Calico.
     node: &'static str,
-    in_kubernetes: Option<&'static str>,
-    in_endpoint: Option<&'static str>,
+    in_kubernetes: Address,
+    in_endpoint: Address,
     in_block: Option<u8>,
 }
 
-const fn workload(
-    name: &'static str,
-    in_kubernetes: Option<&'static str>,
-    in_endpoint: Option<&'static str>,
-    in_block: Option<u8>,
-) -> Workload {
-    Workload { name, node: "node-1", in_kubernetes, in_endpoint, in_block }
+const fn workload(name: &'static str, pod: Address, endpoint: Address, in_block: Option<u8>) -> Workload {
+    Workload { name, node: "node-1", in_kubernetes: pod, in_endpoint: endpoint, in_block }
 }
 
 /// On node-1 the sources differ in every way; node-2, called worker-b in Calico, is consistent.
@@ -93,21 +91,11 @@ fn server() -> Lease {
     for name in ["node-1", "node-2"] {
         create(&server, "/api/v1/nodes", &[object("Node", json!({"name": name}))]).unwrap();
     }
-    for (workload, address) in WORKLOADS.iter().filter_map(|w| Some((w, w.in_kubernetes?))) {
-        add_pod(&server, "shop", workload.name, kubernetes_name(workload.node), address);
-    }
+    let pods = WORKLOADS.iter().enumerate().filter_map(|(number, w)| {
+        Some(pod("shop", w.name, kubernetes_name(w.node), w.in_kubernetes?, number))
+    });
+    create_in_etcd(&server, "/registry/pods/", &pods.collect::<Vec<_>>()).unwrap();
     server
-}
-
-/// Adds a running pod with one address.
-fn add_pod(server: &KubeApiserver, namespace: &str, name: &str, node: &str, address: &str) {
-    let path = format!("/api/v1/namespaces/{namespace}/pods");
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
-    create(server, &path, std::slice::from_ref(&pod)).unwrap();
-    pod["status"] = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
-    let set = server.request("PUT", &format!("{path}/{name}/status"), &pod.to_string()).unwrap();
-    assert_eq!(set.status, 200, "{}", set.body);
 }
 
 /// Masks the parts of a transcript that differ from run to run.
@@ -115,17 +103,13 @@ fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
     let text = run.transcript().replace(location, "http://127.0.0.1:2379");
     let mut text = text.replace(kubeconfig.to_str().unwrap(), "kubeconfig.yaml");
     for field in ["takenAt: ", "revision: ", "\"takenAt\": ", "\"revision\": "] {
-        let lines: Vec<String> = text
-            .lines()
-            .map(|line| match line.split_once(field) {
-                Some((before, value)) => {
-                    let comma = if value.ends_with(',') { "," } else { "" };
-                    format!("{before}{field}…{comma}")
-                }
-                None => line.to_owned(),
-            })
-            .collect();
-        text = lines.join("\n") + "\n";
+        let masked = |line: &str| match line.split_once(field) {
+            Some((before, value)) => {
+                format!("{before}{field}…{}\n", if value.ends_with(',') { "," } else { "" })
+            }
+            None => format!("{line}\n"),
+        };
+        text = text.lines().map(masked).collect();
     }
     // The header of a table. The revision includes the API server's own writes, so it is masked.
     match text.split_once(" · revision ").and_then(|(before, rest)| Some((before, rest.split_once(" · ")?.1)))
@@ -159,7 +143,8 @@ fn on_kubernetes_pods_are_compared_with_blocks() {
     let server = kubernetes::server();
     let compare = || kubernetes::on_kubernetes(&server, &["show", "--compare"]);
     expected!("show-compare-kubernetes", lasting(&compare(), &server.url(), &server.kubeconfig()));
-    add_pod(&server, "default", "web-0", "node-1", "10.0.0.1");
+    let web = pod("default", "web-0", "node-1", "10.0.0.1", 1);
+    create_in_etcd(&server, "/registry/pods/", &[web]).unwrap();
     expected!("show-compare-kubernetes-agreed", lasting(&compare(), &server.url(), &server.kubeconfig()));
 }
 

@@ -11,40 +11,51 @@ use serde_json::Value;
 
 use super::history::{events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, Run, calipam, command, root, scratch};
+use super::program::{EXAMPLE, Run, calipam, edited_example, root, scratch};
 
-#[test]
-fn kubernetes_has_an_archive() {
-    is_told("calipam export --archive /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
-    is_told("calipam history --archive /var/lib/calipam/archive --ip 10.0.0.3");
+/// Starts a cluster with a pod, whose address is recorded.
+fn with_pod() -> KubeCluster {
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_namespace("shop");
     cluster.add_node("node-1", serde_json::json!({}));
     cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
     cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    cluster
+}
+
+/// Deletes the pod, so that its address leaks.
+fn delete_pod(cluster: &KubeCluster) {
+    let path = "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0";
+    assert_eq!(cluster.server.request("DELETE", path, "").unwrap().status, 200);
+}
+
+/// Simulates a minute with rates from an archive or etcd.
+pub(super) fn simulate(rates_from: &str, more: &[&str]) -> Run {
+    let simulate = ["simulate", "--rates-from", rates_from, "--duration", "1m", "-o", "json"];
+    calipam(&[&simulate, more].concat())
+}
+
+/// Adds an export to an archive, and waits until the API server's time has changed. Its resolution is one second.
+fn export(cluster: &KubeCluster, archive: &str, more: &[&str]) -> Run {
+    let run = cluster.run(&[&["export", "--archive", archive], more].concat()).succeeded();
+    thread::sleep(Duration::from_millis(1100));
+    run
+}
+
+#[test]
+fn kubernetes_has_an_archive() {
+    is_told("calipam export --archive /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
+    is_told("calipam history --archive /var/lib/calipam/archive --ip 10.0.0.3");
+    let cluster = with_pod();
     let (folder, archive) = scratch("archive");
     let archive = archive.to_str().unwrap();
     // The home folder contains the journals.
     let in_home = |arguments: &[&str]| {
-        let mut program = command(crate::cli::PROGRAM);
-        program.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]);
-        program.arg(cluster.server.kubeconfig()).env("HOME", folder.path()).stdin(Stdio::null());
-        Run::of(program)
+        Run::of(cluster.command(arguments).env("HOME", folder.path()).stdin(Stdio::null()))
     };
-    let export = || {
-        let run = cluster
-            .run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"])
-            .succeeded();
-        // The API server's timestamps have a resolution of one second.
-        thread::sleep(Duration::from_millis(1100));
-        run
-    };
-    assert!(export().stderr.contains("the archive holds 1 export\n"));
-
-    // The pod ends, and its address leaks.
-    let deleted =
-        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
-    assert_eq!(deleted.unwrap().status, 200);
+    let export = || export(&cluster, archive, &["--keep", "24h:all,30d:daily,1y:monthly"]);
+    export().says("the archive holds 1 export\n");
+    delete_pod(&cluster);
     export();
     in_home(&["release", "--ip", "10.0.0.3", "--yes", "--grace", "0", "--settle", "0"]).succeeded();
     export();
@@ -52,11 +63,12 @@ fn kubernetes_has_an_archive() {
     let run = in_home(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]).succeeded();
     let told = run.json();
     assert_eq!(events(&told), ["known", "known", "known", "pod-gone", "released"], "{told}");
-    let [affinity, pod] = [1, 2].map(|place| &told["events"][place]);
-    let expected = (&"affinity".into(), &"confirmed".into());
-    assert_eq!((&affinity["subject"]["kind"], &affinity["detail"]), expected);
-    let expected = (&"shop/web-0".into(), &"10.0.0.3 on node-1".into());
-    assert_eq!((&pod["subject"]["name"], &pod["detail"]), expected);
+    for (place, field, subject, detail) in
+        [(1, "kind", "affinity", "confirmed"), (2, "name", "shop/web-0", "10.0.0.3 on node-1")]
+    {
+        let event = &told["events"][place];
+        assert_eq!((&event["subject"][field], &event["detail"]), (&subject.into(), &detail.into()));
+    }
     assert_eq!(told["events"][4]["by"]["command"], "release --ip", "{told}");
     let without = calipam(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
     assert!(without.json()["events"][4]["by"].is_null(), "the journals are those of this user: {without:?}");
@@ -99,18 +111,11 @@ fn kubernetes_has_an_archive() {
 #[test]
 fn a_leak_says_when_it_was_last_in_use() {
     is_told("calipam check --archive /var/lib/calipam/archive");
-    let cluster = KubeCluster::start(Flavour::Classic);
-    cluster.add_namespace("shop");
-    cluster.add_node("node-1", serde_json::json!({}));
-    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
-    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    let cluster = with_pod();
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
-    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
-    thread::sleep(Duration::from_millis(1100));
-    let deleted =
-        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
-    assert_eq!(deleted.unwrap().status, 200);
+    export(&cluster, archive, &[]);
+    delete_pod(&cluster);
     let check = |more: &[&str]| {
         let arguments = ["check", "--grace", "0", "--settle", "0", "--rule", "leaked-address", "-o", "json"];
         cluster.run(&[&arguments, more].concat()).json()
@@ -124,26 +129,13 @@ fn a_leak_says_when_it_was_last_in_use() {
     assert!(last["at"].as_str().unwrap() < last["notAt"].as_str().unwrap(), "{last}");
     assert!(found["findings"][0]["message"].as_str().unwrap().contains("; last seen in use at "), "{found}");
 
-    let load = [
-        "simulate",
-        "--rates-from",
-        archive,
-        "--pool",
-        "10.0.0.0/16",
-        "--lifetime",
-        "2h",
-        "--duration",
-        "1m",
-        "-o",
-        "json",
-    ];
-    calipam(&load).failed(2, " gives no rates: it has one state");
-    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
-    let two = calipam(&load);
+    let load = || simulate(archive, &["--pool", "10.0.0.0/16", "--lifetime", "2h"]);
+    load().failed(2, " gives no rates: it has one state");
+    cluster.run(&["export", "--archive", archive]).succeeded();
+    let two = load();
     let least = " 0 pods started and 0 pods ended; the average number of pods was 1; pods that started and ended \
                  between two exports are not counted\n";
-    assert!(two.code == 0 && two.stderr.contains(least), "{two:?}");
-    assert_eq!(two.json()["scenario"]["lifetime"], "2h");
+    assert_eq!(two.succeeded().says(least).json()["scenario"]["lifetime"], "2h");
 }
 
 /// An undecodable endpoint in an export may use the address, so the end of its use is unknown.
@@ -156,21 +148,18 @@ fn an_undecodable_endpoint_hides_the_end_of_use() {
     let entry: Value = serde_json::from_str(line).unwrap();
     let address =
         entry["value"]["spec"]["ipNetworks"][0].as_str().unwrap().trim_end_matches("/32").to_owned();
-    let at = |day: u32, name: &str, line_then: &str| {
-        let text = example.replace("2026-06-01T08:00:00Z", &format!("2026-06-0{day}T08:00:00Z"));
-        let path = folder.path().join(name);
-        fs::write(&path, text.replace(line, line_then)).unwrap();
-        path.to_str().unwrap().to_owned()
+    let at = |day: u32, line_then: &str| {
+        let taken = format!("2026-06-0{day}T08:00:00Z");
+        let edits = [("2026-06-01T08:00:00Z", taken.as_str()), (line, line_then)];
+        edited_example(folder.path(), &format!("{day}.jsonl"), &edits)
     };
     let broken = format!(r#"{{"key":{},"revision":"40200","value":{{"spec":5}}}}"#, entry["key"]);
     let gone = line.replace("workloadendpoints/batch", "others/batch");
-    for export in [at(1, "first.jsonl", line), at(2, "second.jsonl", &broken)] {
+    for export in [at(1, line), at(2, &broken)] {
         calipam(&["export", "--archive", archive.to_str().unwrap(), "--datastore", &export]).succeeded();
     }
-    let now = at(3, "now.jsonl", &gone);
-    let arguments =
-        ["check", "--archive", archive.to_str().unwrap(), "--rule", "leaked-address", "-o", "json"];
-    let found = calipam(&[&arguments[..], &["--datastore", &now]].concat()).json();
+    let checked = ["check", "--rule", "leaked-address", "-o", "json", "--datastore", &at(3, &gone)];
+    let found = calipam(&[&checked[..], &["--archive", archive.to_str().unwrap()]].concat()).json();
     let findings = found["findings"].as_array().unwrap();
     let leak = findings.iter().find(|finding| finding["subject"]["name"] == address.as_str()).unwrap();
     let last = &leak["evidence"]["lastInUse"];

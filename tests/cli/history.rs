@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
@@ -11,7 +10,8 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdVersion};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::program::{Run, command, root};
+use super::diff::addresses;
+use super::program::{Run, command_in, root};
 
 const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
@@ -85,14 +85,26 @@ impl Site {
         self.etcd.put("/calico/ipam/v2/handle/other", "{}").unwrap();
     }
 
+    /// Stores the endpoint of a pod, and returns its key.
+    fn put_endpoint(&self, pod: &str, address: &str) -> String {
+        let name = format!("node--1-k8s-{}-eth0", pod.replace('-', "--"));
+        let key = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/shop/{name}");
+        let value = serde_json::json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"orchestrator": "k8s", "node": "node-1", "pod": pod, "endpoint": "eth0",
+                "ipNetworks": [format!("{address}/32")]},
+        });
+        self.etcd.put(&key, value.to_string()).unwrap();
+        key
+    }
+
     pub(super) fn compact(&self, revision: i64) {
         self.etcd.compact(revision).unwrap();
     }
 
     fn run(&self, arguments: &[&str]) -> Run {
-        let mut program = command(crate::cli::PROGRAM);
-        program.args(arguments).args(["--etcd-endpoints", &self.etcd.endpoint()]);
-        Run::of(program.env("HOME", self.home.path()).stdin(Stdio::null()))
+        Run::of(command_in(self.home.path(), arguments).args(["--etcd-endpoints", &self.etcd.endpoint()]))
     }
 
     fn history(&self) -> Value {
@@ -105,16 +117,14 @@ impl Site {
 fn every_user_of_the_address_is_shown() {
     let mut site = Site::begin(Etcd::start().unwrap());
     site.assign("web-0");
+    let key = site.put_endpoint("web-0", ADDRESS);
+    site.etcd.delete(&key).unwrap();
+    let told = site.history();
+    assert_eq!(events(&told), ["block-claimed", "assigned", "endpoint-created", "endpoint-gone"], "{told}");
+    site.compact(site.put());
+
     for (pod, address) in [("web-0", ADDRESS), ("other-0", ADDRESS), ("third-0", "10.244.99.8")] {
-        let name = format!("node--1-k8s-{}-eth0", pod.replace('-', "--"));
-        let key = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/shop/{name}");
-        let value = serde_json::json!({
-            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
-            "metadata": {"name": name, "namespace": "shop"},
-            "spec": {"orchestrator": "k8s", "node": "node-1", "pod": pod, "endpoint": "eth0",
-                "ipNetworks": [format!("{address}/32")]},
-        });
-        site.etcd.put(&key, value.to_string()).unwrap();
+        site.put_endpoint(pod, address);
     }
 
     let users = |told: &Value| {
@@ -159,14 +169,11 @@ fn history_names_the_owners_of_an_address() {
     assert_eq!(again["revision"], reused.to_string());
 
     let text = site.run(&["history", "--ip", ADDRESS]).prints("etcd has everything from the beginning");
-    assert!(
-        text.stdout.lines().any(|line| line.contains("released") && line.contains("between ")),
-        "{text:?}"
-    );
+    let is_release = |line: &str| line.contains("released") && line.contains("between ");
+    assert!(text.stdout.lines().any(is_release), "{text:?}");
     // The history by handle, block and node.
     let handle = site.run(&["history", "--handle", "k8s-pod-network.web-0", "-o", "json"]).json();
-    let expected = Vec::<&str>::new();
-    assert_eq!(events(&handle), expected, "no object of that name was ever stored: its blocks are not known");
+    assert_eq!(events(&handle), [""; 0], "no object of that name was ever stored: its blocks are not known");
     let block = site.run(&["history", "--block", CIDR, "-o", "json"]).json();
     assert_eq!(events(&block), ["block-claimed", "assigned", "released", "reused"]);
     for object in [ADDRESS, CIDR] {
@@ -181,9 +188,8 @@ fn history_names_the_owners_of_an_address() {
     site.run(&["history", "api-0"]).failed(1, "say what it was: `calipam history --node api-0 ");
     let nothing = site.run(&["history", "--ip", "192.0.2.1"]).exits(1);
     nothing.prints("Nothing is known about ip 192.0.2.1").says("no revision of this etcd names ip 192.0.2.1");
-
     for nothing in ["--handle", "--node"] {
-        assert_eq!(site.run(&["history", nothing, ""]).code, 2, "{nothing}");
+        site.run(&["history", nothing, ""]).exits(2);
     }
 
     // calipam puts the address into its cooldown, as its journal shows.
@@ -196,18 +202,14 @@ fn history_names_the_owners_of_an_address() {
 
     // The details of the address end with the last three events.
     let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
-    let last: Vec<&str> =
-        shown["lastEvents"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect();
+    let last: Vec<&Value> =
+        shown["lastEvents"].as_array().unwrap().iter().map(|event| &event["what"]).collect();
     assert_eq!(last, ["released", "reused", "cooling"], "{shown}");
     let text = site.run(&["show", "--ip", ADDRESS]).stdout;
-    let last: Vec<&str> = text.lines().rev().take(3).collect();
-    assert!(
-        last.iter().all(|line| line.starts_with("Event      ") && line.contains(" (revision ")),
-        "{text}"
-    );
+    let is_event = |line: &str| line.starts_with("Event      ") && line.contains(" (revision ");
+    assert!(text.lines().rev().take(3).all(is_event), "{text}");
 
     // Earlier revisions are compacted, and the server restarts.
-    let mut site = site;
     site.compact(reused);
     site.etcd.restart().unwrap();
     let told = site.history();
@@ -237,7 +239,7 @@ fn diff_shows_the_losses_of_a_restore() {
     is_told("calipam diff snapshot.db etcd -o wide");
     is_told("calipam diff --archive /var/lib/calipam/archive --at 2026-11-20T03:12Z etcd");
     let folder = tempfile::tempdir().unwrap();
-    let (backup, archive) = (folder.path().join("snapshot.db"), folder.path().join("archive"));
+    let [backup, archive] = ["snapshot.db", "archive"].map(|name| folder.path().join(name));
     let (backup, archive) = (backup.to_str().unwrap(), archive.to_str().unwrap());
     let mut site = Site::begin(Etcd::start().unwrap());
     // At the time of the backup, the owner has this address. It later releases the address, and gets it again.
@@ -246,32 +248,26 @@ fn diff_shows_the_losses_of_a_restore() {
     site.put();
     site.etcd.save_snapshot(Path::new(backup)).unwrap();
     let at_backup = site.block.clone();
-    assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
+    site.run(&["export", "--archive", archive]).succeeded();
     let yesterday = Timestamp::now().to_string();
     site.block.update(|update| update.release(&[9]));
     site.block.update(|update| update.assign(9, &again)).unwrap();
     site.assign("web-0");
 
-    let before = site.run(&["diff", backup, "etcd", "-o", "wide"]);
-    let mut lines = before.stdout.lines();
-    assert!(
-        before.code == 1
-            && lines.any(|line| line.starts_with("address  assigned    ") && line.contains(ADDRESS)),
-        "{before:?}"
-    );
     let warning = "hint: after a restore of OLD, 1 address that is allocated now would be free again";
-    assert!(before.stderr.contains(warning), "{before:?}");
+    let before = site.run(&["diff", backup, "etcd", "-o", "wide", "--settle", "0"]).failed(1, warning);
+    let is_assigned = |line: &str| line.starts_with("address  assigned    ") && line.contains(ADDRESS);
+    assert!(before.stdout.lines().any(is_assigned), "{before:?}");
     let changed = |site: &Site, at: &str| {
-        let document = site.run(&["diff", "--archive", archive, "--at", at, "etcd", "-o", "json"]).json();
-        let change =
-            |a: &Value| format!("{} {}", a["change"].as_str().unwrap(), a["address"].as_str().unwrap());
-        document["addresses"].as_array().unwrap().iter().map(change).collect::<Vec<_>>()
+        let diff = ["diff", "--archive", archive, "--at", at, "etcd", "-o", "json", "--settle", "0"];
+        let document = site.run(&diff).json();
+        addresses(&document)
     };
     let renewed = || "renewed 10.244.99.9".to_owned();
     assert_eq!(changed(&site, &yesterday), [format!("assigned {ADDRESS}"), renewed()]);
 
     // The restored etcd, which has no data from after the backup.
-    assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
+    site.run(&["export", "--archive", archive]).succeeded();
     let now = Timestamp::now().to_string();
     let restored =
         Site { etcd: Etcd::start().unwrap(), home: tempfile::tempdir().unwrap(), block: at_backup };
@@ -279,10 +275,12 @@ fn diff_shows_the_losses_of_a_restore() {
     restored.put();
     assert_eq!(changed(&restored, &now), [format!("released {ADDRESS}"), renewed()]);
     // The archive continues, and shows that its data went back in time.
-    assert_eq!(restored.run(&["export", "--archive", archive]).code, 0);
+    restored.run(&["export", "--archive", archive]).succeeded();
     let told = restored.run(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
-    assert_eq!(events(&told.json()), ["known", "assigned", "released"]);
-    assert!(told.stderr.contains("has older data than the one from "), "{told:?}");
+    assert_eq!(
+        events(&told.says("has older data than the one from ").json()),
+        ["known", "assigned", "released"]
+    );
 }
 
 /// Expects the same events from etcd 3.4, whose watch reports its progress differently.
@@ -295,17 +293,4 @@ fn an_older_etcd_gives_the_same_history() {
     assert_eq!(events(&site.history()), ["block-claimed", "assigned", "released", "reused"]);
     site.compact(first);
     assert_eq!(events(&site.history()), ["known", "released", "reused"]);
-}
-
-#[test]
-fn an_endpoint_of_the_pod_is_followed() {
-    let mut site = Site::begin(Etcd::start().unwrap());
-    site.assign("web-0");
-    let key = "/calico/resources/v3/projectcalico.org/workloadendpoints/shop/node--1-k8s-web--0-eth0";
-    let value = r#"{"metadata":{"name":"node--1-k8s-web--0-eth0","namespace":"shop"},"spec":{"node":"node-1","pod":"web-0",
-        "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.244.99.7/32"]}}"#;
-    site.etcd.put(key, value).unwrap();
-    site.etcd.delete(key).unwrap();
-    let told = site.history();
-    assert_eq!(events(&told), ["block-claimed", "assigned", "endpoint-created", "endpoint-gone"], "{told}");
 }

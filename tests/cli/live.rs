@@ -19,38 +19,40 @@ use super::serve::Server;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An etcd with a healthy cluster, and one of its handles, which tests remove and restore.
-struct Changing {
-    etcd: Etcd,
-    handle: String,
-    value: Vec<u8>,
+pub(super) struct Changing {
+    pub etcd: Etcd,
+    pub handle: String,
+    pub value: Vec<u8>,
 }
 
 impl Changing {
-    fn start() -> Self {
-        let etcd = Etcd::start().unwrap();
+    pub(super) fn start() -> Self {
         let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
         let handle = key::handle(&cluster.add_pod_on(0).handle);
-        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let etcd = Etcd::of(&cluster).unwrap();
         let value = etcd.entries().unwrap()[&handle].0.clone();
         Self { etcd, handle, value }
     }
 
     /// Starts a server with an interval of one hour.
     fn serve(&self) -> Server {
-        let endpoint = self.etcd.endpoint();
-        let server = Server::start(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &endpoint]);
-        server.wait("/healthz", |answer| answer.status == 200);
-        server
+        serve(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &self.etcd.endpoint()])
     }
 
     fn delete(&self) {
-        self.etcd.with_client(async |mut client| client.delete(self.handle.clone(), None).await).unwrap();
+        self.etcd.delete(&self.handle).unwrap();
     }
 
     fn put(&self) {
-        let (key, value) = (self.handle.clone(), self.value.clone());
-        self.etcd.with_client(async |mut client| client.put(key.clone(), value.clone(), None).await).unwrap();
+        self.etcd.put(&self.handle, self.value.clone()).unwrap();
     }
+}
+
+/// Starts a server, and waits until it has checked the cluster.
+pub(super) fn serve(arguments: &[&str]) -> Server {
+    let server = Server::start(arguments);
+    server.wait("/healthz", |answer| answer.status == 200);
+    server
 }
 
 fn findings(report: &str) -> usize {
@@ -93,8 +95,7 @@ fn a_change_is_checked_at_once_and_pages_hear_of_it() {
 fn outages_and_recoveries_are_events() {
     let cluster = Changing::start();
     let endpoint = cluster.etcd.endpoint();
-    let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
-    server.wait("/healthz", |answer| answer.status == 200);
+    let server = serve(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
     let mut next = events(&server);
     assert!(!next().unwrap().ends_with(" failed"));
     drop(cluster);
@@ -104,31 +105,25 @@ fn outages_and_recoveries_are_events() {
 
 #[test]
 fn questions_are_answered_as_show_does() {
-    let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
-    server.wait("/healthz", |answer| answer.status == 200);
+    let server = serve(&["--settle", "0", "-d", EXAMPLE]);
     let handles = on_example(&["show", "--ip", "10.244.10.6", "-o", "json"]).json();
     let handle = handles["blocks"][0]["record"]["handle"].as_str().unwrap().to_owned();
-    for (path, arguments) in [
-        ("ip/10.244.10.3", vec!["--ip", "10.244.10.3"]),
-        ("ip/fd00::1", vec!["--ip", "fd00::1"]),
-        (
-            "pod/monitoring/node-exporter-6799fc88d8-2ssxf",
-            vec!["--pod", "monitoring/node-exporter-6799fc88d8-2ssxf"],
-        ),
-        ("node/node-10", vec!["--node", "node-10"]),
-        (&format!("handle/{handle}"), vec!["--handle", &handle]),
+    for (kind, name) in [
+        ("ip", "10.244.10.3"),
+        ("ip", "fd00::1"),
+        ("pod", "monitoring/node-exporter-6799fc88d8-2ssxf"),
+        ("node", "node-10"),
+        ("handle", &handle),
     ] {
-        let answer = server.get(&format!("/api/v1/{path}"));
+        let show = |format| on_example(&["show", "-o", format, &format!("--{kind}"), name]);
+        let answer = server.get(&format!("/api/v1/{kind}/{name}"));
         assert!(answer.status == 200, "{}", answer.head);
         assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
         assert!(answer.head.contains("\r\nage: "), "{}", answer.head);
-        let shown = on_example(&[&["show", "-o", "json"][..], &arguments].concat());
         let answered: Value = serde_json::from_str(&answer.body).unwrap();
-        assert_eq!(answered, shown.json(), "{path}");
-        let typed = arguments[1].replace('/', "%2F");
-        let text = server.get(&format!("/ask?q={typed}"));
-        let shown = on_example(&[&["show", "-o", "wide"][..], &arguments].concat()).stdout;
-        assert_eq!(text.body, shown, "{path}");
+        assert_eq!(answered, show("json").json(), "{name}");
+        let text = server.get(&format!("/ask?q={}", name.replace('/', "%2F")));
+        assert_eq!(text.body, show("wide").stdout, "{name}");
     }
     for (path, status) in [
         ("/api/v1/pod/default/nobody", 404),
@@ -189,19 +184,17 @@ fn an_open_page_shows_what_has_changed() {
     page.evaluate("document.querySelector('.ask input').value = 'node-1'").unwrap();
     page.click("document.querySelector('.ask button')").unwrap();
     wait_for_title(&mut page, "calipam: node-1");
-    let shown = ["show", "--node", "node-1", "-o", "wide", "--no-headers", "--etcd-endpoints"];
-    let shown = calipam(&[&shown[..], &[&cluster.etcd.endpoint()]].concat()).stdout;
+    let endpoint = cluster.etcd.endpoint();
+    let show = ["show", "--node", "node-1", "-o", "wide", "--no-headers", "--etcd-endpoints", &endpoint];
+    let shown = calipam(&show).stdout;
     let rows = page.evaluate("document.querySelector('tbody').innerText").unwrap();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(rows.as_str().unwrap()), words(&shown));
     page.resize(400, 900).unwrap();
     assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
     page.open_url(&format!("http://{}/ask?q=nobody", server.address)).unwrap();
-    wait_for(
-        &mut page,
-        "document.querySelector('main')?.innerText",
-        "no node, pool or handle has the name \"nobody\"",
-    );
+    let main = "document.querySelector('main')?.innerText";
+    wait_for(&mut page, main, "no node, pool or handle has the name \"nobody\"");
     page.click("document.querySelector('nav a')").unwrap();
     wait_for_title(&mut page, "calipam: no findings");
 }
@@ -215,8 +208,7 @@ fn a_page_with_an_outage_is_not_loaded_again() {
     let cluster = String::from_utf8(Cluster::plain(ClusterSpec::new(31), 2, 4).export()).unwrap();
     let disabled = cluster.replace("\"spec\":{\"cidr\"", "\"spec\":{\"disabled\":true,\"cidr\"");
     fs::write(&export, disabled).unwrap();
-    let server = Server::start(&["--settle", "0", "-d", export.to_str().unwrap()]);
-    server.wait("/healthz", |answer| answer.status == 200);
+    let server = serve(&["--settle", "0", "-d", export.to_str().unwrap()]);
     let mut page = browser.page().unwrap();
     let url = format!("http://{}/", server.address);
     page.open_url(&url).unwrap();

@@ -1,5 +1,6 @@
 //! `calipam serve` follows an etcd. After any change or failure of etcd, its report equals that of a check.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use etcd_client::{Txn, TxnOp};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::live::{self, Changing};
 use super::program::{calipam, command};
 use super::serve::Server;
 
@@ -16,19 +18,24 @@ use super::serve::Server;
 type Entries = Vec<(String, Vec<u8>)>;
 
 fn faulty() -> (Etcd, Entries) {
-    let etcd = Etcd::start().unwrap();
     let spec = ClusterSpec::new(32).at(jiff::Timestamp::now());
-    Cluster::all_faults(spec, 1).write_to_etcd(&etcd.endpoint()).unwrap();
+    let etcd = Etcd::of(&Cluster::all_faults(spec, 1)).unwrap();
     let entries = etcd.entries().unwrap().into_iter().map(|(key, (value, _))| (key, value)).collect();
     (etcd, entries)
 }
 
-/// Starts a server with an interval of one hour.
-fn serve(etcd: &Etcd) -> Server {
-    let endpoint = etcd.endpoint();
-    let server = Server::start(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &endpoint]);
-    server.wait("/healthz", |answer| answer.status == 200);
-    server
+/// Starts a server that checks at an interval.
+fn serve(etcd: &Etcd, interval: &str, settle: &str) -> Server {
+    live::serve(&["--interval", interval, "--settle", settle, "--etcd-endpoints", &etcd.endpoint()])
+}
+
+fn check(etcd: &Etcd) -> Value {
+    calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]).json()
+}
+
+/// Returns the number of findings of a report.
+fn found(report: &str) -> usize {
+    json(report)["findings"].as_array().unwrap().len()
 }
 
 /// Writes and deletes keys in one transaction, and returns the transaction's revision.
@@ -55,8 +62,7 @@ fn revision(report: &Value) -> i64 {
 /// Waits for a report of this revision or a later one, and compares it with the report of a check.
 fn assert_is_checked(server: &Server, etcd: &Etcd, written: i64, name: &str) {
     let report = json(&server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written).body);
-    let check =
-        calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]).json();
+    let check = check(etcd);
     for part in ["findings", "counts", "notes"] {
         assert_eq!(report[part], check[part], "{name}: {part}");
     }
@@ -71,7 +77,7 @@ fn metric(server: &Server, name: &str) -> f64 {
 #[test]
 fn after_each_change_the_report_is_that_of_a_check() {
     let (etcd, entries) = faulty();
-    let server = serve(&etcd);
+    let server = serve(&etcd, "1h", "0");
     let mut random = 7_usize;
     let mut below = |most: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -80,21 +86,14 @@ fn after_each_change_the_report_is_that_of_a_check() {
     let is_common = |key: &str| key.contains("/ipam/") || key.contains("workloadendpoints");
     let common: Vec<&(String, Vec<u8>)> = entries.iter().filter(|(key, _)| is_common(key)).collect();
     for round in 0..12 {
-        let writes: Vec<(&str, Option<&[u8]>)> = (0..=below(4))
-            .map(|_| {
-                let (key, value) = common[below(common.len())];
-                (key.as_str(), (below(3) > 0).then_some(value.as_slice()))
-            })
-            .collect();
-        let writes: std::collections::BTreeMap<_, _> = writes.into_iter().collect();
-        let writes: Vec<_> = writes.into_iter().collect();
-        let written = write(&etcd, &writes);
-        assert_is_checked(
-            &server,
-            &etcd,
-            written,
-            &format!("round {round}: {:?}", writes.iter().map(|(key, _)| key).collect::<Vec<_>>()),
-        );
+        let mut writes = BTreeMap::new();
+        for _ in 0..=below(4) {
+            let (key, value) = common[below(common.len())];
+            writes.insert(key.as_str(), (below(3) > 0).then_some(value.as_slice()));
+        }
+        let name = format!("round {round}: {:?}", writes.keys());
+        let written = write(&etcd, &writes.into_iter().collect::<Vec<_>>());
+        assert_is_checked(&server, &etcd, written, &name);
     }
     let metrics = server.get("/metrics").body;
     assert!(metric(&server, "calipam_live_checks") > 3.0, "{metrics}");
@@ -105,7 +104,7 @@ fn after_each_change_the_report_is_that_of_a_check() {
 #[test]
 fn everything_is_read_again_after_a_compaction() {
     let (etcd, entries) = faulty();
-    let server = serve(&etcd);
+    let server = serve(&etcd, "1h", "0");
     server.signal(Signal::STOP);
     let (key, value) = entries.iter().find(|(key, _)| key.contains("/handle/")).unwrap();
     let mut written = 0;
@@ -124,36 +123,29 @@ fn everything_is_read_again_after_a_compaction() {
 #[test]
 fn another_cluster_in_the_place_of_the_first_is_read_anew() {
     let (mut etcd, _) = faulty();
-    let endpoint = etcd.endpoint();
-    let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
-    server.wait("/healthz", |answer| answer.status == 200);
+    let server = serve(&etcd, "2s", "0");
     etcd.kill();
     std::fs::remove_dir_all(etcd.data_dir()).unwrap();
     etcd.restart().unwrap();
     let other = Cluster::plain(ClusterSpec::new(33).at(jiff::Timestamp::now()), 3, 2);
-    other.write_to_etcd(&endpoint).unwrap();
-    let written =
-        revision(&calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &endpoint]).json());
-    let guid = calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &endpoint]).json()["cluster"]["guid"].clone();
+    other.write_to_etcd(&etcd.endpoint()).unwrap();
+    let checked = check(&etcd);
     server.wait("/report.json", |answer| {
-        json(&answer.body)["cluster"]["guid"] == guid
-            && json(&answer.body)["findings"].as_array().unwrap().is_empty()
+        json(&answer.body)["cluster"]["guid"] == checked["cluster"]["guid"] && found(&answer.body) == 0
     });
-    assert_is_checked(&server, &etcd, written, "the other cluster");
+    assert_is_checked(&server, &etcd, revision(&checked), "the other cluster");
 }
 
 /// The same etcd returns with an earlier state, as from a copy of its disk, so later data is dropped.
 #[test]
 fn a_datastore_that_comes_back_older_is_read_anew() {
     let (mut etcd, entries) = faulty();
-    let endpoint = etcd.endpoint();
     let (data, copy) = (etcd.data_dir(), etcd.data_dir().with_extension("copy"));
     etcd.kill();
     let copied = command("cp").args(["-r".as_ref(), data.as_os_str(), copy.as_os_str()]).status().unwrap();
     assert!(copied.success());
     etcd.restart().unwrap();
-    let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
-    server.wait("/healthz", |answer| answer.status == 200);
+    let server = serve(&etcd, "2s", "0");
     let handles: Vec<_> = entries.iter().filter(|(key, _)| key.contains("/handle/")).take(3).collect();
     let mut written = 0;
     for (key, _) in &handles {
@@ -176,15 +168,8 @@ fn a_datastore_that_comes_back_older_is_read_anew() {
 
 #[test]
 fn a_finding_is_reported_after_the_settle_time() {
-    let etcd = Etcd::start().unwrap();
-    let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
-    let handle = calipam_testkit::cluster::wire::key::handle(&cluster.add_pod_on(0).handle);
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let value = etcd.entries().unwrap()[&handle].0.clone();
-    let endpoint = etcd.endpoint();
-    let server = Server::start(&["--interval", "1h", "--settle", "4s", "--etcd-endpoints", &endpoint]);
-    server.wait("/healthz", |answer| answer.status == 200);
-    let found = |report: &str| json(report)["findings"].as_array().unwrap().len();
+    let Changing { etcd, handle, value } = Changing::start();
+    let server = serve(&etcd, "1h", "4s");
 
     // The change is undone within the settle time, so it causes no finding.
     write(&etcd, &[(&handle, None)]);

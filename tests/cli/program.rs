@@ -1,6 +1,7 @@
 //! Runs the program.
 
 use std::borrow::BorrowMut;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -186,6 +187,51 @@ pub(super) fn column(list: &Value, field: &str) -> Vec<String> {
     items(list).iter().map(|item| item[field].as_str().unwrap_or("-").to_owned()).collect()
 }
 
+/// The options for a single check, without waiting for a second one.
+pub(super) const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
+
+/// A cluster on which a test runs the program. Journals are written to a folder of the test.
+pub(super) trait Runs {
+    /// Returns the folder of the test.
+    fn home(&self) -> &Path;
+
+    /// Prepares a run of the program on the cluster.
+    fn command(&self, arguments: &[&str]) -> Command;
+
+    /// Runs the program.
+    fn run(&self, arguments: &[&str]) -> Run {
+        Run::of(self.command(arguments))
+    }
+
+    /// Runs a command after a single check.
+    fn run_at_once(&self, command: &[&str], more: &[&str]) -> Run {
+        self.run(&[command, &AT_ONCE, more].concat())
+    }
+
+    /// Runs `release` after a single check, with `--yes`.
+    fn release(&self, targets: &[&str]) -> Run {
+        self.run_at_once(&["release", "--yes"], targets)
+    }
+
+    /// Undoes a run with `--yes`.
+    fn undo(&self, journal: &str) -> Run {
+        self.run(&["undo", journal, "--yes"])
+    }
+
+    /// Checks the cluster, and lists findings as `severity code subject`.
+    fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
+        findings(&self.run_at_once(&["check", "-o", "json"], arguments).json(), &["severity", "code", "name"])
+    }
+
+    /// Lists the journals in the default folder.
+    fn journals(&self) -> Vec<PathBuf> {
+        let Ok(folder) = fs::read_dir(self.home().join("calipam")) else { return Vec::new() };
+        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+}
+
 /// Lists the findings of a report, each as the text of the given fields: `severity`, `code`, `name`.
 pub(super) fn findings<T: FromIterator<String>>(report: &Value, fields: &[&str]) -> T {
     let text = |finding: &Value, field: &str| {
@@ -206,6 +252,13 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", "/nonexistent");
+    command
+}
+
+/// Prepares a run of `calipam` that writes journals to a folder of the test.
+pub(super) fn command_in(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = command(crate::cli::PROGRAM);
+    command.args(arguments).env("XDG_STATE_HOME", home).stdin(Stdio::null());
     command
 }
 
@@ -265,6 +318,21 @@ pub(super) fn example() -> String {
 pub(super) const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 /// A small cluster with hostile names.
 pub(super) const HOSTILE: &str = "tests/fixtures/hostile.jsonl";
+
+/// Writes a copy of the example cluster in which texts are replaced by others. Returns its path.
+pub(super) fn edited_example(folder: &Path, name: &str, edits: &[(&str, &str)]) -> String {
+    let mut text = example();
+    for (from, to) in edits {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let path = folder.join(name);
+    fs::write(&path, text).expect("a file");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// The GUID of the example cluster.
+pub(super) const GUID: &str = "0f0e1d2c3b4a59687786951423324150";
 
 /// Compares `$text` with the snapshot `$name` in `tests/snapshots/`.
 macro_rules! expected {

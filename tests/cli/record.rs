@@ -15,9 +15,10 @@ use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::from_archive::simulate;
 use super::history::{ADDRESS, Site, events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, calipam, command, on_example, root, scratch};
+use super::program::{EXAMPLE, GUID, Run, calipam, command, edited_example, on_example, scratch};
 
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -90,16 +91,27 @@ pub(super) fn wait(is_recorded: impl Fn() -> bool) {
     }
 }
 
+/// Runs a command on what is recorded about the address.
+fn of_archive(archive: &str, command: &str, more: &[&str]) -> Run {
+    calipam(&[&[command, "--archive", archive, "--ip", ADDRESS], more].concat())
+}
+
 /// True if the recorded state equals that of the datastore.
 fn is_recorded(archive: &str, datastore: &[&str]) -> bool {
     let at = Timestamp::now().to_string();
-    let run = calipam(&[&["diff", "--archive", archive, "--at", &at], datastore].concat());
+    let run = calipam(&[&["diff", "--settle", "0", "--archive", archive, "--at", &at], datastore].concat());
     assert!(run.code < 2, "{run:?}");
     run.code == 0
 }
 
 pub(super) fn spans(told: &Value) -> usize {
     told["recorded"].as_array().unwrap().len()
+}
+
+/// Asserts that a simulation has the rates of these pods.
+fn has_rates(load: Run, pods: &str) {
+    let scenario = &load.says(pods).json()["scenario"];
+    assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{scenario}");
 }
 
 #[test]
@@ -122,34 +134,15 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     });
     recorder.kill();
 
-    let history = || {
-        let run = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).succeeded();
-        run.json()
-    };
+    let history = || of_archive(archive, "history", &["-o", "json"]).succeeded().json();
     let told = history();
     assert_eq!(events(&told), ["known", "assigned", "released", "reused", "released"], "{told}");
     let between = &told["events"][2]["time"];
     assert!(between["after"].as_str().unwrap() > told["exports"][0].as_str().unwrap(), "{told}");
     assert_eq!(spans(&told), 1);
 
-    let load = [
-        "simulate",
-        "--rates-from",
-        archive,
-        "--pool",
-        "10.0.0.0/16",
-        "--nodes",
-        "1",
-        "--pods-per-node",
-        "1",
-    ];
-    let load = calipam(&[&load[..], &["--duration", "1m", "-o", "json"]].concat());
-    assert!(
-        load.stderr.contains(" 2 pods started and 2 pods ended; the average number of pods was "),
-        "{load:?}"
-    );
-    let scenario = &load.json()["scenario"];
-    assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
+    let load = simulate(archive, &["--pool", "10.0.0.0/16", "--nodes", "1", "--pods-per-node", "1"]);
+    has_rates(load, " 2 pods started and 2 pods ended; the average number of pods was ");
 
     // Changes while no recorder runs are recorded later, if etcd still has them.
     let latest = site.assign("api-0");
@@ -180,33 +173,27 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     // etcd itself still has the events since the compaction.
     site.release();
     site.assign("etcd-0");
-    let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
-    let load = calipam(&[&load[..], &["--duration", "1m"]].concat());
+    let load = simulate("etcd", &connection);
     assert!(load.stderr.starts_with("etcd: in "), "{load:?}");
-    let pods = " 1 pod started and 1 pod ended; the average number of pods was ";
-    assert!(load.stderr.contains(pods), "{load:?}");
-    let scenario = &load.json()["scenario"];
-    assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
-    let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
+    has_rates(load, " 1 pod started and 1 pod ended; the average number of pods was ");
+    let text = of_archive(archive, "history", &[]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 
     // Shows the state at the time at which the pod had the address.
     let at = had.to_string();
-    let shown = calipam(&["show", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
+    let shown = of_archive(archive, "show", &["--at", &at, "-o", "json"]);
     assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
     let checked = calipam(&["check", "--archive", archive, "--at", &at, "-o", "json"]);
     assert!(checked.code < 2, "{checked:?}");
     let taken = checked.json()["cluster"]["takenAt"].as_str().unwrap().parse::<Timestamp>().unwrap();
     assert!(taken <= had, "{taken} is later than {had}");
     let gap = told["recorded"][0]["until"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let diff = calipam(&["diff", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]).exits(1);
+    let diff = of_archive(archive, "diff", &["--at", &at, "-o", "json"]).exits(1);
     assert_eq!(diff.json()["addresses"][0]["change"], "moved", "{diff:?}");
-    let in_gap =
-        calipam(&["show", "--archive", archive, "--at", &(gap + Duration::from_secs(600)).to_string()])
-            .succeeded();
+    let in_gap = (gap + Duration::from_secs(600)).to_string();
     let until = told["recorded"][1]["until"].as_str().unwrap();
     let last = format!("this is the state of {until}: nothing is known after it\n");
-    assert!(in_gap.stderr.contains(&last), "{in_gap:?}");
+    calipam(&["show", "--archive", archive, "--at", &in_gap]).succeeded().says(&last);
     assert!(!shown.stderr.contains("nothing is known"), "{shown:?}");
     assert!(text.contains("; changes in a gap, and later ones, are not known"), "{text}");
     calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]).failed(2, "has no export from");
@@ -234,7 +221,7 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
         fs::copy(&path, folders[0].path().join(path.file_name().unwrap())).unwrap();
     }
     let archive = folders[0].path().to_str().unwrap();
-    let told = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).json();
+    let told = of_archive(archive, "history", &["-o", "json"]).json();
     assert_eq!(events(&told), ["known", "assigned", "released", "reused"], "{told}");
     assert_eq!((spans(&told), told["exports"].as_array().unwrap().len()), (1, 2), "{told}");
 }
@@ -272,11 +259,8 @@ fn kubernetes_is_recorded() {
     let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.as_str()];
     let (recorder, _) = Recorder::start(folder.path(), &connection);
     let has = |ip: &str, wanted: &[&str]| {
-        let told = calipam(&["history", "--archive", archive, "--ip", ip, "-o", "json"]);
-        assert!(told.code < 2, "{told:?}");
-        let told = told.json();
-        let what = events(&told);
-        wanted.iter().all(|wanted| what.contains(wanted))
+        let told = calipam(&["history", "--archive", archive, "--ip", ip, "-o", "json"]).json();
+        wanted.iter().all(|wanted| events(&told).contains(wanted))
     };
     cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
     cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
@@ -308,11 +292,8 @@ fn recordings_of_files_or_beside_another_cluster_are_refused() {
     on_example(&["record", archive]).failed(2, "a recording needs a live datastore");
 
     // The folder contains the exports of another cluster.
-    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
-    let other = folder.path().join("other.jsonl");
-    fs::write(&other, example.replace("0f0e1d2c3b4a59687786951423324150", &"f".repeat(32))).unwrap();
-    let other = ["export", "--archive", archive, "--datastore", other.to_str().unwrap()];
-    assert_eq!(calipam(&other).code, 0);
+    let other = edited_example(folder.path(), "other.jsonl", &[(GUID, &"f".repeat(32))]);
+    calipam(&["export", "--archive", archive, "--datastore", &other]).succeeded();
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3)).unwrap();
     calipam(&["record", archive, "--etcd-endpoints", &etcd.endpoint()]).failed(3, "an archive of cluster");
     calipam(&["show", "--archive", archive, "--at", "2026-11-20T03:12Z", "-d", EXAMPLE])

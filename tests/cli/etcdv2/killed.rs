@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{AT_ONCE, Site};
+use super::Site;
+use crate::cli::program::{AT_ONCE, Runs};
 
 /// Starts a run, waits until it has a journal, and kills it after a pause.
 fn kill(site: &Site, arguments: &[&str], pause: Duration) {
@@ -37,12 +38,11 @@ fn the_writes_of_a_killed_release_are_undone() {
     for pause in [0, 10, 30, 60] {
         kill(&site, &["release", "--yes", "--leaked"], Duration::from_millis(pause));
         // If the journal has no entries, nothing was written.
-        let undone = site.undo();
-        assert_eq!(site.dump(), before, "{undone:?}");
+        site.undo_to(&before);
         remove_journals(&site);
     }
-    assert_eq!(site.release(&["--leaked"]).code, 0);
-    assert_eq!(site.findings(), [""; 0]);
+    site.release(&["--leaked"]).succeeded();
+    site.is_healthy();
 }
 
 /// Blocks are claimed in the order of Calico 2.x, so that every block has its affinity at any time.
@@ -79,10 +79,9 @@ fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
             }
             claimed.push(third);
         }
-        let undone = site.undo();
-        assert_eq!(site.dump(), before, "{undone:?}");
+        site.undo_to(&before);
         remove_journals(&site);
     }
-    assert_eq!(site.rebuild(&["--apply", "--yes"]).code, 0);
-    assert_eq!(site.findings(), [""; 0]);
+    site.rebuild(&["--apply", "--yes"]).succeeded();
+    site.is_healthy();
 }

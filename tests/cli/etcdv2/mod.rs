@@ -4,10 +4,10 @@ mod killed;
 mod skipped;
 mod with_kubernetes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion, Tool, le
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::program::{self, Run, calipam, command};
-
-const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
+use crate::cli::program::{Run, Runs, calipam, command_in};
 
 /// The blocks of the two hosts.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 0);
@@ -38,72 +36,77 @@ impl Site {
         Some(Self { calico: Calico2::start().unwrap(), home: tempfile::tempdir().unwrap() })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(crate::cli::PROGRAM);
-        command.args(arguments).env("DATASTORE_TYPE", "etcdv2").env("ETCD_ENDPOINTS", self.calico.endpoint());
-        command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command(arguments))
-    }
-
-    /// Checks the cluster, and lists findings as `code subject`.
-    fn findings(&self) -> Vec<String> {
-        findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()))
-    }
-
-    fn release(&self, targets: &[&str]) -> Run {
-        self.run(&[&["release", "--yes"], &AT_ONCE[..], targets].concat())
-    }
-
     fn rebuild(&self, more: &[&str]) -> Run {
-        self.run(&[&["rebuild", "--endpoints-only"], &AT_ONCE[..], more].concat())
+        self.run_at_once(&["rebuild", "--endpoints-only"], more)
+    }
+
+    #[track_caller]
+    fn is_healthy(&self) {
+        assert_eq!(self.findings(&[]), BTreeSet::new());
+    }
+
+    /// Asserts that a check has these findings, among others. Each is a code with a subject.
+    #[track_caller]
+    fn finds(&self, expected: &[&str]) {
+        let found = self.findings(&[]);
+        let is_missing = |wanted: &&&str| !found.iter().any(|line| line.ends_with(&format!(" {wanted}")));
+        assert_eq!(expected.iter().find(is_missing), None, "{found:?}");
     }
 
     /// Returns the values below the key of IPAM. They are decoded, because the order of their fields may change.
     fn dump(&self) -> BTreeMap<String, Value> {
         let client = self.calico.client();
-        let value = |key: String| {
-            let value = client.json(&key).unwrap();
-            (key, value)
-        };
-        client.keys("/calico/ipam/v2").unwrap().into_iter().map(value).collect()
+        let keys = client.keys("/calico/ipam/v2").unwrap().into_iter();
+        keys.map(|key| (key.clone(), client.json(&key).unwrap())).collect()
     }
 
-    fn journals(&self) -> Vec<PathBuf> {
-        let Ok(folder) = std::fs::read_dir(self.home.path().join("calipam")) else { return Vec::new() };
-        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
-        paths.sort();
-        paths
-    }
-
-    /// Undoes the newest run.
-    fn undo(&self) -> Run {
+    /// Undoes the newest run, and asserts that the values are those of `before`.
+    #[track_caller]
+    fn undo_to(&self, before: &BTreeMap<String, Value>) {
         let journal = self.journals().pop().expect("a journal");
-        self.run(&["undo", journal.to_str().unwrap(), "--yes"])
+        let undone = self.undo(journal.to_str().unwrap());
+        assert_eq!(&self.dump(), before, "{undone:?}");
     }
 }
 
-fn findings(run: &Run) -> Vec<String> {
-    program::findings(&run.json(), &["code", "name"])
+impl Runs for Site {
+    fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command_in(self.home.path(), arguments);
+        command.env("DATASTORE_TYPE", "etcdv2").env("ETCD_ENDPOINTS", self.calico.endpoint());
+        command
+    }
 }
 
 #[test]
-fn a_healthy_cluster_is_shown_checked_and_exported() {
+fn a_cluster_is_shown_checked_and_exported_and_two_pods_on_one_address_are_reported() {
     let Some(site) = Site::start() else { return };
-    assert_eq!(site.findings(), [""; 0]);
+    site.is_healthy();
     site.run(&["show", "--blocks", "-o", "json"]).succeeded().prints("192.168.1.0/26");
     site.run(&["show", "--ip", "192.168.1.1"]).succeeded().prints("a-1");
 
     let export = site.home.path().join("export.jsonl");
     site.run(&["export", export.to_str().unwrap()]).succeeded();
     let of_file = calipam(&["check", "--datastore", export.to_str().unwrap(), "-o", "json"]);
-    assert_eq!(findings(&of_file), [""; 0]);
-    let document = of_file.json();
+    let document = of_file.prints("Calico 2.x has none").json();
+    assert_eq!(document["findings"], json!([]));
     assert_eq!(document["cluster"]["datastore"], "etcdv2", "{document}");
-    assert!(of_file.stdout.contains("Calico 2.x has none"), "{of_file:?}");
+
+    // Two pods have one address. A host has a tunnel address in the other host's block, and that block has no owner.
+    let client = site.calico.client();
+    client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
+    site.finds(&["duplicate-address 192.168.1.1"]);
+    client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
+    let mut block = client.json(&block_key(SECOND)).unwrap();
+    block.as_object_mut().unwrap().remove("affinity");
+    client.set(&block_key(SECOND), &block.to_string()).unwrap();
+    let before = site.dump();
+    let skipped = site.rebuild(&["-o", "json"]).json()["skipped"].to_string();
+    assert!(skipped.contains("duplicate-owners"), "{skipped}");
+    assert_eq!(site.dump(), before, "nothing is written without --apply");
 }
 
 #[test]
@@ -124,17 +127,14 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     client.set("/calico/v1/ipam/v6/pool/fd00::-64", r#"{"cidr":"fd00::/64","ipam":true}"#).unwrap();
     client.set_endpoint("node-1", "default.six", &["fd00::5"]).unwrap();
 
-    let found = site.findings();
-    for expected in [
+    site.finds(&[
         "shared-legacy-handle default.web-0",
         "orphan-handle default.gone",
         &format!("leaked-address {earlier}"),
         &format!("leaked-address {leaked}"),
         "unallocated-in-use 192.168.1.40",
         "unallocated-in-use 192.168.2.41",
-    ] {
-        assert!(found.iter().any(|line| line == expected), "{expected} in {found:?}");
-    }
+    ]);
     let before = site.dump();
     let unlocked = client.get("/calico/v1/Ready").unwrap().unwrap().1;
 
@@ -153,14 +153,13 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     assert_eq!(handle, json!({"block": {"192.168.2.0/26": 1}}), "the handle of {later}");
     assert!(client.get(&handle_key("kube-system.lost-1")).unwrap().is_none());
 
-    site.undo().succeeded();
-    assert_eq!(site.dump(), before);
-    assert_eq!(site.release(&["--leaked"]).code, 0);
+    site.undo_to(&before);
+    site.release(&["--leaked"]).succeeded();
     let between = site.dump();
 
     let output = site.home.path().join("output");
     site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]).succeeded();
-    assert_eq!(site.findings(), [""; 0]);
+    site.is_healthy();
     let first = client.json(&block_key(FIRST)).unwrap();
     let index = first["allocations"][40].as_u64().unwrap() as usize;
     assert_eq!(first["attributes"][index], json!({"handle_id": "default.unknown", "secondary": null}));
@@ -177,27 +176,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let file = std::fs::read_to_string(output.join("192-168-1-0-26.json")).unwrap();
     assert!(!file.contains("sequenceNumber") && !file.contains("\"deleted\""), "{file}");
 
-    site.undo().succeeded();
-    assert_eq!(site.dump(), between);
-}
-
-#[test]
-fn two_pods_on_one_address_and_skipped_blocks_are_reported() {
-    let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
-    client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
-    assert!(site.findings().iter().any(|line| line == "duplicate-address 192.168.1.1"));
-    // A host has a tunnel address in the other host's block, and that block has no owner.
-    client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
-    let mut block = client.json(&block_key(SECOND)).unwrap();
-    block.as_object_mut().unwrap().remove("affinity");
-    client.set(&block_key(SECOND), &block.to_string()).unwrap();
-    let before = site.dump();
-    let planned = site.rebuild(&["-o", "json"]);
-    let document = planned.json();
-    let skipped = document["skipped"].to_string();
-    assert!(skipped.contains("duplicate-owners"), "{skipped}");
-    assert_eq!(site.dump(), before, "nothing is written without --apply");
+    site.undo_to(&between);
 }
 
 #[test]
@@ -246,27 +225,26 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
         assert!(pods.load(Ordering::Relaxed) > 1);
     });
     site.rebuild(&["--apply", "--yes"]).succeeded();
-    assert_eq!(site.findings(), [""; 0]);
+    site.is_healthy();
 }
 
 #[test]
 fn connections_that_fail_say_why() {
     let current = Etcd::start().unwrap();
-    let run = calipam(&["check", "--datastore", "etcdv2", "--etcd-endpoints", &current.endpoint()])
-        .failed(3, "does not serve etcd's v2 API");
-    assert!(run.stderr.contains("--enable-v2"), "{run:?}");
+    calipam(&["check", "--datastore", "etcdv2", "--etcd-endpoints", &current.endpoint()])
+        .failed(3, "does not serve etcd's v2 API")
+        .says("--enable-v2");
 
     let Some(site) = Site::start() else { return };
     site.calico.client().require_login("s3cret").unwrap();
     site.run(&["check"]).failed(3, "user name and password");
     let login = |password: &str| {
         let mut command = site.command(&["check"]);
-        let output = command.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", password).output();
-        Run::ended(output.unwrap())
+        Run::of(command.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", password))
     };
-    assert_eq!(login("s3cret").code, 0);
-    let wrong = login("wrong");
-    assert!(wrong.code == 3 && !wrong.stderr.contains("wrong\""), "{wrong:?}");
+    login("s3cret").succeeded();
+    let wrong = login("wrong").exits(3);
+    assert!(!wrong.stderr.contains("wrong\""), "{wrong:?}");
 
     let folder = tempfile::tempdir().unwrap();
     for part in ["member/snap", "member/wal"] {
@@ -284,20 +262,13 @@ fn certificates_are_shown_and_looked_at() {
     let etcd = options.argument("--enable-v2=true").start().unwrap();
     let pki = etcd.pki().unwrap();
     let endpoint = etcd.endpoint();
-    let path = |path: &std::path::Path| path.display().to_string();
-    let ca = ["--etcd-cacert".to_owned(), path(&pki.ca)];
-    let identity = [
-        "--etcd-cert".to_owned(),
-        path(&pki.client.certificate),
-        "--etcd-key".to_owned(),
-        path(&pki.client.key),
-    ];
-    let run = |more: &[String]| {
-        let more: Vec<&str> = more.iter().map(String::as_str).collect();
-        calipam(&[&["check", "--datastore", "etcdv2", "--etcd-endpoints", &endpoint], &more[..]].concat())
+    let [ca, certificate, key] =
+        [&pki.ca, &pki.client.certificate, &pki.client.key].map(|p| p.to_str().unwrap());
+    let run = |more: &[&str]| {
+        calipam(&[&["check", "--datastore", "etcdv2", "--etcd-endpoints", &endpoint], more].concat())
     };
-    let empty = run(&[&ca[..], &identity[..]].concat());
-    assert!(empty.stderr.contains("holds no Calico data"), "it was connected: {empty:?}");
+    // It was connected.
+    run(&["--etcd-cacert", ca, "--etcd-cert", certificate, "--etcd-key", key]).says("holds no Calico data");
     run(&[]).says("certificate");
-    run(&ca).failed(3, "certificate");
+    run(&["--etcd-cacert", ca]).failed(3, "certificate");
 }

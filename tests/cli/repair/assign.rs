@@ -1,14 +1,6 @@
 //! `assign`: assignments, refusals, and the explanations of `explain`.
 
-use std::collections::BTreeSet;
-
-use calipam_testkit::cluster::wire::key;
-use serde_json::Value;
-
 use super::site::*;
-use crate::cli::program::Run;
-
-const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
 /// Runs `assign` and agrees to everything.
 pub(super) fn assign(site: &Site, arguments: &[&str]) -> Run {
@@ -17,7 +9,7 @@ pub(super) fn assign(site: &Site, arguments: &[&str]) -> Run {
 
 /// Returns the addresses that a plan assigns.
 pub(super) fn assigned(plan: &Value) -> BTreeSet<String> {
-    changes(plan).iter().filter_map(|line| line.strip_prefix("assign-address ").map(str::to_owned)).collect()
+    subjects(&changes(plan), "assign-address ")
 }
 
 /// Returns the findings that a check has for addresses whose user is unknown.
@@ -25,34 +17,37 @@ pub(super) fn unused(addresses: &BTreeSet<String>) -> BTreeSet<String> {
     addresses.iter().map(|address| format!("warning leaked-address {address}")).collect()
 }
 
-fn put_pool(site: &Site, name: &str, spec: Value) {
-    let pool = serde_json::json!({"kind": "IPPool", "apiVersion": "projectcalico.org/v3",
-        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
-    site.put(&key::pool(name), pool.to_string());
+/// The first node of a healthy cluster.
+const NODE: &str = "node-1";
+
+/// Returns the addresses that blocks record for a handle.
+fn held_by(site: &Site, handle: &str) -> BTreeSet<String> {
+    let records = recorded(&site.dump());
+    let held = records.iter().filter(|(_, other)| other.as_deref() == Some(handle));
+    held.map(|(address, _)| address.to_string()).collect()
 }
 
 #[test]
 fn an_assignment_is_recorded_checked_and_undone() {
     let cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
     let free = cluster.spec().spare_block_v4(0);
     let named = free.hosts().nth(4).unwrap().to_string();
     let site = Site::of(&cluster);
     let before = site.dump();
     let owned = ["--handle", "printer", "--attribute", "note=a <b> & \"c\""];
 
-    let chosen = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat()).succeeded();
+    let chosen = assign(&site, &[&["--count", "2", "--node", NODE], &owned[..]].concat()).succeeded();
     let plan = chosen.json();
     assert_eq!((&plan["kind"], assigned(&plan).len()), (&"AssignPlan".into(), 2), "{plan}");
     assert!(changes(&plan).contains("create-handle printer"), "{plan}");
 
     // The block of this address does not exist yet.
-    let run = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat()).succeeded();
+    let run = assign(&site, &[&["--ip", &named, "--node", NODE], &owned[..]].concat()).succeeded();
     let more = run.json();
     let expected = [
         format!("assign-address {named}"),
         format!("create-block {free}"),
-        format!("create-affinity {node}/{free}"),
+        format!("create-affinity {NODE}/{free}"),
         "set-handle-counts printer".to_owned(),
     ];
     assert_eq!(changes(&more), set(expected));
@@ -61,7 +56,7 @@ fn an_assignment_is_recorded_checked_and_undone() {
     for address in assigned(&plan).into_iter().chain(assigned(&more)) {
         assert_eq!(now[&address.parse().unwrap()].as_deref(), Some("printer"));
     }
-    let bare = assign(&site, &["--count", "1", "--node", &node]).succeeded();
+    let bare = assign(&site, &["--count", "1", "--node", NODE]).succeeded();
     // The users of these addresses are unknown, but nothing else is wrong. `release --leaked` does not release them.
     let all: BTreeSet<String> = [&plan, &more, &bare.json()].into_iter().flat_map(assigned).collect();
     assert_eq!(site.findings(&[]), unused(&all));
@@ -69,31 +64,26 @@ fn an_assignment_is_recorded_checked_and_undone() {
     assert!(leaked.code == 0 && recorded(&site.dump()).len() == now.len() + 1, "{leaked:?}");
 
     // An undo restores the data, byte for byte except for sequence numbers. A handle is deleted with its addresses.
-    let undo = |run: &Run| {
+    for run in [&bare, &run] {
         site.undo(&journal_of(run)).succeeded();
-    };
-    undo(&bare);
-    undo(&run);
+    }
     site.release(&["--handle", "printer"]).succeeded();
     assert_eq!(recorded(&site.dump()), recorded(&before));
-    let again = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat());
+    let again = assign(&site, &[&["--ip", &named, "--node", NODE], &owned[..]].concat()).succeeded();
     let free_again = site.dump();
-    assert_eq!(again.code, 0, "{again:?}");
-    undo(&again);
+    site.undo(&journal_of(&again)).succeeded();
     assert_ne!(values(&site.dump()), values(&free_again));
     let keys = |entries: &Entries| entries.keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&site.dump()), keys(&before));
 
     let untouched = site.dump();
-    let last = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat());
-    undo(&last);
-    assert_eq!(values(&site.dump()), values(&untouched));
+    let last = assign(&site, &[&["--count", "2", "--node", NODE], &owned[..]].concat());
+    site.undo_to(&last, &untouched);
 }
 
 #[test]
-fn a_refused_assignment_changes_nothing() {
+fn a_refused_assignment_and_one_for_another_cluster_or_a_file_change_nothing() {
     let mut cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
     let pod = cluster.add_pod_on(0);
     let unrecorded = cluster.add_pod_on(0);
     for (address, block) in &unrecorded.addresses {
@@ -102,7 +92,7 @@ fn a_refused_assignment_changes_nothing() {
     }
     let (taken, used) = (pod.address().to_string(), unrecorded.address().to_string());
     let site = Site::of(&cluster);
-    put_pool(&site, "closed", serde_json::json!({"cidr": "172.30.0.0/24", "disabled": true}));
+    site.put_pool("closed", &json!({"cidr": "172.30.0.0/24", "disabled": true}));
     let before = site.dump();
 
     let cases: [(&[&str], i32, &[&str]); 12] = [
@@ -120,43 +110,52 @@ fn a_refused_assignment_changes_nothing() {
         (&["--count", "5", "--max-changes", "4"], 1, &["more than the limit of 4"]),
     ];
     for (arguments, code, says) in cases {
-        let run = site.run(&[&["assign", "--yes", "--node", &node], arguments].concat()).exits(code);
+        let run = site.run(&[&["assign", "--yes", "--node", NODE], arguments].concat()).exits(code);
         let said = format!("{}{}", run.stdout, run.stderr);
         assert!(says.iter().all(|text| said.contains(text)), "{arguments:?} {says:?} {run:?}");
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
-    let run = site.run(&["assign", "--yes", "--node", "no\u{1b}[2Jnode", "--count", "1"]);
-    assert!(run.code == 1 && !run.stderr.contains('\u{1b}') && run.stderr.contains("not found"), "{run:?}");
-    site.run(&["assign", "--node", &node, "--count", "1"]).failed(2, "stdin is not a terminal");
-    site.run(&["assign", "--node", &node, "--count", "1", "--dry-run"]).succeeded().prints("assign-address");
+    let run =
+        site.run(&["assign", "--yes", "--node", "no\u{1b}[2Jnode", "--count", "1"]).failed(1, "not found");
+    assert!(!run.stderr.contains('\u{1b}'), "{run:?}");
+    site.run(&["assign", "--node", NODE, "--count", "1"]).failed(2, "stdin is not a terminal");
+    site.run(&["assign", "--node", NODE, "--count", "1", "--dry-run"]).succeeded().prints("assign-address");
     assert_eq!(site.dump(), before);
 
+    // Another cluster, and a file.
+    let information = site.value(INFORMATION).unwrap();
+    let assign_one = ["assign", "--count", "1", "--node", NODE];
+    let asked = site.asked_while("[y/N] ", &assign_one, "y\n", || site.become_another_cluster());
+    asked.exits(1).shows("cluster");
+    site.put(INFORMATION, information);
+    assert_eq!(values(&site.dump()), values(&before));
+    let file = site.home.path().join("cluster.jsonl");
+    let file = file.to_str().unwrap();
+    site.run(&["export", file]).succeeded();
+    let offline = |more| site.run(&[&assign_one[..], &["-d", file, more]].concat());
+    offline("--yes").failed(2, "hint: ");
+    offline("--dry-run").prints("assign-address");
+    site.run(&["explain", "--node", NODE, "-d", file]).prints(" gets 10.");
+
     // An address in use is not chosen automatically either. Only `--force` assigns it.
-    let all = assign(&site, &["--node", &node, "--count", "60", "--dry-run"]).json();
+    let all = assign(&site, &["--node", NODE, "--count", "60", "--dry-run"]).json();
     assert!(assigned(&all).len() == 60 && !assigned(&all).contains(&used), "{all}");
-    let forced = assign(&site, &["--node", &node, "--ip", &used, "--handle", &unrecorded.handle, "--force"]);
+    let forced = assign(&site, &["--node", NODE, "--ip", &used, "--handle", &unrecorded.handle, "--force"]);
     assert_eq!((forced.code, assigned(&forced.json())), (0, set([&used])), "{forced:?}");
     let warnings = forced.json()["warnings"].to_string();
     assert!(warnings.contains("assigning anyway"), "{warnings}");
 }
 
 #[test]
-fn addresses_that_the_allocator_never_assigns_need_force() {
-    let cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
-    let site = Site::of(&cluster);
-    let pool = |name: &str, cidr: &str, field: &str, value: Value| {
-        let mut spec = serde_json::json!({"cidr": cidr, "blockSize": 30, "nodeSelector": "all()"});
-        spec[field] = value;
-        put_pool(&site, name, spec);
-    };
-    pool("tunnels", "10.9.0.0/28", "allowedUses", serde_json::json!(["Tunnel"]));
-    pool("others", "10.9.1.0/28", "nodeSelector", "zone == 'x'".into());
-    pool("off", "10.9.2.0/28", "disabled", true.into());
-    pool("mixed", "10.9.3.0/28", "natOutgoing", true.into());
+fn pools_that_the_allocator_does_not_use_need_force_and_overlapping_ones_are_planned_as_they_are_used() {
+    let site = Site::healthy();
+    let pool = |name: &str, spec: Value| site.put_pool(name, &spec);
+    pool("tunnels", json!({"cidr": "10.9.0.0/28", "blockSize": 30, "allowedUses": ["Tunnel"]}));
+    pool("others", json!({"cidr": "10.9.1.0/28", "blockSize": 30, "nodeSelector": "zone == 'x'"}));
+    pool("off", json!({"cidr": "10.9.2.0/28", "blockSize": 30, "disabled": true}));
+    pool("mixed", json!({"cidr": "10.9.3.0/28", "blockSize": 30, "nodeSelector": "all()"}));
     let block = "10.9.3.0/30".parse().unwrap();
-    let of_services =
-        calipam_testkit::cluster::wire::Block::new(block, Some("virtual:load-balancer".into()), None, 1);
+    let of_services = Block::new(block, Some("virtual:load-balancer".into()), None, 1);
     site.put(&key::block(block), of_services.value());
     site.put(&key::affinity("virtual", "load-balancer", block), r#"{"state":"confirmed","deleted":false}"#);
 
@@ -164,40 +163,54 @@ fn addresses_that_the_allocator_never_assigns_need_force() {
         [("10.9.0.1", "do not include Workload"), ("10.9.3.1", "for LoadBalancer services")]
     {
         let before = site.dump();
-        let refused = assign(&site, &["--ip", address, "--node", &node]);
+        let refused = assign(&site, &["--ip", address, "--node", NODE]);
         assert_eq!((refused.code, skips(&refused.json())), (1, set([format!("needs-decision {address}")])));
         assert!(refused.stdout.contains(says) && site.dump() == before, "{refused:?}");
-        let forced = assign(&site, &["--ip", address, "--node", &node, "--force"]);
+        let forced = assign(&site, &["--ip", address, "--node", NODE, "--force"]);
         assert_eq!((forced.code, assigned(&forced.json())), (0, set([address])), "{forced:?}");
         assert!(forced.json()["warnings"].to_string().contains(says), "{forced:?}");
     }
-    let others = assign(&site, &["--ip", "10.9.1.1", "--node", &node]);
+    let others = assign(&site, &["--ip", "10.9.1.1", "--node", NODE]);
     assert_eq!((others.code, assigned(&others.json())), (0, set(["10.9.1.1"])), "{others:?}");
     assert!(others.json()["warnings"].to_string().contains("does not select the node"), "{others:?}");
 
     for (pool, says) in
         [("off", "pool off (10.9.2.0/28): it is disabled"), ("10.9.9.0/28", "nothing is in 10.9.9.0/28")]
     {
-        assign(&site, &["--count", "1", "--pool", pool, "--node", &node]).exits(1).prints(says);
+        assign(&site, &["--count", "1", "--pool", pool, "--node", NODE]).exits(1).prints(says);
     }
+
+    // Like Calico's allocator, `assign` assigns addresses in overlapping pools. The plan names the consequences.
+    site.put_pool("inner", &json!({"cidr": "172.30.0.0/24", "blockSize": 26}));
+    site.put_pool("outer", &json!({"cidr": "172.30.0.0/16", "blockSize": 28}));
+    let overlapping = || site.findings(&["--rule", "overlapping-pools"]).len();
+    assert!(overlapping() > 0);
+    for pool in ["outer", "inner"] {
+        let wanted = ["--count", "2", "--node", NODE, "--pool", pool];
+        let foretold = assigned(&assign(&site, &[&wanted[..], &["--dry-run"]].concat()).json());
+        assert_eq!(foretold.len(), 2, "{foretold:?}");
+
+        let run = assign(&site, &[&wanted[..], &["--handle", pool]].concat()).succeeded();
+        assert_eq!(assigned(&run.json()), foretold);
+    }
+    assert!(overlapping() > 0 && site.findings(&["--rule", "overlapping-blocks"]).is_empty());
 }
 
 #[test]
 fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
-    let cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
-    let site = Site::of(&cluster);
-    let tiny = serde_json::json!({"cidr": "172.30.0.0/30", "blockSize": 30, "assignmentMode": "Manual", "vxlanMode": "Never"});
-    put_pool(&site, "tiny", tiny);
-    let reservation = serde_json::json!({"kind": "IPReservation", "apiVersion": "projectcalico.org/v3",
+    let site = Site::healthy();
+    let tiny =
+        json!({"cidr": "172.30.0.0/30", "blockSize": 30, "assignmentMode": "Manual", "vxlanMode": "Never"});
+    site.put_pool("tiny", &tiny);
+    let reservation = json!({"kind": "IPReservation", "apiVersion": "projectcalico.org/v3",
         "metadata": {"name": "kept"}, "spec": {"reservedCIDRs": ["172.30.0.1/32"]}});
     site.put(&key::resource("ipreservations", "kept"), reservation.to_string());
-    let owned = ["--node", &node, "--handle", "vpn", "--attribute", "use=vpn"];
+    let owned = ["--node", NODE, "--handle", "vpn", "--attribute", "use=vpn"];
 
     let some = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat()).exits(1);
     let plan = some.json();
     assert_eq!(assigned(&plan), set(["172.30.0.0", "172.30.0.2", "172.30.0.3"]));
-    assert_eq!(skips(&plan), set([format!("not-available {node}")]));
+    assert_eq!(skips(&plan), set([format!("not-available {NODE}")]));
     let says = "3 of 6 addresses cannot be assigned: ";
     assert!(plan["skipped"][0]["detail"].as_str().unwrap().starts_with(says));
 
@@ -211,101 +224,123 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
 
 #[test]
 fn an_explanation_names_each_pool_and_what_decided() {
-    let cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
-    let site = Site::of(&cluster);
-    for (name, third, spec) in [
-        ("closed", 1, serde_json::json!({"disabled": true})),
-        ("elsewhere", 2, serde_json::json!({"nodeSelector": "zone == 'b'"})),
-        ("manual", 3, serde_json::json!({"assignmentMode": "Manual"})),
-        ("services", 4, serde_json::json!({"allowedUses": ["LoadBalancer"]})),
-        ("team", 5, serde_json::json!({"namespaceSelector": "team == 'a'"})),
+    let site = Site::healthy();
+    for (name, spec) in [
+        ("closed", json!({"cidr": "172.30.1.0/24", "disabled": true})),
+        ("elsewhere", json!({"cidr": "172.30.2.0/24", "nodeSelector": "zone == 'b'"})),
+        ("manual", json!({"cidr": "172.30.3.0/24", "assignmentMode": "Manual"})),
+        ("services", json!({"cidr": "172.30.4.0/24", "allowedUses": ["LoadBalancer"]})),
+        ("team", json!({"cidr": "172.30.5.0/24", "namespaceSelector": "team == 'a'"})),
     ] {
-        let mut spec = spec;
-        spec["cidr"] = format!("172.30.{third}.0/24").into();
-        put_pool(&site, name, spec);
+        site.put_pool(name, &spec);
     }
-    let settings = ["configure", "--yes", "--strict-affinity=true", "--max-blocks-per-host=1"];
-    assert_eq!(site.run(&settings).code, 0);
+    site.run(&["configure", "--yes", "--strict-affinity=true", "--max-blocks-per-host=1"]).succeeded();
     let before = site.dump();
 
-    let run = site.run(&["explain", "--node", &node, "-o", "json"]).succeeded();
-    let explained = run.json();
+    let explained = site.run(&["explain", "--node", NODE, "-o", "json"]).succeeded().json();
     let decisions = explained["families"][0]["decisions"].as_array().unwrap();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let lines: Vec<String> = decisions
-        .iter()
-        .map(|decision| {
-            let key = decision["keys"][0].as_str().unwrap_or_default();
-            format!("{} {} {key}", text(&decision["step"]), text(&decision["detail"]))
-        })
-        .collect();
-    let pool = "/calico/resources/v3/projectcalico.org/ippools/";
-    for expected in [
-        format!("request 1 IPv4 address requested /calico/resources/v3/projectcalico.org/nodes/{node}"),
-        format!("pool closed: skipped, it is disabled {pool}closed"),
-        format!(
-            "pool elsewhere: skipped, its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"
-        ),
-        format!(
-            "pool manual: skipped, its assignmentMode is Manual: it must be requested by name {pool}manual"
-        ),
-        format!("pool services: skipped, its allowedUses do not include Workload {pool}services"),
-        format!(
-            "pool team: skipped, its namespaceSelector does not select the namespace: team == 'a' {pool}team"
-        ),
+    let line = |decision: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        [&decision["step"], &decision["detail"], &decision["keys"][0]].map(text).join(" ")
+    };
+    let lines: Vec<String> = decisions.iter().map(line).collect();
+    let request = format!("request 1 IPv4 address requested {}", key::node(NODE));
+    for (pool, reason) in [
+        ("closed", "it is disabled"),
+        ("elsewhere", "its nodeSelector does not select the node: zone == 'b'"),
+        ("manual", "its assignmentMode is Manual: it must be requested by name"),
+        ("services", "its allowedUses do not include Workload"),
+        ("team", "its namespaceSelector does not select the namespace: team == 'a'"),
     ] {
-        assert!(lines.contains(&expected), "{expected}: {lines:#?}");
+        let expected = format!("pool {pool}: skipped, {reason} {}", key::pool(pool));
+        assert!(lines.contains(&request) && lines.contains(&expected), "{expected}: {lines:#?}");
     }
-    let own = cluster.nodes()[0].blocks[0].to_string();
-    assert!(decisions.iter().any(|d| d["step"] == "own-block" && d["subject"]["name"] == own), "{lines:#?}");
-    assert!(decisions.iter().any(|d| d["step"] == "assign" && d["subject"]["name"] == own), "{lines:#?}");
-    let table = site.run(&["explain", "--node", &node, "-o", "wide"]);
-    assert!(table.stdout.starts_with(&format!("the next pod on {node} gets ")), "{table:?}");
+    let own = healthy().nodes()[0].blocks[0].to_string();
+    for step in ["own-block", "assign"] {
+        let is_it = |d: &Value| d["step"] == step && d["subject"]["name"] == own;
+        assert!(decisions.iter().any(is_it), "{step}: {lines:#?}");
+    }
+    let table = site.run(&["explain", "--node", NODE, "-o", "wide"]);
+    assert!(table.stdout.starts_with(&format!("the next pod on {NODE} gets ")), "{table:?}");
     assert!(table.stdout.contains("elsewhere: skipped"), "{table:?}");
     assert_eq!(site.dump(), before, "an explanation writes nothing");
 }
 
-/// Like Calico's allocator, `assign` assigns addresses in overlapping pools. The plan names the consequences.
 #[test]
-fn pools_that_overlap_are_planned_as_they_are_used() {
-    let cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
-    let site = Site::of(&cluster);
-    put_pool(&site, "inner", serde_json::json!({"cidr": "172.30.0.0/24", "blockSize": 26}));
-    put_pool(&site, "outer", serde_json::json!({"cidr": "172.30.0.0/16", "blockSize": 28}));
-    let overlapping = || site.findings(&["--rule", "overlapping-pools"]).len();
-    assert!(overlapping() > 0);
-    for pool in ["outer", "inner"] {
-        let wanted = ["--count", "2", "--node", &node, "--pool", pool];
-        let foretold = assigned(&assign(&site, &[&wanted[..], &["--dry-run"]].concat()).json());
-        assert_eq!(foretold.len(), 2, "{foretold:?}");
-
-        let run = assign(&site, &[&wanted[..], &["--handle", pool]].concat()).succeeded();
-        assert_eq!(assigned(&run.json()), foretold);
-    }
-    assert!(overlapping() > 0 && site.findings(&["--rule", "overlapping-blocks"]).is_empty());
+fn an_address_that_another_run_has_assigned_is_kept() {
+    let site = Site::healthy();
+    let slow = ["assign", "--count", "2", "--node", NODE, "--handle", "slow"];
+    let quick = ["--count", "1", "--node", NODE, "--handle", "quick", "--attribute", "a=b"];
+    let mut others = BTreeSet::new();
+    let shown = site.asked_while("[y/N] ", &slow, "y\n", || others = assigned(&assign(&site, &quick).json()));
+    shown.exits(1).shows("not done: ").shows("already allocated");
+    assert_eq!((held_by(&site, "slow"), held_by(&site, "quick")), (BTreeSet::new(), others.clone()));
+    assert_eq!(site.findings(&[]), unused(&others));
 }
 
 #[test]
-fn another_cluster_and_a_file_are_not_written() {
-    let cluster = healthy();
-    let node = cluster.nodes()[0].name.clone();
+fn an_address_that_a_pod_uses_by_the_time_of_the_answer_is_not_assigned() {
+    let mut cluster = healthy();
+    let pod = cluster.add_pod_on(0);
+    let endpoint = String::from_utf8(cluster.remove(&pod.endpoint).value()).unwrap();
+    let free = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap().to_string();
     let site = Site::of(&cluster);
-    let information = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
-    let guid = &information.split("\"clusterGUID\":\"").nth(1).unwrap()[..8];
-    let other_cluster = || site.put(INFORMATION, information.replace(guid, "ffffffff"));
-    let assign_one = ["assign", "--count", "1", "--node", &node];
-    site.asked_while("[y/N] ", &assign_one, "y\n", other_cluster).exits(1).shows("cluster");
-    site.put(INFORMATION, information.clone());
-    assert!(site.findings(&[]).is_empty());
+    let mut before = None;
+    let shown = site.asked_while("[y/N] ", &["assign", "--ip", &free, "--node", &pod.node], "y\n", || {
+        site.put(&pod.endpoint, endpoint.replace(&pod.address().to_string(), &free));
+        before = Some(site.dump());
+    });
+    shown.exits(1).shows(&format!("{free} is used by")).shows("nothing was changed");
+    assert_eq!((Some(site.dump()), site.journals().len()), (before, 0));
+}
 
-    let file = site.home.path().join("cluster.jsonl");
-    site.run(&["export", file.to_str().unwrap()]).succeeded();
-    let offline = |more: &[&str]| {
-        site.run(&[&["assign", "--count", "1", "--node", &node, "-d", file.to_str().unwrap()], more].concat())
+#[test]
+fn many_at_once_never_get_the_same_address() {
+    let site = Site::healthy();
+    let handles = [0, 1, 2, 3, 4].map(|number| format!("h{number}"));
+    let ended = thread::scope(|scope| {
+        let begun = handles.each_ref().map(|handle| {
+            let arguments = ["--count", "3", "--node", NODE, "--handle", handle, "--attribute", "a=b"];
+            let site = &site;
+            scope.spawn(move || assign(site, &arguments))
+        });
+        begun.map(|run| run.join().unwrap())
+    });
+    let (mut served, mut all) = (0, BTreeSet::new());
+    for (handle, run) in handles.iter().zip(ended) {
+        let got = held_by(&site, handle);
+        match run.code {
+            0 => assert_eq!(got, assigned(&run.json())),
+            1 => assert!(got.is_empty() && run.stderr.contains("not done: "), "{run:?}"),
+            _ => panic!("{run:?}"),
+        }
+        served += usize::from(run.code == 0);
+        all.extend(got);
+    }
+    assert_eq!(all.len(), 3 * served);
+    assert!(served > 0);
+    assert_eq!(site.findings(&[]), unused(&all));
+}
+
+/// Loses the answers to some of the last requests of a run, which are its writes, or drops the requests themselves.
+#[test]
+fn a_lost_answer_is_found_out() {
+    let site = Site::healthy();
+    let torn = Tearing::etcd(&site.etcd).unwrap();
+    let run = |handle: &str| {
+        let words = ["assign", "--yes", "-o", "json", "--count", "1", "--node", NODE, "--attribute", "a=b"];
+        Run::of(site.command_through(&torn, &[&words[..], &["--handle", handle]].concat())).succeeded()
     };
-    offline(&["--yes"]).failed(2, "hint: ");
-    assert!(offline(&["--dry-run"]).stdout.contains("assign-address"));
-    site.run(&["explain", "--node", &node, "-d", file.to_str().unwrap()]).prints(" gets 10.");
+    torn.plan(|_| Tear::Pass);
+    let mut all = assigned(&run("first").json());
+    let requests = torn.count();
+    for (number, tear) in [(1, Tear::Swallow), (2, Tear::Swallow), (3, Tear::Drop), (1, Tear::Drop)] {
+        torn.tear_at(requests.saturating_sub(number), tear);
+        let handle = format!("torn-{number}-{tear:?}");
+        run(&handle);
+        let got = held_by(&site, &handle);
+        assert_eq!(got.len(), 1, "{number} {got:?}");
+        all.extend(got);
+    }
+    assert_eq!(site.findings(&[]), unused(&all));
 }

@@ -2,36 +2,24 @@
 //! codes and report file.
 
 use std::os::unix::fs::symlink;
-use std::process::Stdio;
-
-use calipam_testkit::cluster::Fault;
-use calipam_testkit::cluster::wire::key;
-use serde_json::{Value, json};
 
 use super::site::*;
-use crate::cli::program::{Run, command};
+use crate::cli::program::command;
 
-const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
-const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
-const CONFIG: &str = "/calico/ipam/v2/config";
 const HELD: &str = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-30";
 
 /// Creates a healthy cluster with a pool of two blocks, and an address with the handle `h1`.
 fn site() -> Site {
-    let site = Site::of(&healthy());
-    let pool = json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
-        "metadata": {"name": "p", "uid": "U7", "creationTimestamp": "2026-05-01T10:00:00Z"},
-        "spec": {"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never",
-            "nodeSelector": "all()"}});
-    site.put(POOL, pool.to_string());
+    let site = Site::unconfigured();
+    site.put_pool(
+        "p",
+        &json!({"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never"}),
+    );
     let block = json!({"cidr": "10.7.0.0/30", "affinity": "host:a", "allocations": [null, 0, null, null],
         "unallocated": [0, 2, 3], "attributes": [{"handle_id": "h1", "secondary": {"node": "a", "z": "1"}}],
         "sequenceNumber": 7, "sequenceNumberForAllocation": {"1": 5}, "deleted": false});
     site.put(HELD, block.to_string());
     site.put("/calico/ipam/v2/handle/h1", r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
-    if site.value(CONFIG).is_some() {
-        site.delete(CONFIG);
-    }
     site
 }
 
@@ -42,8 +30,7 @@ fn calicoctl(site: &Site, arguments: &str) -> Run {
     }
     let mut command = command(&program);
     command.args(arguments.split_whitespace()).env("ETCD_ENDPOINTS", site.etcd.endpoint());
-    command.env("XDG_STATE_HOME", site.home.path()).stdin(Stdio::null());
-    Run::of(command)
+    Run::of(command.env("XDG_STATE_HOME", site.home()).stdin(Stdio::null()))
 }
 
 /// Recorded runs of the real tool, each with its arguments, exit code and stdout. Failures were printed on stderr.
@@ -89,27 +76,19 @@ fn commands_print_what_calicoctl_printed() {
     let site = site();
     for (arguments, code, recorded) in RECORDED {
         let run = calicoctl(&site, arguments).exits(code);
-        match code {
-            0 => assert_eq!(run.stdout, recorded, "{arguments}"),
-            _ => {
-                assert_eq!(run.stdout, "", "{arguments}");
-                assert!(run.stderr.starts_with(recorded), "{arguments} {run:?}");
-            }
-        }
+        assert_eq!(run.stdout, if code == 0 { recorded } else { "" }, "{arguments}");
+        assert!(code == 0 || run.stderr.starts_with(recorded), "{arguments} {run:?}");
         if arguments.contains("split 3") {
-            let pool: Value = serde_json::from_slice(&site.value(POOL).unwrap()).unwrap();
+            let pool = site.json(&key::pool("p"));
             assert_eq!(pool["spec"]["disabled"], Value::Null, "calicoctl leaves it disabled");
         }
     }
-    let config: Value = serde_json::from_slice(&site.value(CONFIG).unwrap()).unwrap();
     let expected = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled",
         "maxBlocksPerHost": 2, "strict_affinity": true});
-    assert_eq!(config, expected);
-    let block: Value = serde_json::from_slice(&site.value(HELD).unwrap()).unwrap();
-    assert_eq!(block["unallocated"], json!([0, 2, 3, 1]));
+    assert_eq!(site.json(CONFIG), expected);
+    assert_eq!(site.json(HELD)["unallocated"], json!([0, 2, 3, 1]));
     assert_eq!(site.value("/calico/ipam/v2/handle/h1"), None);
-    let information: Value = serde_json::from_slice(&site.value(INFORMATION).unwrap()).unwrap();
-    assert_eq!(information["spec"]["datastoreReady"], true);
+    assert_eq!(site.json(INFORMATION)["spec"]["datastoreReady"], true);
 }
 
 /// Scripts read the first lines even without a cluster, and compare versions.
@@ -119,7 +98,7 @@ fn version_prints_the_lines_of_calicoctl() {
     let client =
         format!("Client Version:    v3.33.0\nGit commit:        calipam-{}\n", env!("CARGO_PKG_VERSION"));
     let spec = |spec: Value| {
-        let mut information: Value = serde_json::from_slice(&site.value(INFORMATION).unwrap()).unwrap();
+        let mut information = site.json(INFORMATION);
         information["spec"] = spec;
         site.put(INFORMATION, information.to_string());
     };
@@ -132,74 +111,46 @@ fn version_prints_the_lines_of_calicoctl() {
     assert_eq!((run.code, run.stdout, run.stderr.as_str()), (0, unknown, ""));
 
     site.delete(INFORMATION);
-    let run = calicoctl(&site, "version");
-    assert_eq!((run.code, &run.stdout), (1, &client), "{run:?}");
-    assert!(run.stderr.starts_with("Unable to retrieve Cluster Version or Type: "), "{run:?}");
-    let run = calicoctl(&site, "version --config /no/such/file");
-    assert_eq!((run.code, &run.stdout), (1, &client), "{run:?}");
-    assert!(run.stderr.starts_with("error: ") && run.stderr.contains("/no/such/file"), "{run:?}");
+    for (more, says) in
+        [("", "Unable to retrieve Cluster Version or Type: "), (" --config /no/such/file", "error: ")]
+    {
+        let run = calicoctl(&site, &format!("version{more}")).says(more.trim_start_matches(" --config "));
+        assert_eq!((run.code, &run.stdout), (1, &client), "{run:?}");
+        assert!(run.stderr.starts_with(says), "{run:?}");
+    }
 }
 
 #[test]
 fn refusals_have_the_words_and_code_of_calicoctl() {
     let site = site();
     let before = site.dump();
-    for (arguments, stdout, stderr) in [
-        ("ipam configure", "", "at least one configuration option must be specified\n"),
+    for (arguments, says) in [
+        ("configure", "at least one configuration option must be specified\n"),
+        ("configure --strictaffinity=maybe", "invalid value. Use true or false to set strictaffinity\n"),
+        ("configure --max-blocks-per-host=x", "invalid value for maxblockhost. Use a valid number\n"),
         (
-            "ipam configure --strictaffinity=maybe",
-            "",
-            "invalid value. Use true or false to set strictaffinity\n",
-        ),
-        (
-            "ipam configure --max-blocks-per-host=x",
-            "",
-            "invalid value for maxblockhost. Use a valid number\n",
-        ),
-        (
-            "ipam configure --kubevirt-ip-persistence=on",
-            "",
+            "configure --kubevirt-ip-persistence=on",
             "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled\n",
         ),
+        ("split 2", "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split\n"),
         (
-            "ipam split 2",
-            "",
-            "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split\n",
-        ),
-        (
-            "ipam split two --name=p",
-            "",
+            "split two --name=p",
             "error reading number to split IP pools into. two is not a valid number: strconv.Atoi: parsing \"two\": invalid \
              syntax\n",
         ),
-        ("ipam show --ip=10.7.0", "Error executing command: invalid IP address specified: 10.7.0\n", ""),
-        (
-            "ipam release --ip=nonsense",
-            "Error executing command: invalid IP address specified: nonsense\n",
-            "",
-        ),
-        ("ipam frobnicate", "", "error: "),
+        ("frobnicate", "error: "),
     ] {
-        let run = calicoctl(&site, arguments).exits(1);
-        assert_eq!(run.stdout, stdout, "{arguments}");
-        assert!(run.stderr.starts_with(stderr), "{arguments} {run:?}");
+        let run = calicoctl(&site, &format!("ipam {arguments}")).exits(1).prints_nothing();
+        assert!(run.stderr.starts_with(says), "{arguments} {run:?}");
+    }
+    // calicoctl prints these errors on stdout.
+    for (command, address) in [("show", "10.7.0"), ("release", "nonsense")] {
+        let run = calicoctl(&site, &format!("ipam {command} --ip={address}")).exits(1);
+        assert_eq!(run.stdout, format!("Error executing command: invalid IP address specified: {address}\n"));
     }
     assert_eq!(site.dump(), before);
     assert_eq!(calicoctl(&site, "ipam release").code, 0, "with neither address nor report nothing is done");
     assert_eq!(calicoctl(&site, "ipam --help").code, 0);
-}
-
-#[test]
-fn an_address_in_use_is_not_released_and_stderr_says_so() {
-    let mut cluster = healthy();
-    let pod = cluster.add_pod_on(0);
-    let site = Site::of(&cluster);
-    let address = pod.address();
-    let before = site.dump();
-    let run = calicoctl(&site, &format!("ipam release --ip={address}")).exits(1).prints_nothing();
-    assert!(run.stderr.starts_with(&format!("error: IP address {address} is not released: ")), "{run:?}");
-    assert!(run.stderr.contains("calicoctl would have released it"), "{run:?}");
-    assert_eq!(site.dump(), before);
 }
 
 #[test]
@@ -218,7 +169,8 @@ fn tables_have_the_columns_of_calicoctl() {
     assert!(configuration.contains("| PROPERTY                     | VALUE   |\n"), "{configuration}");
     assert!(configuration.contains("| StrictAffinity               | false   |\n"), "{configuration}");
 
-    site.change_block("10.7.0.0/30".parse().unwrap(), |block| block.affinity = Some("host:b".into()));
+    let cidr = "10.7.0.0/30".parse().unwrap();
+    site.change_block(cidr, |block| block.affinity = Some("host:b".into()));
     let borrowed = calicoctl(&site, "ipam show --show-borrowed").stdout;
     let row =
         borrowed.lines().find(|line| line.contains("10.7.0.1 ")).unwrap_or_else(|| panic!("{borrowed}"));
@@ -226,49 +178,46 @@ fn tables_have_the_columns_of_calicoctl() {
     assert_eq!(cells, ["", "10.7.0.1", "a", "10.7.0.0/30", "b", "", "", ""]);
 
     // After the cooldown, an address counts as free, although the block still records it.
-    let address = "10.7.0.1";
-    site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
-        block.cool(
-            &[address.parse().unwrap()],
-            &jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        );
-    });
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    site.change_block(cidr, |block| block.cool(&["10.7.0.1".parse().unwrap()], &now));
     site.put(CONFIG, r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":3600}"#);
-    calicoctl(&site, &format!("ipam show --ip={address}")).refused(1, "is currently in cooldown");
-    site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
-        block
-            .attributes
-            .iter_mut()
-            .for_each(|record| record.released_at = Some("2026-01-01T00:00:00Z".into()));
+    calicoctl(&site, "ipam show --ip=10.7.0.1").refused(1, "is currently in cooldown");
+    site.change_block(cidr, |block| {
+        let released = |record: &mut Attribute| record.released_at = Some("2026-01-01T00:00:00Z".into());
+        block.attributes.iter_mut().for_each(released);
     });
-    let cooled = calicoctl(&site, &format!("ipam show --ip={address}"));
+    let cooled = calicoctl(&site, "ipam show --ip=10.7.0.1");
     assert_eq!((cooled.code, cooled.stdout.as_str()), (0, "10.7.0.1 is not assigned\n"), "{cooled:?}");
 }
 
 #[test]
-fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
+fn only_unused_addresses_are_released_and_a_check_has_the_lines_and_the_report_of_calicoctl() {
     let mut cluster = healthy();
     let pod = leak(&mut cluster, 0);
+    let used = cluster.add_pod_on(0).address();
     cluster.inject(Fault::OrphanHandle, 1);
     let site = Site::of(&cluster);
-    assert_eq!(calicoctl(&site, "datastore migrate lock").code, 0);
+    let before = site.dump();
+    let run = calicoctl(&site, &format!("ipam release --ip={used}")).exits(1).prints_nothing();
+    assert!(run.stderr.starts_with(&format!("error: IP address {used} is not released: ")), "{run:?}");
+    assert!(run.stderr.contains("calicoctl would have released it"), "{run:?}");
+    assert_eq!(site.dump(), before);
+
+    calicoctl(&site, "datastore migrate lock").succeeded();
     let file = site.home.path().join("report.json");
     let check = calicoctl(&site, &format!("ipam check --show-problem-ips -o {}", file.display()));
     assert_eq!(check.code, 0, "problems are no failure: {check:?}");
     let lines: Vec<&str> = check.stdout.lines().collect();
     let leaked = pod.address();
     assert_eq!(lines[0], "Checking IPAM for inconsistencies...");
-    assert!(
-        lines.iter().any(|line| line.starts_with(&format!("  {leaked} leaked; attrs Main:"))),
-        "{check:?}"
-    );
     let number = pod.addresses.len();
-    let found = format!("Found {number} IPs that are allocated in IPAM but not actually in use.");
-    assert!(lines.contains(&found.as_str()), "{check:?}");
-    assert!(
-        lines.iter().any(|line| line.starts_with("Found 1 handles with no matching IPs (and ")),
-        "{check:?}"
-    );
+    for begin in [
+        format!("  {leaked} leaked; attrs Main:"),
+        format!("Found {number} IPs that are allocated in IPAM but not actually in use."),
+        "Found 1 handles with no matching IPs (and ".to_owned(),
+    ] {
+        assert!(lines.iter().any(|line| line.starts_with(&begin)), "{begin}: {check:?}");
+    }
     assert_eq!(*lines.last().unwrap(), format!("Check complete; found {} problems.", number + 1));
 
     let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -276,15 +225,14 @@ fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
     let element = &report["allocations"][leaked.to_string()][0];
     assert_eq!((&element["inUse"], &element["owners"]), (&json!(false), &Value::Null), "{element}");
     assert!(element["sequenceNumber"].is_u64());
-    let others =
-        report["allocations"].as_object().unwrap().values().flat_map(|list| list.as_array().unwrap());
-    let unused = others.filter(|element| element["inUse"] == false).count();
-    assert_eq!(unused, number);
+    let all = report["allocations"].as_object().unwrap().values();
+    let unused = all.flat_map(|list| list.as_array().unwrap()).filter(|element| element["inUse"] == false);
+    assert_eq!(unused.count(), number);
     assert_eq!(report["leakedHandles"].as_array().unwrap().len(), 1);
     assert_eq!(report["leakedHandles"][0]["UID"], Value::Null);
 
     // The report is an hour older than the second check, which finds the same.
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = Duration::from_secs(3600);
     let written = std::fs::File::options().append(true).open(&file).unwrap();
     written.set_modified(std::time::SystemTime::now() - hour).unwrap();
     let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display())).succeeded();
@@ -299,7 +247,7 @@ fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
     assert!(recorded(&site.dump()).contains_key(&leaked));
     assert!(site.dump().contains_key(&key::handle(&pod.handle)));
 
-    assert_eq!(calicoctl(&site, "datastore migrate unlock").code, 0);
+    calicoctl(&site, "datastore migrate unlock").succeeded();
     let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display())).exits(1);
     assert!(run.stderr.starts_with("the provided reports are all stale"), "{run:?}");
 }

@@ -1,52 +1,43 @@
 //! `configure` changes the allocator's settings, refuses values that Calico refuses, and can be undone.
 
-use calipam_testkit::cluster::wire::{Attribute, Block, key};
-use calipam_testkit::kube::Flavour;
-use serde_json::{Value, json};
-
 use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
-const CONFIG: &str = "/calico/ipam/v2/config";
-
-fn config(site: &Site) -> Option<Value> {
-    site.value(CONFIG).map(|raw| serde_json::from_slice(&raw).unwrap())
-}
-
-/// Creates a cluster without a configuration.
-fn unconfigured() -> Site {
-    let site = Site::of(&healthy());
-    if site.value(CONFIG).is_some() {
-        site.delete(CONFIG);
-    }
-    site
-}
-
 #[test]
-fn settings_are_stored_as_calico_stores_them_and_undone() {
-    let site = unconfigured();
+fn changed_settings_are_stored_as_calico_stores_them_and_undone() {
+    let site = Site::unconfigured();
     let first = site.run(&["configure", "--strict-affinity", "true", "--yes", "-o", "json"]).succeeded();
     assert_eq!(changes(&first.json()), set(["configure StrictAffinity"]));
     let stored = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled", "strict_affinity": true});
-    assert_eq!(config(&site), Some(stored.clone()));
+    assert_eq!(site.json(CONFIG), stored);
 
     let second =
         site.run(&["configure", "--max-blocks-per-host=2", "--ip-cooldown-seconds=30", "--yes"]).succeeded();
     let mut more = stored.clone();
     more["maxBlocksPerHost"] = 2.into();
     more["ipCooldownSeconds"] = 30.into();
-    assert_eq!(config(&site), Some(more));
+    assert_eq!(site.json(CONFIG), more);
 
-    assert_eq!(site.undo(&journal_of(&second)).code, 0);
-    assert_eq!(config(&site), Some(stored));
-    assert_eq!(site.undo(&journal_of(&first)).code, 0);
-    assert_eq!(config(&site), None);
+    site.undo(&journal_of(&second)).succeeded();
+    assert_eq!(site.json(CONFIG), stored);
+    site.undo(&journal_of(&first)).succeeded();
+    assert_eq!(site.value(CONFIG), None);
+
+    // Unchanged settings are not written, and unknown fields are kept.
+    site.put(CONFIG, r#"{"strict_affinity":true,"auto_allocate_blocks":true,"future":1}"#);
+    let before = site.dump();
+    site.run(&["configure", "--strict-affinity=true", "--yes"]).succeeded();
+    assert_eq!(site.dump(), before);
+    site.run(&["configure", "--kubevirt-ip-persistence=disabled", "--yes"]).succeeded();
+    let expected = json!({"strict_affinity": true, "auto_allocate_blocks": true, "future": 1,
+        "kubeVirtVMAddressPersistence": "Disabled"});
+    assert_eq!(site.json(CONFIG), expected);
 }
 
 #[test]
 fn consequences_are_named_before_the_question() {
     let cluster = healthy();
-    let site = unconfigured();
+    let site = Site::unconfigured();
     let [first, second] = [0, 1].map(|number| cluster.nodes()[number].clone());
     let more = cluster.spec().spare_block_v4(0);
     site.put(&key::block(more), Block::new(more, Some(format!("host:{}", first.name)), None, 1).value());
@@ -82,11 +73,9 @@ fn consequences_are_named_before_the_question() {
 
 #[test]
 fn values_that_calico_rejects_are_refused_and_change_nothing() {
-    let site = unconfigured();
-    site.put(
-        CONFIG,
-        r#"{"strict_affinity":true,"maxBlocksPerHost":2,"auto_allocate_blocks":true,"future":1}"#,
-    );
+    let site = Site::unconfigured();
+    let stored = r#"{"strict_affinity":true,"maxBlocksPerHost":2,"auto_allocate_blocks":true,"future":1}"#;
+    site.put(CONFIG, stored);
     let before = site.dump();
     for (arguments, code, says) in [
         (vec!["--strict-affinity=false"], 1, "MaxBlocksPerHost requires StrictAffinity to be enabled"),
@@ -112,38 +101,20 @@ fn values_that_calico_rejects_are_refused_and_change_nothing() {
     }
 }
 
-#[test]
-fn unchanged_settings_are_not_written_and_unknown_fields_are_kept() {
-    let site = unconfigured();
-    site.put(CONFIG, r#"{"strict_affinity":true,"auto_allocate_blocks":true,"future":1}"#);
-    let before = site.dump();
-    site.run(&["configure", "--strict-affinity=true", "--yes"]).succeeded();
-    assert_eq!(site.dump(), before);
-    assert_eq!(site.run(&["configure", "--kubevirt-ip-persistence=disabled", "--yes"]).code, 0);
-    let expected = json!({"strict_affinity": true, "auto_allocate_blocks": true, "future": 1,
-        "kubeVirtVMAddressPersistence": "Disabled"});
-    assert_eq!(config(&site), Some(expected));
-}
-
 fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&healthy(), flavour);
     let (plural, _) = flavour.ipam_config();
-    let before = site.list(plural);
-    let run =
-        site.run(&["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--yes"]).succeeded();
-    let spec = site.list(plural)["default"]["spec"].clone();
-    assert_eq!((&spec["strictAffinity"], &spec["maxBlocksPerHost"]), (&json!(true), &json!(3)), "{spec}");
-
-    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
-    let after = site.list(plural);
-    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
-    for (name, object) in before {
-        let flags = |object: &Value| {
-            let spec = &object["spec"];
-            (spec["strictAffinity"] == true, spec["maxBlocksPerHost"].as_i64().unwrap_or(0))
-        };
-        assert_eq!(flags(&after[&name]), flags(&object));
-    }
+    let flags = |(name, object): (String, Value)| {
+        let spec = &object["spec"];
+        (name, spec["strictAffinity"] == true, spec["maxBlocksPerHost"].as_i64().unwrap_or(0))
+    };
+    let settings = || site.list(plural).into_iter().map(flags).collect::<Vec<_>>();
+    let before = settings();
+    let set = ["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--yes"];
+    let run = site.run(&set).succeeded();
+    assert_eq!(settings(), [("default".to_owned(), true, 3)]);
+    site.undo(&journal_of(&run)).succeeded();
+    assert_eq!(settings(), before);
 }
 
 in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);

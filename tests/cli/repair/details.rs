@@ -1,8 +1,6 @@
 //! A release leaves blocks and handles in the same state as a release by Calico would.
 
-use calipam_testkit::cluster::wire::{Block, IpamSettings, ipam_config, key};
-use calipam_testkit::cluster::{Cluster, Fault, Pod};
-use serde_json::Value;
+use calipam_testkit::cluster::wire::{IpamSettings, ipam_config};
 
 use super::site::*;
 
@@ -24,7 +22,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let pod = leak(&mut cluster, 0);
         let site = Site::of(&cluster);
         let before = block(&site, &pod);
-        let planned = site.run(&[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat());
+        let planned = site.run_at_once(&["release", "--leaked", "--dry-run"], &[]);
         let run = site.release(&["--leaked"]).succeeded();
         for (said, text) in [
             (&planned.stderr, "2 released addresses will cool down for 30 s; "),
@@ -46,7 +44,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let record = after.record_mut(pod.address()).clone();
         assert_eq!((record.handle, record.owner), (None, None));
         let released: jiff::Timestamp = record.released_at.unwrap().parse().unwrap();
-        assert!(released.duration_until(jiff::Timestamp::now()).as_secs() < 60);
+        assert!(released.duration_until(Timestamp::now()).as_secs() < 60);
         let again = site.release(&["--ip", &pod.address().to_string()]);
         again.exits(1).prints("was already released and is cooling down");
     }
@@ -58,16 +56,15 @@ fn an_empty_block_without_owner_is_deleted() {
     let mut cluster = healthy();
     with_cooldown(&mut cluster, 0);
     cluster.inject(Fault::LeakedInUnownedBlock, 1);
-    let address = cluster.truth().iter().find(|f| f.code == "leaked-address").unwrap().subject;
+    let address = subject_of(&cluster, "leaked-address");
     let block = cluster.blocks().find(|b| b.affinity.is_none()).unwrap().cidr;
     assert!(block.contains(&address.parse::<std::net::IpAddr>().unwrap()));
     let site = Site::of(&cluster);
     let before = site.dump();
     let run = site.release(&["--leaked"]).succeeded();
     assert_eq!(site.value(&key::block(block)), None);
-    assert_eq!(site.findings(&["--skip-rule", "configuration-mismatch"]), set::<String>([]));
-    assert_eq!(site.undo(&journal_of(&run)).code, 0);
-    assert_eq!(values(&site.dump()), values(&before));
+    assert_eq!(site.findings(&["--skip-rule", "configuration-mismatch"]), BTreeSet::new());
+    site.undo_to(&run, &before);
 }
 
 /// The IDs of handles that were migrated from host-local can contain a carriage return and further text.
@@ -90,7 +87,7 @@ fn handles_with_a_carriage_return_are_deleted() {
         let after = site.dump();
         assert!(!after.contains_key(&key::handle(&id)));
         assert!(pod.addresses.iter().all(|(address, _)| !recorded(&after).contains_key(address)));
-        assert_eq!(site.findings(&[]), set::<String>([]));
+        assert_eq!(site.findings(&[]), BTreeSet::new());
     }
 }
 
@@ -104,16 +101,13 @@ fn handles_with_wrong_counts_are_corrected_or_deleted() {
     cluster.handle_mut(&pods[2].handle).add("10.244.250.0/26".parse().unwrap(), 1);
     let site = Site::of(&cluster);
     let before = site.dump();
-    let run = site.release(&["--leaked", "-o", "json"]);
-    let plan = run.json();
-    assert_eq!(run.code, 0, "{run:?}");
-    let corrected = changes(&plan).into_iter().filter(|change| change.starts_with("set-handle-counts"));
+    let run = site.release(&["--leaked", "-o", "json"]).succeeded();
+    let corrected = changes(&run.json()).into_iter().filter(|change| change.starts_with("set-handle-counts"));
     assert_eq!(set(corrected), set(pods.iter().map(|pod| format!("set-handle-counts {}", pod.handle))));
     let after = site.dump();
     assert!(pods.iter().all(|pod| !after.contains_key(&key::handle(&pod.handle))));
-    assert_eq!(site.findings(&[]), set::<String>([]));
-    assert_eq!(site.undo(&journal_of(&run)).code, 0);
-    assert_eq!(values(&site.dump()), values(&before));
+    assert_eq!(site.findings(&[]), BTreeSet::new());
+    site.undo_to(&run, &before);
 }
 
 /// Two addresses of a pod share a handle of the old scheme. After one address is released, the handle counts only the
@@ -124,7 +118,7 @@ fn remaining_handles_count_the_remaining_addresses() {
     let block = cluster.nodes()[0].blocks[0];
     let owner = cluster.add_pod_on(0);
     let id = format!("{}.{}", owner.name.namespace, owner.name.pod);
-    let bare = calipam_testkit::cluster::wire::Attribute::bare(&id);
+    let bare = Attribute::bare(&id);
     let extra = cluster.block_mut(block).take(2, bare);
     cluster.count(&id, block, 2);
     let both = [owner.addresses.iter().map(|(address, _)| *address).collect(), vec![extra[0]]].concat();
@@ -132,6 +126,5 @@ fn remaining_handles_count_the_remaining_addresses() {
     let site = Site::of(&cluster);
     let run = site.release(&["--leaked", "-o", "json"]);
     assert_eq!(changes(&run.json()), set([format!("release-address {}", extra[1])]), "{run:?}");
-    let handle: Value = serde_json::from_slice(&site.value(&key::handle(&id)).unwrap()).unwrap();
-    assert_eq!(handle["block"], serde_json::json!({block.to_string(): 1}));
+    assert_eq!(site.json(&key::handle(&id))["block"], json!({block.to_string(): 1}));
 }

@@ -1,12 +1,6 @@
 //! A release of all leaks changes nothing else, and can be undone completely.
 
-use std::collections::BTreeSet;
-
-use calipam_testkit::cluster::wire::{Block, key};
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
-use jiff::Timestamp;
-use serde_json::Value;
+use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 
 use super::site::*;
 
@@ -50,23 +44,19 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
     let cluster = Cluster::all_faults(ClusterSpec::new(21).at(Timestamp::now()).wide(), 1);
     let site = Site::with(&cluster, Etcd::start_version(version).unwrap());
     let before = site.dump();
-    let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]);
     let says = "hint: `calipam release --leaked --orphan-handles --dry-run --grace 0 --settle 0";
-    assert!(short.stderr.contains(says), "{short:?}");
+    let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]).says(says);
     let run = site.release(&["--leaked", "--orphan-handles", "-o", "json"]);
     let plan = run.json();
     let after = site.dump();
     assert_eq!(run.code, 1, "what is skipped is not done: {}", run.stderr);
     assert!(changes(&plan).len() > 30, "{:?}", changes(&plan));
-    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]));
+    assert_eq!(plan["execution"]["conflicts"], json!([]));
 
     let named = named(&plan, &before);
     let strays: Vec<_> = differing(&before, &after).into_iter().filter(|key| !named.contains(key)).collect();
     assert_eq!(strays, Vec::<String>::new());
-    let released: BTreeSet<String> = changes(&plan)
-        .into_iter()
-        .filter_map(|change| Some(change.strip_prefix("release-address ")?.to_owned()))
-        .collect();
+    let released = subjects(&changes(&plan), "release-address ");
     let mut expected = recorded(&before);
     for address in &released {
         assert!(expected.remove(&address.parse().unwrap()).is_some(), "{address}");
@@ -82,7 +72,7 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
     assert_eq!(released, leaks);
     let count =
         format!("\nACTION           COUNT  FOR EXAMPLE\nrelease-address {:>6}  10.128", released.len());
-    assert!(short.stdout.contains(&count), "{count}: {short:?}");
+    short.prints(&count);
 
     for finding in site.findings(&[]) {
         let subject = finding.rsplit(' ').next().unwrap().to_owned();
@@ -90,20 +80,31 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
         assert!(may_stay || skipped.contains(&subject), "{finding}");
     }
 
-    let undone = site.undo(&journal_of(&run)).succeeded();
-    let back = site.dump();
-    assert_eq!(values(&back), values(&before));
-    site.undo(&journal_of(&undone)).succeeded();
-    assert_eq!(values(&site.dump()), values(&after));
+    let undone = site.undo_to(&run, &before);
+    site.undo_to(&undone, &after);
     assert_eq!(site.journals().len(), 3);
 }
 
+/// With `--quiet`, as in cron, a run prints nothing if it changes nothing. Otherwise, it prints its journal.
 #[test]
-fn without_anything_to_do_nothing_is_written() {
-    let site = Site::of(&healthy());
+fn without_anything_to_do_nothing_is_written_and_a_quiet_run_prints_nothing() {
+    let site = Site::healthy();
     let before = site.dump();
     site.release(&["--leaked", "--orphan-handles"]).succeeded().prints("\nNothing to do\n");
+    let quiet = |site: &Site, arguments: &[&str]| site.run(&[arguments, &["--settle", "0", "-q"]].concat());
+    for arguments in [&["check"][..], &["release", "--leaked", "--yes"], &["rebuild"]] {
+        let run = quiet(&site, arguments).succeeded().prints_nothing();
+        assert_eq!(run.stderr, "", "{arguments:?}");
+        let json = quiet(&site, &[arguments, &["-o", "json"]].concat());
+        assert!(json.stdout.starts_with('{'), "a document is printed at any rate: {json:?}");
+    }
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+
+    let (site, _) = Site::leaky();
+    quiet(&site, &["check", "--grace", "0"]).prints("leaked-address");
+    let run = quiet(&site, &["release", "--leaked", "--yes", "--grace", "0"]).succeeded();
+    let journal = site.journals().pop().unwrap();
+    assert!(run.stderr.ends_with(&format!("\njournal: {}\n", journal.display())), "{run:?}");
 }
 
 #[test]
@@ -118,41 +119,24 @@ fn later_changes_of_other_clients_are_not_undone() {
 
     let dry = site.run(&["undo", &journal_of(&run), "--dry-run"]);
     assert_eq!(site.dump(), changed, "{dry:?}");
-    let undone = site.undo(&journal_of(&run)).exits(1);
     let told = format!("{} has changed since the run", key::block(first.block()));
-    assert!(undone.stderr.contains(&told), "{undone:?}");
-    assert!(undone.stderr.contains("warning: not undone: "), "{undone:?}");
+    site.undo(&journal_of(&run)).failed(1, &told).says("warning: not undone: ");
     // The dry run has printed the same message.
     assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");
     let back = site.dump();
     // The pod has one handle in two blocks. The handle and both blocks are written together.
-    assert_eq!(
-        differing(&changed, &back),
-        set([key::block(second.block()), key::block(second.addresses[1].1), key::handle(&second.handle),])
-    );
-    let second_only: Vec<_> = second.addresses.iter().map(|(_, block)| key::block(*block)).collect();
-    for key in second_only {
+    let blocks: Vec<String> = second.addresses.iter().map(|(_, block)| key::block(*block)).collect();
+    let expected = set(blocks.iter().chain([&key::handle(&second.handle)]));
+    assert_eq!(differing(&changed, &back), expected);
+    for key in &blocks {
         assert_eq!(values(&back)[key.as_str()], values(&before)[key.as_str()]);
     }
 }
 
 #[test]
-fn an_undo_that_finds_everything_as_it_was_says_so() {
+fn a_short_grace_period_is_warned_of_and_an_undo_that_finds_everything_as_it_was_says_so() {
     let (site, _) = Site::leaky();
-    let run = site.release(&["--leaked"]);
-    assert_eq!(site.undo(&journal_of(&run)).code, 0);
-    let (before, journals) = (site.dump(), site.journals().len());
-    for more in [&["--yes"][..], &["--dry-run"]] {
-        let again = site.run(&[&["undo", &journal_of(&run)], more].concat());
-        again.succeeded().prints("everything is as it was before that run");
-    }
-    assert_eq!((site.dump(), site.journals().len()), (before, journals));
-}
-
-/// With a grace period shorter than a CNI operation, the address of a starting pod looks unused.
-#[test]
-fn a_short_grace_period_is_warned_of() {
-    let (site, _) = Site::leaky();
+    // With a grace period shorter than a CNI operation, the address of a starting pod looks unused.
     for (grace, is_short) in [("0", true), ("9s", true), ("10s", false)] {
         for command in [&["release", "--leaked", "--dry-run"][..], &["rebuild"]] {
             let run = site.run(&[command, &["--grace", grace, "--settle", "0"]].concat());
@@ -160,6 +144,14 @@ fn a_short_grace_period_is_warned_of() {
             assert!(run.code < 2 && warned == is_short, "{grace}: {run:?}");
         }
     }
+    let run = site.release(&["--leaked"]);
+    site.undo(&journal_of(&run)).succeeded();
+    let (before, journals) = (site.dump(), site.journals());
+    for more in ["--yes", "--dry-run"] {
+        let again = site.run(&["undo", &journal_of(&run), more]);
+        again.succeeded().prints("everything is as it was before that run");
+    }
+    assert_eq!((site.dump(), site.journals()), (before, journals));
 }
 
 /// Whenever one run writes a step, the other run gets a conflict or has nothing left to do.
@@ -169,32 +161,13 @@ fn two_runs_at_once_do_no_harm() {
     (0..60).for_each(|node| drop(leak(&mut cluster, node)));
     let site = Site::of(&cluster);
     let before = site.dump();
-    let runs = std::thread::scope(|scope| {
+    let runs = thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| site.release(&["--leaked"])));
         both.map(|run| run.join().unwrap())
     });
     for run in &runs {
         assert!(run.code == 0 || run.code == 1 && run.stderr.contains("not done: "), "{run:?}");
     }
-    assert_eq!((site.findings(&[]), site.journals().len() <= 2), (set::<String>([]), true));
+    assert_eq!((site.findings(&[]), site.journals().len() <= 2), (BTreeSet::new(), true));
     assert_eq!(recorded(&site.dump()).len(), recorded(&before).len() - 120);
-}
-
-#[test]
-fn an_undo_is_for_the_cluster_of_its_journal() {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
-    let run = site.release(&["--leaked"]);
-    let other = Site::of(&cluster);
-    let path = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
-    let information = String::from_utf8(other.value(path).unwrap()).unwrap();
-    other.put(path, information.replace("0f0e1d2c", "ffffffff"));
-    let before = other.dump();
-    let there = other.etcd.endpoint();
-    let undone = other
-        .run(&["undo", &journal_of(&run), "--yes", "--etcd-endpoints", &there])
-        .failed(1, "made for cluster 0f0e1d2c");
-    assert!(undone.stderr.contains("\nhint: "), "{undone:?}");
-    assert_eq!(other.dump(), before);
 }

@@ -2,21 +2,14 @@
 //! the request. The journal undoes the writes, and the command then succeeds.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
-use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::{Seen, Tear, Tearing};
-use calipam_testkit::values;
-use serde_json::{Value, json};
+use calipam_testkit::servers::Seen;
 
 use super::kubernetes::KubeSite;
 use super::site::*;
-use super::split::{add_pool, pool, with_pool};
-use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
+use super::split::{add_pool, pool, put_block, with_pool};
 
 const SPLIT: [&str; 5] = ["split", "2", "--name", "p", "--yes"];
 const CONFIGURE: [&str; 5] =
@@ -70,17 +63,12 @@ fn undo(command: &mut Command) {
 /// Runs the command to its end once. Then kills it at each of its last requests, and undoes each run.
 fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
     let torn = Tearing::etcd(&site.etcd).unwrap();
-    let command = || {
-        let mut command = site.command(arguments);
-        command.env("ETCD_ENDPOINTS", torn.url());
-        command
-    };
+    let command = || site.command_through(&torn, arguments);
     let base = site.dump();
     torn.plan(|_| Tear::Pass);
     let whole = Run::of(command()).succeeded();
     let (requests, done) = (torn.count(), site.dump());
-    assert_eq!(site.undo(&journal_of(&whole)).code, 0);
-    assert_eq!(values(&site.dump()), values(&base));
+    site.undo_to(&whole, &base);
 
     let (mut killed, mut halfway) = (0, 0);
     for number in requests - last..requests {
@@ -123,7 +111,7 @@ fn a_killed_split_into_more_parts_than_a_transaction_holds_is_undone_and_made_ag
         wide["spec"]["blockSize"] = if pool.contains(':') { 122 } else { 30 }.into();
         let site = with_pool(&wide);
         for block in block {
-            site.put(&values::block_key(block), values::block(block, Value::Null, []).to_string());
+            put_block(&site, block);
         }
         undone_wherever_it_is_killed(&site, &["split", parts, "--name", "p", "--yes"], 6);
     }
@@ -131,16 +119,14 @@ fn a_killed_split_into_more_parts_than_a_transaction_holds_is_undone_and_made_ag
 
 #[test]
 fn a_killed_configure_is_undone_and_made_again() {
-    undone_wherever_it_is_killed(&Site::of(&healthy()), &CONFIGURE, 5);
+    undone_wherever_it_is_killed(&Site::healthy(), &CONFIGURE, 5);
 }
 
 /// Returns the specifications of pools, configuration and lock.
 fn specs(site: &KubeSite, flavour: Flavour) -> Vec<Value> {
-    let of_kind = |plural: &str| -> Vec<Value> {
-        let objects = site.list(plural);
-        objects.iter().map(|(name, object)| json!([name, object["spec"]])).collect()
-    };
-    ["ippools", flavour.ipam_config().0, "clusterinformations"].into_iter().flat_map(of_kind).collect()
+    let kinds = ["ippools", flavour.ipam_config().0, "clusterinformations"];
+    let objects = kinds.into_iter().flat_map(|plural| site.list(plural));
+    objects.map(|(name, object)| json!([name, object["spec"]])).collect()
 }
 
 #[test]
@@ -150,26 +136,26 @@ fn on_kubernetes_both_are_undone_and_made_again() {
     add_pool(&site, flavour);
     // While the pool still exists, an undo deletes its parts even if they contain a block.
     let assign = ["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"];
-    assert_eq!(site.run(&assign).code, 0);
+    site.run(&assign).succeeded();
     let torn = Tearing::kubernetes(&site.server).unwrap();
     let run = |arguments: &[&str]| Run::of(site.command_by(torn.kubeconfig(), arguments));
     let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
     // Writes the configuration once, so that it has all the fields that an undo restores.
-    assert_eq!(run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).code, 0);
+    run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).succeeded();
     // The writes include those of the lock: one to take it, and one to restore it.
     for (arguments, writes) in [(&SPLIT[..], 5), (&CONFIGURE[..], 3)] {
         let base = specs(&site, flavour);
         let (mut killed, mut halfway) = (0, 0);
         for number in 0..writes {
             let tear = if number % 2 == 0 { Tear::Swallow } else { Tear::Drop };
-            let (earlier, mut seen_writes) = (site.journal_files(), 0);
+            let (earlier, mut seen_writes) = (site.journals(), 0);
             let command = site.command_by(torn.kubeconfig(), arguments);
             killed += usize::from(run_and_kill(command, &torn, tear, move |seen| {
                 seen_writes += usize::from(is_write(&seen));
                 is_write(&seen) && seen_writes == number + 1
             }));
             halfway += usize::from(specs(&site, flavour) != base);
-            let journals = site.journal_files();
+            let journals = site.journals();
             let journal = journals.iter().find(|journal| !earlier.contains(journal)).expect("it has begun");
             undo(&mut site.command_by(torn.kubeconfig(), &["undo", journal.to_str().unwrap()]));
             assert_eq!(specs(&site, flavour), base, "{arguments:?}, write {number}, {tear:?}");

@@ -1,17 +1,13 @@
 //! Repairs on the Kubernetes datastore, in both API groups.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Form};
-use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, lease, seed};
-use serde_json::{Value, json};
+use calipam_testkit::cluster::Form;
+use calipam_testkit::kube::{Kinds, Lease, lease, seed};
 use tempfile::TempDir;
 
-use super::site::{AT_ONCE, changes, healthy, journal_of, journals_in, leak, set, skips};
-use crate::cli::program::{self, Run, command};
+use super::site::*;
 
 /// Defines two tests that call the same function, one for each API group. They run in parallel.
 macro_rules! in_each_group {
@@ -37,7 +33,7 @@ pub(super) type Objects = BTreeMap<String, Value>;
 
 pub(super) struct KubeSite {
     pub server: Lease,
-    flavour: Flavour,
+    pub flavour: Flavour,
     home: TempDir,
 }
 
@@ -57,46 +53,23 @@ impl KubeSite {
         (Self { server, flavour, home: tempfile::tempdir().unwrap() }, names)
     }
 
-    pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command_by(self.server.kubeconfig(), arguments))
-    }
-
     /// Prepares a run of the program on the cluster that a kubeconfig names.
     pub(super) fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
-        let mut command = command(crate::cli::PROGRAM);
-        command.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
-        command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
+        let mut command = command_in(self.home.path(), arguments);
+        command.args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
         command
     }
 
-    /// Returns the folder of the journals.
-    pub(super) fn journals(&self) -> PathBuf {
-        self.home.path().join("calipam")
-    }
-
-    /// Lists the journals.
-    pub(super) fn journal_files(&self) -> Vec<PathBuf> {
-        journals_in(self.home.path())
-    }
-
-    fn release(&self, targets: &[&str]) -> Run {
-        self.run(&[&["release", "--yes", "-o", "json"], &AT_ONCE[..], targets].concat())
-    }
-
-    /// Checks a rule, and lists findings as `severity subject`.
-    fn findings(&self, rule: &str) -> BTreeSet<String> {
-        let run = self.run(&[&["check", "-o", "json", "--rule", rule], &AT_ONCE[..]].concat());
-        program::findings(&run.json(), &["severity", "name"])
+    /// Undoes a run, and asserts that all values are those of `before`.
+    #[track_caller]
+    pub(super) fn undo_to(&self, run: &Run, before: &Objects) {
+        self.undo(&journal_of(run)).succeeded();
+        assert_eq!(values(&self.objects()), values(before));
     }
 
     /// Returns every object that a release could change.
     pub(super) fn objects(&self) -> Objects {
-        let of_kind = |kind: &str| {
-            self.list(kind)
-                .into_iter()
-                .map(move |(name, o)| (format!("{kind}/{name}"), o))
-                .collect::<Vec<_>>()
-        };
+        let of_kind = |kind| self.list(kind).into_iter().map(move |(name, o)| (format!("{kind}/{name}"), o));
         KINDS.into_iter().flat_map(of_kind).collect()
     }
 
@@ -104,25 +77,39 @@ impl KubeSite {
     fn set_guid(&self, guid: &Value) {
         let mut information = self.list("clusterinformations").remove("default").unwrap();
         information["spec"]["clusterGUID"] = guid.clone();
-        let path = format!("{}/default", self.flavour.path("clusterinformations"));
-        let mut connection = Connection::open(&self.server).unwrap();
-        assert_eq!(connection.request("PUT", &path, &information.to_string()).unwrap().status, 200);
+        self.replace("clusterinformations", &information);
+    }
+
+    /// Replaces an object, as another client would.
+    pub(super) fn replace(&self, plural: &str, object: &Value) {
+        let path = format!("{}/{}", self.flavour.path(plural), object["metadata"]["name"].as_str().unwrap());
+        let response = self.server.request("PUT", &path, &object.to_string()).unwrap();
+        assert_eq!(response.status, 200, "{}", response.body);
     }
 
     /// Returns the objects of a kind, by name.
     pub(super) fn list(&self, plural: &str) -> Objects {
-        let mut connection = Connection::open(&self.server).unwrap();
-        let response = connection.request("GET", &self.flavour.path(plural), "").unwrap();
+        let response = self.server.request("GET", &self.flavour.path(plural), "").unwrap();
         let mut list: Value = serde_json::from_str(&response.body).unwrap();
         let items = list["items"].as_array_mut().unwrap().iter_mut();
         items.map(|o| (o["metadata"]["name"].as_str().unwrap().to_owned(), o.take())).collect()
     }
 }
 
+impl Runs for KubeSite {
+    fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        self.command_by(self.server.kubeconfig(), arguments)
+    }
+}
+
 /// Returns the objects without their versions and sequence numbers, which always increase.
 pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     let value = |object: &Value| {
-        let mut value = serde_json::json!({"spec": object["spec"], "labels": object["metadata"]["labels"]});
+        let mut value = json!({"spec": object["spec"], "labels": object["metadata"]["labels"]});
         let spec = value["spec"].as_object_mut().unwrap();
         spec.remove("sequenceNumber");
         spec.remove("sequenceNumberForAllocation");
@@ -142,7 +129,7 @@ pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
     let addresses = blocks.flat_map(|(_, block)| {
         let spec = &block["spec"];
-        let cidr: calipam_model::IpNet = spec["cidr"].as_str().unwrap().parse().unwrap();
+        let cidr: IpNet = spec["cidr"].as_str().unwrap().parse().unwrap();
         let all = cidr.subnets(cidr.max_prefix_len()).unwrap().map(|one| one.addr().to_string());
         let wanted = |slot: &Value| {
             let index = slot.as_u64()? as usize;
@@ -183,10 +170,8 @@ fn an_undo_finds_the_context_of_its_journal() {
         std::fs::write(&path, both.to_string()).unwrap();
     };
     let undo = |journal: &str, more: &[&str]| {
-        let mut command = command(crate::cli::PROGRAM);
-        command.args(["undo", journal, "--yes"]).args(more).env("KUBECONFIG", &path);
-        command.env("XDG_STATE_HOME", site.home.path()).env("DATASTORE_TYPE", "kubernetes");
-        Run::of(command.stdin(Stdio::null()))
+        let mut command = command_in(site.home(), &[&["undo", journal, "--yes"], more].concat());
+        Run::of(command.env("KUBECONFIG", &path).env("DATASTORE_TYPE", "kubernetes"))
     };
     merged("elsewhere");
     let own = site.objects()["clusterinformations/default"]["spec"]["clusterGUID"].clone();
@@ -218,19 +203,16 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
         Fault::ServiceGone,
         Fault::MachineGone,
     ];
-    faults
-        .into_iter()
-        .filter(|fault| fault.exists_in(Form::of(flavour)))
-        .for_each(|fault| cluster.inject(fault, 1));
+    let exists = |fault: &Fault| fault.exists_in(Form::of(flavour));
+    faults.into_iter().filter(exists).for_each(|fault| cluster.inject(fault, 1));
     let site = KubeSite::of(&cluster, flavour);
     let truth = cluster.kubernetes(flavour).truth().clone();
     let of_code = |code: &str| set(truth.iter().filter(|f| f.code == code).map(|f| f.subject));
     let before = site.objects();
-    let run = site.release(&["--leaked", "--orphan-handles", "--lock"]);
+    let run = site.release(&["--leaked", "--orphan-handles", "--lock", "-o", "json"]);
     let plan = run.json();
-    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{run:?}");
-    let held: BTreeSet<String> =
-        skips(&plan).iter().filter_map(|line| line.strip_prefix("handle-held ")).map(str::to_owned).collect();
+    assert_eq!(plan["execution"]["conflicts"], json!([]), "{run:?}");
+    let held = subjects(&skips(&plan), "handle-held ");
     let released: BTreeSet<String> =
         of_code("leaked-address").difference(&held).map(|a| format!("release-address {a}")).collect();
     let deleted: BTreeSet<String> =
@@ -243,17 +225,10 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
         recorded(&before, false).difference(&recorded(&after, false)).cloned().collect();
     assert_eq!(recorded(&after, true), gone, "both schemas have a field for the time");
     assert_eq!(gone, of_code("leaked-address").difference(&held).cloned().collect());
-    assert_eq!(site.findings("leaked-address"), held.iter().map(|a| format!("error {a}")).collect());
-    for rule in [
-        "orphan-handle",
-        "missing-handle",
-        "handle-count",
-        "half-deleted",
-        "corrupt-block",
-        "datastore-locked",
-    ] {
-        assert_eq!(site.findings(rule), set::<String>([]), "{rule}");
-    }
+    let of_rules = "leaked-address,orphan-handle,missing-handle,handle-count,half-deleted,corrupt-block,\
+                    datastore-locked";
+    let expected = held.iter().map(|address| format!("error leaked-address {address}")).collect();
+    assert_eq!(site.findings(&["--rule", of_rules]), expected);
     let strays = differing(&before, &after).into_iter().filter(|name| {
         let is_lock = name == "clusterinformations/default";
         let is_block = name.starts_with("ipamblocks/") && after.contains_key(name);
@@ -262,8 +237,7 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
     });
     assert_eq!(strays.collect::<Vec<_>>(), Vec::<String>::new());
 
-    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
-    assert_eq!(values(&site.objects()), values(&before));
+    site.undo_to(&run, &before);
 }
 
 in_each_group!(
@@ -279,23 +253,18 @@ fn records_of_a_deleted_node_with_live_pods() {
     let node = cluster.nodes().last().unwrap().name.clone();
     let site = KubeSite::of(&cluster, Flavour::Classic);
     let before = site.objects();
-    let refused = site.release(&["--handle", &pod.handle]);
-    let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
+    let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
+    let expected = of_pods("in-use", [&pod]);
     assert_eq!((refused.code, skips(&refused.json())), (1, expected), "{refused:?}");
     assert_eq!(site.objects(), before);
 
     let run = site.release(&["--node", &node]).succeeded();
     let after = site.objects();
-    assert!(
-        !after.keys().any(|name| name.starts_with(&format!("blockaffinities/{node}-"))),
-        "{:?}",
-        after.keys()
-    );
+    let affinities = format!("blockaffinities/{node}-");
+    assert!(!after.keys().any(|name| name.starts_with(&affinities)), "{:?}", after.keys());
     let owner = format!("host:{node}");
     assert!(!after.values().any(|object| object["spec"]["affinity"] == owner.as_str()));
-    for rule in ["leaked-address", "block-of-missing-node", "affinity-of-missing-node", "half-deleted"] {
-        assert_eq!(site.findings(rule), set::<String>([]), "{rule}");
-    }
-    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
-    assert_eq!(values(&site.objects()), values(&before));
+    let of_node = "leaked-address,block-of-missing-node,affinity-of-missing-node,half-deleted";
+    assert_eq!(site.findings(&["--rule", of_node]), BTreeSet::new());
+    site.undo_to(&run, &before);
 }

@@ -1,26 +1,23 @@
 //! `--lock`: locks the datastore while a run writes, and then restores the previous state.
 
-use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Child;
 
 use calipam_repair::journal::{LockMark, Recorded, headers};
 use calipam_repair::{stale_lock, stale_locks};
-use calipam_testkit::cluster::wire::key;
-use calipam_testkit::cluster::{Cluster, Fault};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 use super::site::*;
-use crate::cli::program::{Run, scratch};
-
-const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+use crate::cli::program::scratch;
 
 /// A number of steps that is large enough to send a signal in the middle of a run.
 const MANY: usize = 4_000;
 
 fn ready(value: &[u8]) -> Option<bool> {
     serde_json::from_slice::<Value>(value).unwrap()["spec"]["datastoreReady"].as_bool()
+}
+
+fn is_locked(site: &Site) -> bool {
+    ready(&site.value(INFORMATION).unwrap()) == Some(false)
 }
 
 /// Reads the journal of a completed run, which must have restored its lock.
@@ -56,7 +53,7 @@ fn the_previous_lock_state_is_restored() {
             assert_eq!(site.dump(), whole);
             continue;
         }
-        assert_eq!(run.code, 0, "{run:?}");
+        let run = run.succeeded();
         let cluster = ended(&journal_of(&run)).header.cluster;
         assert!(stale_locks(&site.home.path().join("calipam"), &cluster).unwrap().is_empty());
         // The path of the journal is printed before anything is written.
@@ -73,29 +70,19 @@ fn the_previous_lock_state_is_restored() {
 }
 
 #[test]
-fn a_conflict_unlocks_too() {
+fn a_conflict_unlocks_too_and_undo_locks_too() {
     let (site, pod) = Site::leaky();
     let before = site.value(INFORMATION);
     let release = [&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat();
     let shown = site.asked_while("[y/N] ", &release, "y\n", || {
         // The addresses are assigned again between the plan and the answer.
-        for (address, block) in &pod.addresses {
-            site.change_block(*block, |block| {
-                let ordinal = block.ordinal(*address).to_string();
-                block.sequences.insert(ordinal, block.sequence);
-                block.sequence += 1;
-            });
-        }
+        site.change_blocks(&pod, reassign);
     });
     shown.exits(1).shows("not done: ").shows("2 steps aborted (conflict)");
     assert_eq!(site.history(INFORMATION).len(), 3);
     assert_eq!(site.value(INFORMATION), before);
     assert!(pod.addresses.iter().all(|(address, _)| recorded(&site.dump()).contains_key(address)));
-}
 
-#[test]
-fn undo_locks_too() {
-    let site = with_ready(Some(true));
     let before = site.dump();
     let run = site.release(&["--leaked"]);
     let undone = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]).succeeded();
@@ -108,11 +95,7 @@ fn undo_locks_too() {
 
 /// Starts a release of many orphan handles, and makes it hang in the middle. Then the datastore is locked, some handles
 /// are deleted, and etcd no longer answers.
-fn in_the_middle(site: &Site) -> Child {
-    in_the_middle_with(site, &[])
-}
-
-fn in_the_middle_with(site: &Site, more: &[&str]) -> Child {
+fn in_the_middle(site: &Site, more: &[&str]) -> Child {
     let arguments = [&["release", "--orphan-handles", "--lock", "--yes"], &AT_ONCE[..], more].concat();
     let mut command = site.command(&arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -131,9 +114,17 @@ fn in_the_middle_with(site: &Site, more: &[&str]) -> Child {
     child
 }
 
+/// Kills a release of many orphan handles in the middle.
+fn kill_in_the_middle(site: &Site, more: &[&str]) {
+    let mut child = in_the_middle(site, more);
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().code(), None);
+    site.etcd.resume().unwrap();
+    assert!(is_locked(site));
+}
+
 fn many_orphans() -> Site {
-    let cluster: Cluster = healthy().with(Fault::OrphanHandleEmpty, MANY / 2);
-    Site::of(&cluster)
+    Site::of(&healthy().with(Fault::OrphanHandleEmpty, MANY / 2))
 }
 
 fn handles(entries: &Entries) -> usize {
@@ -142,15 +133,15 @@ fn handles(entries: &Entries) -> usize {
 
 #[test]
 fn signals_in_the_middle_unlock() {
+    let site = many_orphans();
+    let before = site.dump();
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
-        let site = many_orphans();
-        let before = site.dump();
-        let child = in_the_middle(&site);
+        let child = in_the_middle(&site, &[]);
         // While the run exists, its lock is not stale.
         let (journal, header) = headers(&site.home.path().join("calipam")).pop().unwrap();
         assert!(stale_lock(&journal, &header.cluster).is_none());
         kill_process(Pid::from_child(&child), signal).unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
         site.etcd.resume().unwrap();
         let run = Run::ended(child.wait_with_output().unwrap()).failed(130, " not started\n");
         assert!(run.stderr.ends_with("error: interrupted\n"), "{run:?}");
@@ -159,8 +150,7 @@ fn signals_in_the_middle_unlock() {
         assert!(gone > 0 && gone < MANY, "{gone} of {MANY}");
         assert_eq!(after[INFORMATION].0, before[INFORMATION].0);
         ended(&journal_of(&run));
-        site.undo(&journal_of(&run)).succeeded();
-        assert_eq!(values(&site.dump()), values(&before));
+        site.undo_to(&run, &before);
     }
 }
 
@@ -169,11 +159,11 @@ fn signals_in_the_middle_unlock() {
 fn a_server_that_restarts_is_unlocked() {
     let mut site = many_orphans();
     let before = site.dump();
-    let child = in_the_middle(&site);
+    let child = in_the_middle(&site, &[]);
     site.etcd.kill();
     // Longer than the retries of reads on a busy machine, and shorter than those of unlocking. If the server were back
     // earlier, the run would simply continue.
-    std::thread::sleep(Duration::from_secs(15));
+    thread::sleep(Duration::from_secs(15));
     site.etcd.restart().unwrap();
     let run = Run::ended(child.wait_with_output().unwrap()).failed(3, " not started\n").says("\nerror: ");
     let after = site.dump();
@@ -187,45 +177,34 @@ fn a_server_that_restarts_is_unlocked() {
 fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let site = many_orphans();
     let before = site.dump();
-    let mut child = in_the_middle(&site);
-    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-    assert_eq!(child.wait().unwrap().code(), None);
-    site.etcd.resume().unwrap();
+    kill_in_the_middle(&site, &[]);
     // A journal can have any file name.
     let killed = site.home.path().join("calipam/last night");
     std::fs::rename(site.journals().pop().unwrap(), &killed).unwrap();
-    let is_locked = || ready(&site.value(INFORMATION).unwrap()) == Some(false);
-    assert!(is_locked());
-
-    let asked = site.run(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
-    let told = "`release --orphan-handles` of 20";
-    let named = |text: &str| {
-        text.contains(told)
-            && text.contains("left the datastore locked")
-            && text.contains(killed.to_str().unwrap())
-    };
-    assert!(asked.code == 2 && named(&asked.stderr) && is_locked(), "{asked:?}");
+    let texts = ["`release --orphan-handles` of 20", "left the datastore locked", killed.to_str().unwrap()];
+    let named = |text: &str| texts.iter().all(|part| text.contains(part));
     let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
+    let asked = site.run(&release);
+    assert!(asked.code == 2 && named(&asked.stderr) && is_locked(&site), "{asked:?}");
     let refused = site.asked(&release, "n\n");
     assert!(refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")), "{refused:?}");
-    assert!(is_locked(), "{refused:?}");
-    assert!(refused.text.contains("Change 1 other object of cluster"), "{refused:?}");
+    assert!(is_locked(&site), "{refused:?}");
+    refused.shows("Change 1 other object of cluster");
 
     // `--yes` is consent to the command, but not to the removal of the lock.
     let next = site.release(&["--orphan-handles"]);
     let nothing_to_do = site.release(&["--orphan-handles", "--quiet"]);
     for run in [&next, &nothing_to_do] {
         assert!(named(&run.stderr) && run.stderr.contains("`--yes` does not remove a lock"), "{run:?}");
-        assert!(!run.stderr.contains("This restores") && run.code == 1 && is_locked(), "{run:?}");
+        assert!(!run.stderr.contains("This restores") && run.code == 1 && is_locked(&site), "{run:?}");
     }
     for run in [&asked, &next] {
         assert!(run.stderr.contains("undoes that run and unlocks the datastore"), "{run:?}");
     }
     let restored = site.asked(&["undo", &journal_of(&next)], "y\ny\n").exits(0);
     restored.shows("The datastore is no longer locked.");
-    assert!(!is_locked());
-    let value = |raw: &[u8]| serde_json::from_slice::<Value>(raw).unwrap();
-    assert_eq!(value(&site.value(INFORMATION).unwrap()), value(&before[INFORMATION].0));
+    assert!(!is_locked(&site));
+    assert_eq!(values(&site.dump())[INFORMATION], values(&before)[INFORMATION]);
     let quiet = site.release(&["--orphan-handles"]);
     assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
 
@@ -240,27 +219,20 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
 
 #[test]
 fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
+    let site = many_orphans();
+    let before = site.dump();
     for more in [&["--lock"][..], &[]] {
-        let site = many_orphans();
-        let before = site.dump();
         let (_folder, journal) = scratch("x.journal");
-        let mut child = in_the_middle_with(&site, &["--journal", journal.to_str().unwrap()]);
-        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-        child.wait().unwrap();
-        site.etcd.resume().unwrap();
-        let is_locked = || ready(&site.value(INFORMATION).unwrap()) == Some(false);
+        kill_in_the_middle(&site, &["--journal", journal.to_str().unwrap()]);
 
         let undo = ["undo", journal.to_str().unwrap()];
-        let dry = site.run(&[&undo[..], &["--dry-run"]].concat());
-        assert!(dry.stderr.contains("left the datastore locked") && is_locked(), "{dry:?}");
+        site.run(&[&undo[..], &["--dry-run"]].concat()).says("left the datastore locked");
+        assert!(is_locked(&site));
         let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
         let undone = undone.failed(1, "did not finish").says("left the datastore locked");
         undone.says("The datastore is no longer locked.");
-        assert!(!is_locked());
-        let values_of = |entries| -> Vec<(String, Value)> {
-            values(entries).into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-        };
-        assert_eq!(values_of(&site.dump()), values_of(&before));
+        assert!(!is_locked(&site));
+        assert_eq!(values(&site.dump()), values(&before));
     }
 }
 
@@ -269,12 +241,8 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
 fn a_stale_mark_unlocks_nothing() {
     let site = many_orphans();
     let ready_value = site.value(INFORMATION).unwrap();
-    let mut child = in_the_middle(&site);
-    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-    child.wait().unwrap();
-    site.etcd.resume().unwrap();
+    kill_in_the_middle(&site, &[]);
     let locked = site.value(INFORMATION).unwrap();
-    assert_eq!(ready(&locked), Some(false));
     // The operator unlocks the datastore, and locks it again for a migration.
     site.put(INFORMATION, ready_value);
     site.put(INFORMATION, locked.clone());

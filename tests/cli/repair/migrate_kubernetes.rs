@@ -2,21 +2,27 @@
 //! of controllers and nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use calipam_testkit::kube::{Flavour, create, create_in_etcd};
-use serde_json::{Value, json};
+use calipam_testkit::kube::{create, create_in_etcd};
 
-use super::kubernetes::{KubeSite, Objects, in_each_group};
+use super::kubernetes::{KubeSite, in_each_group};
 use super::migrate::{NEW, OLD, cluster};
-use super::site::{AT_ONCE, journal_of};
+use super::site::*;
 use super::split::add_pool;
-use crate::cli::program::Run;
-use crate::cli::pty::{Terminal, interrupt};
+use crate::cli::kube_cluster::pod;
 
 fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&cluster(), flavour);
+    // An undo leaves the last enabled pool.
+    let apply = ["migrate", "--from", OLD, "--apply", "--yes"];
+    let created = site.run_at_once(&apply, &["--to-cidr", "10.99.0.0/16"]).succeeded();
+    let disabled = site.run_at_once(&apply, &[]).succeeded();
+    site.undo(&journal_of(&created)).exits(1).prints("no pool of its family would be enabled");
+    assert!(site.list("ippools").contains_key(NEW));
+    for run in [disabled, created] {
+        site.undo(&journal_of(&run)).succeeded();
+    }
+
     add_pool(&site, flavour);
     // Assigns and releases an address, which leaves an empty block with its affinity.
     for arguments in [
@@ -25,17 +31,14 @@ fn on_kubernetes(flavour: Flavour) {
     ] {
         site.run(arguments).succeeded();
     }
-    let count_in_old_pool = |objects: &Objects| {
-        objects
-            .values()
-            .filter(|object| object["spec"]["cidr"].as_str().is_some_and(|cidr| cidr.starts_with("10.7.")))
-            .count()
-    };
-    assert_eq!(count_in_old_pool(&site.objects()), 2);
+    let is_in_old_pool =
+        |object: &&Value| object["spec"]["cidr"].as_str().is_some_and(|cidr| cidr.starts_with("10.7."));
+    let count_in_old_pool = || site.objects().values().filter(is_in_old_pool).count();
+    assert_eq!(count_in_old_pool(), 2);
 
     // Migrates through a temporary pool and back. Only the API server stores which phase is next.
     let step = |arguments: &[&str], leg: &str, phase: &str| {
-        let run = site.run(&[&["migrate", "--yes", "-o", "json"], &AT_ONCE[..], arguments].concat());
+        let run = site.run_at_once(&["migrate", "--yes", "-o", "json"], arguments);
         let document = run.json();
         let found = (run.code, &document["detour"]["leg"], &document["phase"]);
         assert_eq!(found, (0, &json!(leg), &json!(phase)), "{run:?}");
@@ -49,15 +52,14 @@ fn on_kubernetes(flavour: Flavour) {
     let successor = r#"{"blockSize":29,"cidr":"10.7.0.0/29","name":"p"}"#;
     assert_eq!(metadata["annotations"]["calipam.io/temporary-for"], successor);
     runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["--apply"], "there", phase)));
-    assert_eq!(count_in_old_pool(&site.objects()), 0);
+    assert_eq!(count_in_old_pool(), 0);
     assert!(!site.list("ippools").contains_key("p"));
     // Calico's client moves the annotations of other programs into an annotation of its own.
     if flavour == Flavour::Classic {
         let mut object = site.list("ippools")["p-10-8-0-0-28"].clone();
         let kept = json!({"annotations": {"calipam.io/temporary-for": successor}}).to_string();
         object["metadata"]["annotations"] = json!({"projectcalico.org/metadata": kept});
-        let path = format!("{}/p-10-8-0-0-28", flavour.path("ippools"));
-        assert_eq!(site.server.request("PUT", &path, &object.to_string()).unwrap().status, 200);
+        site.replace("ippools", &object);
     }
     runs.extend(["create", "disable", "delete"].map(|phase| step(&["--apply"], "back", phase)));
     let pools = site.list("ippools");
@@ -67,66 +69,62 @@ fn on_kubernetes(flavour: Flavour) {
     assert!(!pools.contains_key("p-10-8-0-0-28"));
 
     for run in runs.iter().rev().take(6) {
-        site.run(&["undo", &journal_of(run), "--yes"]).succeeded();
+        site.undo(&journal_of(run)).succeeded();
     }
-    assert_eq!(count_in_old_pool(&site.objects()), 2);
+    assert_eq!(count_in_old_pool(), 2);
     let old = &site.list("ippools")["p"];
     assert_eq!((&old["spec"]["blockSize"], old["spec"]["disabled"] == true), (&json!(30), false), "{old}");
 }
 
 in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);
 
-fn the_last_pool_stays(flavour: Flavour) {
-    let site = KubeSite::of(&cluster(), flavour);
-    let migrate = |arguments: &[&str]| {
-        site.run(&[&["migrate", "--from", OLD, "--yes"], &AT_ONCE[..], arguments].concat()).succeeded()
-    };
-    let created = migrate(&["--to-cidr", "10.99.0.0/16", "--apply"]);
-    migrate(&["--apply"]);
-    let undo = site.run(&["undo", &journal_of(&created), "--yes"]);
-    assert!(undo.code == 1 && undo.stdout.contains("no pool of its family would be enabled"), "{undo:?}");
-    assert!(site.list("ippools").contains_key(NEW));
-}
-
-in_each_group!(the_last_pool_stays: the_last_pool_stays_classic, the_last_pool_stays_native);
-
-/// Creates a pod with an address in Calico's annotations. A pod requests the pool `p` unless it belongs to a
+/// Creates a ready pod with an address in Calico's annotations. A pod requests the pool `p` unless it belongs to a
 /// Deployment.
-fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {
-    let uid = format!("00000000-0000-4000-8000-{number:012}");
-    let owner = json!({"apiVersion": "apps/v1", "kind": controller, "name": "web-5d9", "uid": uid, "controller": true});
-    let owners = if controller.is_empty() { json!([]) } else { json!([owner]) };
-    let mut annotations = json!({"cni.projectcalico.org/podIP": format!("{address}/32")});
+fn web(number: usize, controller: &str, address: &str) -> Value {
+    let mut pod = pod("default", &format!("web-{number}"), "node-1", address, number);
+    let metadata = &mut pod["metadata"];
+    metadata["labels"] = json!({"app": "web", "pod-template-hash": "5d9"});
+    metadata["annotations"] = json!({"cni.projectcalico.org/podIP": format!("{address}/32")});
     if controller != "ReplicaSet" {
-        annotations["cni.projectcalico.org/ipv4pools"] = r#"["p"]"#.into();
+        metadata["annotations"]["cni.projectcalico.org/ipv4pools"] = r#"["p"]"#.into();
     }
-    let condition = if ready { "True" } else { "False" };
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("web-{number}"), "namespace": "default", "uid": uid, "creationTimestamp": "2026-05-01T10:00:00Z",
-            "labels": {"app": "web", "pod-template-hash": "5d9"}, "ownerReferences": owners,
-            "annotations": annotations},
-        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
-            "conditions": [{"type": "Ready", "status": condition, "lastTransitionTime": "2026-05-01T10:00:20Z"}]},
-    })
+    if !controller.is_empty() {
+        metadata["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": controller, "name": "web-5d9",
+            "uid": metadata["uid"], "controller": true}]);
+    }
+    pod["status"]["conditions"] =
+        json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T10:00:20Z"}]);
+    pod
 }
 
 /// Creates pods in the disabled pool `p`: `web-0` to `web-3` of a Deployment, a bare one, and one of a StatefulSet.
 fn with_pods() -> KubeSite {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
     add_pool(&site, Flavour::Classic);
-    let mut pods: Vec<Value> =
-        (0..4).map(|number| web(number, "ReplicaSet", &format!("10.7.0.{number}"), true)).collect();
-    pods.push(web(4, "", "10.7.0.4", true));
-    pods.push(web(5, "StatefulSet", "10.7.0.5", true));
-    create_in_etcd(&site.server, "/registry/pods/", &pods).unwrap();
-    site.run(
-        &[&["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"], &AT_ONCE[..]].concat(),
-    )
-    .succeeded();
+    let controllers = ["ReplicaSet", "ReplicaSet", "ReplicaSet", "ReplicaSet", "", "StatefulSet"];
+    let pods = controllers.iter().enumerate();
+    let pods = pods.map(|(number, controller)| web(number, controller, &format!("10.7.0.{number}")));
+    store_pods(&site, &pods.collect::<Vec<_>>());
+    disable_pool(&site);
     site
 }
+
+fn store_pods(site: &KubeSite, pods: &[Value]) {
+    create_in_etcd(&site.server, "/registry/pods/", pods).unwrap();
+}
+
+/// Ends a pod at once, as its node does.
+fn end_pod(site: &KubeSite, name: &str) {
+    let path = format!("/api/v1/namespaces/default/pods/{name}");
+    site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+}
+
+fn disable_pool(site: &KubeSite) {
+    site.run_at_once(&["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"], &[])
+        .succeeded();
+}
+
+const EVICT: [&str; 6] = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
 
 /// Adds a budget for all pods, which allows no eviction.
 fn add_budget(site: &KubeSite) {
@@ -149,39 +147,31 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
             let (mut least, mut next) = (4, 10);
             while !done.load(Ordering::SeqCst) {
                 let pods = pods_of(site);
+                let is_ending = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();
+                let (ending, running): (Vec<_>, Vec<_>) = pods.iter().partition(is_ending);
                 let is_of_deployment =
-                    |pod: &&Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet";
-                let running = pods.iter().filter(is_of_deployment);
-                let running = running.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count();
+                    |pod: &&&Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet";
+                let running = running.iter().filter(is_of_deployment).count();
                 least = least.min(running);
-                let missing =
-                    (running..4).map(|place| web(next + place, "ReplicaSet", &new(next + place), true));
-                create_in_etcd(&site.server, "/registry/pods/", &missing.collect::<Vec<_>>()).unwrap();
+                let missing = (next + running..next + 4).map(|place| web(place, "ReplicaSet", &new(place)));
+                store_pods(site, &missing.collect::<Vec<_>>());
                 next += 4;
-                // Plays the role of the node, which ends deleted pods.
-                for pod in pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
-                    let path = format!(
-                        "/api/v1/namespaces/default/pods/{}",
-                        pod["metadata"]["name"].as_str().unwrap()
-                    );
-                    site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
-                }
+                ending.iter().for_each(|pod| end_pod(site, pod["metadata"]["name"].as_str().unwrap()));
                 thread::sleep(Duration::from_millis(100));
             }
             least
         });
-        let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
-        let run = site.run(&[&evict, &AT_ONCE[..], arguments].concat());
+        let run = site.run_at_once(&EVICT, arguments);
         done.store(true, Ordering::SeqCst);
         (run, controller.join().unwrap())
     })
 }
 
 #[test]
-fn pods_are_listed_with_their_controllers_and_their_ties_to_the_pool() {
+fn pods_are_listed_with_their_controllers_and_stay_where_budgets_let_none_go() {
     let site = with_pods();
     add_budget(&site);
-    let run = site.run(&[&["migrate", "--from", "p", "--to", OLD, "-o", "json"], &AT_ONCE[..]].concat());
+    let run = site.run_at_once(&["migrate", "--from", "p", "--to", OLD, "-o", "json"], &[]);
     let document = run.json();
     let workload = |kind: Option<&str>, name: &str, pods: usize, command: Option<&str>| {
         let mut workload = json!({"namespace": "default", "name": name, "pods": pods, "budgets": {"web": 0}});
@@ -202,15 +192,24 @@ fn pods_are_listed_with_their_controllers_and_their_ties_to_the_pool() {
     assert_eq!(document["differences"][0]["setting"], "ipipMode");
     let eviction = json!({"pods": 4, "notMoved": 0, "batch": 1, "eachSeconds": 20, "totalSeconds": 80});
     assert_eq!(document["eviction"], eviction, "{run:?}");
+
+    // The budget lets no pod go.
+    let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["--patience", "2s"]);
+    assert_eq!(least, 4, "{run:?}");
+    run.failed(1, "for 2s, no eviction was allowed; pods left: 4");
+    let mut command = site.command(&[&EVICT, &AT_ONCE[..]].concat());
+    command.env("TERM", "xterm-256color");
+    Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, it| interrupt(it)).exits(130);
+    assert_eq!(pods_of(&site).len(), 6);
 }
 
 #[test]
 fn evicted_pods_come_back_before_the_next_eviction_and_other_pods_stay() {
     let site = with_pods();
     let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["-o", "json"]);
-    assert_eq!(run.code, 1, "two pods are left: {run:?}");
-    assert!(run.stderr.contains("evicted 4 pods"), "{run:?}");
-    assert!(run.stderr.contains("an annotation asks for the old pool or an address in it: 1 pod"), "{run:?}");
+    // Two pods are left.
+    let run = run.failed(1, "evicted 4 pods");
+    let run = run.says("an annotation asks for the old pool or an address in it: 1 pod");
     assert!(least >= 3, "one at a time: {least}");
     let document = run.json();
     assert_eq!((&document["phase"], &document["left"]["inUse"]), (&json!("move"), &json!(2)));
@@ -221,72 +220,48 @@ fn evicted_pods_come_back_before_the_next_eviction_and_other_pods_stay() {
 #[test]
 fn an_eviction_after_which_nothing_is_left_succeeds() {
     let site = with_pods();
-    for pod in ["web-4", "web-5"] {
-        let path = format!("/api/v1/namespaces/default/pods/{pod}");
-        site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
-    }
+    ["web-4", "web-5"].iter().for_each(|pod| end_pod(&site, pod));
     let (run, _) = evict(&site, |number| format!("10.244.9.{number}"), &["-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
-    assert_ne!(run.json()["phase"], "move");
+    assert_ne!(run.succeeded().json()["phase"], "move");
 }
 
 #[test]
 fn eviction_stops_when_a_new_pod_has_an_address_of_the_old_pool() {
     let site = with_pods();
     let (run, _) = evict(&site, |number| format!("10.7.0.{}", 6 + number % 2), &[]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stderr.contains("got an address from the old pool again"), "{run:?}");
-    let old =
-        pods_of(&site).iter().filter(|pod| pod["metadata"]["name"].as_str().unwrap().len() == 5).count();
-    assert_eq!(old, 5, "one of four was evicted, and the two others are there");
-}
-
-#[test]
-fn eviction_stops_where_budgets_let_no_pod_go() {
-    let site = with_pods();
-    add_budget(&site);
-    let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["--patience", "2s"]);
-    assert_eq!((run.code, least), (1, 4), "{run:?}");
-    assert!(run.stderr.contains("for 2s, no eviction was allowed; pods left: 4"), "{run:?}");
+    run.failed(1, "got an address from the old pool again");
+    let is_old = |pod: &&Value| pod["metadata"]["name"].as_str().unwrap().len() == 5;
+    assert_eq!(
+        pods_of(&site).iter().filter(is_old).count(),
+        5,
+        "one of four was evicted, and the two others are there"
+    );
 }
 
 /// The node of the pod is down, so the pod never ends.
 #[test]
 fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
     let site = with_pods();
-    let mut pods = (0..4).map(|number| web(number, "ReplicaSet", &format!("10.7.0.{number}"), true));
-    let mut ending = pods.next().unwrap();
+    let mut ending = web(0, "ReplicaSet", "10.7.0.0");
     ending["metadata"]["deletionTimestamp"] = "2026-05-01T11:00:00Z".into();
     ending["metadata"]["deletionGracePeriodSeconds"] = 30.into();
-    create_in_etcd(&site.server, "/registry/pods/", &[ending]).unwrap();
-    for pod in pods {
-        let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str().unwrap());
-        site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
-    }
-    let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict", "--patience", "2s"];
-    let run = site.run(&[&evict, &AT_ONCE[..]].concat()).exits(1);
-    let wanted = "evicted pods have not ended after 2s: 1, such as default/web-0";
-    assert!(run.stderr.contains(wanted) && run.stderr.contains("hint: is their node down?"), "{run:?}");
-}
-
-#[test]
-fn an_eviction_shows_how_far_it_is_and_ctrl_c_ends_it() {
-    let site = with_pods();
-    add_budget(&site);
-    let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
-    let mut command = site.command_by(site.server.kubeconfig(), &[&evict, &AT_ONCE[..]].concat());
-    command.env("TERM", "xterm-256color");
-    Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, it| interrupt(it)).exits(130);
-    assert_eq!(pods_of(&site).len(), 6, "the budget let none go");
+    store_pods(&site, &[ending]);
+    ["web-1", "web-2", "web-3"].iter().for_each(|pod| end_pod(&site, pod));
+    site.run_at_once(&EVICT, &["--patience", "2s"])
+        .failed(1, "evicted pods have not ended after 2s: 1, such as default/web-0")
+        .says("hint: is their node down?");
 }
 
 /// Creates the pod of a virtual machine.
 fn launcher(machine: &str, number: usize, address: &str, phase: &str) -> Value {
-    let mut pod = web(number, "VirtualMachineInstance", address, phase == "Running");
+    let mut pod = web(number, "VirtualMachineInstance", address);
     pod["metadata"]["name"] = format!("virt-launcher-{machine}-{number}").into();
     pod["metadata"]["ownerReferences"][0]["name"] = machine.into();
     pod["metadata"]["annotations"].as_object_mut().unwrap().remove("cni.projectcalico.org/ipv4pools");
     pod["status"]["phase"] = phase.into();
+    if phase != "Running" {
+        pod["status"]["conditions"][0]["status"] = "False".into();
+    }
     pod
 }
 
@@ -295,20 +270,18 @@ fn launcher(machine: &str, number: usize, address: &str, phase: &str) -> Value {
 fn machines_are_migrated_live_where_that_gives_them_another_address() {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
     add_pool(&site, Flavour::Classic);
-    let store = |pods: &[Value]| create_in_etcd(&site.server, "/registry/pods/", pods).unwrap();
-    store(&[launcher("db", 0, "10.7.0.0", "Running"), launcher("fixed", 1, "10.7.0.1", "Running")]);
-    let disable = ["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"];
-    assert_eq!(site.run(&[&disable[..], &AT_ONCE[..]].concat()).code, 0);
-    let evict =
-        [&["migrate", "--apply", "--from", "p", "--yes", "--evict", "--patience", "60s"], &AT_ONCE[..]]
-            .concat();
-    let run = site.run(&evict);
-    assert!(run.code == 1 && run.stderr.contains("evicted 0 pods"), "they keep their addresses: {run:?}");
+    store_pods(
+        &site,
+        &[launcher("db", 0, "10.7.0.0", "Running"), launcher("fixed", 1, "10.7.0.1", "Running")],
+    );
+    disable_pool(&site);
+    let evict = || site.run_at_once(&EVICT, &["--patience", "60s"]);
+    // They keep their addresses.
+    evict().failed(1, "evicted 0 pods");
 
     let mut information = site.list("clusterinformations").remove("default").unwrap();
     information["spec"]["calicoVersion"] = "v3.31.3".into();
-    let path = format!("{}/default", Flavour::Classic.path("clusterinformations"));
-    assert_eq!(site.server.request("PUT", &path, &information.to_string()).unwrap().status, 200);
+    site.replace("clusterinformations", &information);
     refuse_to_migrate(&site, "fixed");
     let migrations = || {
         let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
@@ -316,15 +289,17 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
         serde_json::from_str::<Value>(&answer.body).unwrap()["items"].as_array().unwrap().clone()
     };
     let run = thread::scope(|scope| {
-        let run = scope.spawn(|| site.run(&evict));
+        let run = scope.spawn(evict);
         while migrations().is_empty() && !run.is_finished() {
             thread::sleep(Duration::from_millis(50));
         }
-        store(&[launcher("db", 2, "10.244.9.2", "Running"), launcher("db", 0, "10.7.0.0", "Succeeded")]);
+        store_pods(
+            &site,
+            &[launcher("db", 2, "10.244.9.2", "Running"), launcher("db", 0, "10.7.0.0", "Succeeded")],
+        );
         run.join().unwrap()
-    })
-    .failed(1, "evicted 1 pod");
-    assert!(run.stderr.contains("KubeVirt does not migrate the virtual machine default/fixed: "), "{run:?}");
+    });
+    run.failed(1, "evicted 1 pod").says("KubeVirt does not migrate the virtual machine default/fixed: ");
     let asked: Vec<Value> =
         migrations().iter().map(|migration| migration["spec"]["vmiName"].clone()).collect();
     assert_eq!(asked, ["db"]);

@@ -1,10 +1,9 @@
 //! `migrate` and its undo leave an enabled pool for all users, even after changes of other clients.
 
-use calipam_testkit::cluster::wire::{affinity, key};
+use calipam_testkit::cluster::wire::affinity;
 
-use super::migrate::{NEW, OLD, TO, cluster, leave, migrate, phase, pool, resume};
+use super::migrate::{NEW, OLD, TO, begin, cluster, copy_pool, leave, migrate, phase, pool, resume};
 use super::site::*;
-use crate::cli::program::Run;
 
 /// Phases must be undone in reverse order. Otherwise, the cluster would have no pool, or users would have no addresses.
 #[test]
@@ -16,18 +15,15 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
         assert_eq!(site.dump(), before);
     };
     let site = Site::of(&cluster());
-    let created = migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat());
+    let created = begin(&site);
     let disabled = resume(&site, "disable");
     refused(&site, &created, last);
     let enabled = site.undo(&journal_of(&disabled)).succeeded();
-    assert_eq!(site.undo(&journal_of(&created)).code, 0);
+    site.undo(&journal_of(&created)).succeeded();
     refused(&site, &enabled, last);
 
     // Migrates to an existing pool.
-    let mut closed = pool(&site, OLD).unwrap();
-    (closed["metadata"]["name"], closed["spec"]["cidr"]) = ("closed".into(), "10.98.0.0/16".into());
-    closed["spec"]["disabled"] = true.into();
-    site.put(&key::pool("closed"), closed.to_string());
+    copy_pool(&site, OLD, "closed", "10.98.0.0/16", true);
     let opened = migrate(&site, &["--from", OLD, "--to", "closed", "--apply", "--yes"]);
     resume(&site, "disable");
     refused(&site, &opened, last);
@@ -45,7 +41,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
 #[test]
 fn a_migration_without_a_pool_to_go_to_begins_again() {
     let site = Site::of(&cluster());
-    assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
+    begin(&site);
     resume(&site, "disable");
     leave(&site);
     resume(&site, "clean-up");
@@ -67,7 +63,7 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
         assert_eq!(site.dump(), before);
         site.delete(&stray);
     };
-    assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
+    begin(&site);
     refused(&resume(&site, "disable"));
     leave(&site);
     resume(&site, "clean-up");
@@ -84,32 +80,26 @@ fn each_phase_is_checked_again_after_the_question() {
         let migrate = [&["migrate"], &AT_ONCE[..], arguments].concat();
         site.asked_while("[y/N] ", &migrate, "y\n", meanwhile).exits(1).shows_wrapped(says);
     };
-    let change = |name: &str, from: &str, to: &str, disabled: bool| {
-        let mut changed = pool(&site, from).unwrap();
-        (changed["metadata"]["name"], changed["spec"]["disabled"]) = (name.into(), disabled.into());
-        changed["spec"]["cidr"] = to.into();
-        site.put(&key::pool(name), changed.to_string());
-    };
-    let begin = [&TO[..], &["--apply"]].concat();
-    asked(&begin, &|| change("other", OLD, "10.99.128.0/17", false), "overlaps 10.99.128.0/17");
+    let first = [&TO[..], &["--apply"]].concat();
+    let other = || drop(copy_pool(&site, OLD, "other", "10.99.128.0/17", false));
+    asked(&first, &other, "overlaps 10.99.128.0/17");
     site.delete(&key::pool("other"));
     let stray = key::affinity("host", "node-1", "10.99.9.0/28".parse().unwrap());
-    asked(&begin, &|| site.put(&stray, affinity("confirmed")), "the block 10.99.9.0/28 still exists");
+    asked(&first, &|| site.put(&stray, affinity("confirmed")), "the block 10.99.9.0/28 still exists");
     site.delete(&stray);
-    assert_eq!(pool(&site, NEW), None);
-    assert_eq!(migrate(&site, &[&begin[..], &["--yes"]].concat()).code, 0);
+    assert_eq!(pool(&site, NEW), Value::Null);
+    begin(&site);
 
     let resume_it = ["--apply", "--from", OLD];
-    for meanwhile in
-        [&(|| change(NEW, NEW, "10.99.0.0/16", true)) as &dyn Fn(), &|| site.delete(&key::pool(NEW))]
-    {
+    let disable_new = || drop(copy_pool(&site, NEW, NEW, "10.99.0.0/16", true));
+    for meanwhile in [&disable_new as &dyn Fn(), &|| site.delete(&key::pool(NEW))] {
         asked(&resume_it, meanwhile, "the next phase is create, not disable");
-        assert_ne!(pool(&site, OLD).unwrap()["spec"]["disabled"], true);
-        change(NEW, OLD, "10.99.0.0/16", false);
+        assert_ne!(pool(&site, OLD)["spec"]["disabled"], true);
+        copy_pool(&site, OLD, NEW, "10.99.0.0/16", false);
     }
     resume(&site, "disable");
     leave(&site);
     let cleaned = resume(&site, "clean-up");
     asked(&resume_it, &|| assert_eq!(site.undo(&journal_of(&cleaned)).code, 0), "is no longer empty");
-    assert!(pool(&site, OLD).is_some());
+    assert_ne!(pool(&site, OLD), Value::Null);
 }

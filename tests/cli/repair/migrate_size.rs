@@ -1,38 +1,31 @@
 //! `migrate` to another block size in the same CIDR, through a temporary pool and back.
 
-use std::collections::BTreeSet;
-
-use calipam_testkit::cluster::wire::key;
-use serde_json::{Value, json};
-
 use super::migrate::{NEW, OLD, cluster, leave, left_of_old, migrate, pool, resume};
 use super::site::*;
-use crate::cli::program::Run;
 
 /// Migrates to another block size in the same CIDR. Each further call repeats the complete command if `is_named`, and
 /// otherwise has only `--apply`. Returns the runs.
 fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     let begin = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"];
     let mut runs = vec![migrate(site, &[&begin[..], &["--yes", "-o", "json"]].concat())];
-    let phase = |run: &Run| {
+    let is_at = |run: &Run, expected: &str| {
         let document = run.json();
-        [&document["detour"]["leg"], &document["phase"]]
-            .map(|text| text.as_str().unwrap().to_owned())
-            .join(" ")
+        let [leg, phase] =
+            [&document["detour"]["leg"], &document["phase"]].map(|text| text.as_str().unwrap());
+        assert_eq!((run.code, format!("{leg} {phase}")), (0, expected.to_owned()), "{run:?}");
     };
-    assert_eq!((runs[0].code, phase(&runs[0])), (0, "there create".to_owned()), "{:?}", runs[0]);
+    is_at(&runs[0], "there create");
     let ways = ["there disable", "there move", "there clean-up", "there delete"];
     for expected in ways.into_iter().chain(["back create", "back disable", "back move", "back delete"]) {
         let next = if is_named { &begin[..] } else { &["--apply"] };
-        let status = migrate(site, &["-o", "json"]);
-        assert_eq!((status.code, phase(&status)), (0, expected.to_owned()), "{status:?}");
+        is_at(&migrate(site, &["-o", "json"]), expected);
         match expected {
             "there move" => leave(site),
             // Ends the pod that was started in the temporary pool after the old pool was deleted.
             "back move" => site.delete(&visitor()),
             _ => {
                 let run = migrate(site, &[next, &["--yes", "-o", "json"]].concat());
-                assert_eq!((run.code, phase(&run)), (0, expected.to_owned()), "{run:?}");
+                is_at(&run, expected);
                 runs.push(run);
             }
         }
@@ -59,40 +52,37 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
     for (size, is_named) in [("28", false), ("24", true)] {
         let site = Site::of(&cluster());
         let begin = site.dump();
-        let plan = migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16"]);
-        assert!(plan.stdout.contains("created again with blocks of"), "the plan says which way: {plan:?}");
-        assert!(plan.stdout.contains("Blocks of two sizes in one CIDR would overlap"), "and why: {plan:?}");
-        assert!(
-            plan.stdout.contains(&format!("After the move back to 10.244.0.0/16, with blocks of /{size}")),
-            "{plan:?}"
-        );
+        let through = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16"];
+        // The plan says which way, and why.
+        migrate(&site, &through)
+            .prints("created again with blocks of")
+            .prints("Blocks of two sizes in one CIDR would overlap")
+            .prints(&format!("After the move back to 10.244.0.0/16, with blocks of /{size}"));
         assert_eq!(site.dump(), begin, "a plan writes nothing");
 
         let runs = there_and_back(&site, size, is_named);
-        let mut expected: Value = serde_json::from_slice(&begin[&key::pool(OLD)].0).unwrap();
+        let old = values(&begin)[&*key::pool(OLD)].clone();
+        let mut expected = old.clone();
         expected["spec"]["blockSize"] = size.parse::<u8>().unwrap().into();
         expected["spec"]["disabled"] = false.into();
-        let new = pool(&site, OLD).unwrap();
+        let new = pool(&site, OLD);
         assert_eq!((&new["spec"], new["metadata"].get("annotations")), (&expected["spec"], None));
-        assert_eq!(pool(&site, NEW), None);
+        assert_eq!(pool(&site, NEW), Value::Null);
         assert_eq!(site.findings(&[]), BTreeSet::new());
-        let again =
-            migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"]);
-        assert!(again.stderr.contains(&format!("already has blocks of /{size}")), "{again:?}");
+        let again = migrate(&site, &[&through[..], &["--apply"]].concat());
+        again.says(&format!("already has blocks of /{size}"));
 
         // Blocks of the old size cannot be restored before the old pool.
-        let cleaned = journal_of(&runs[2]);
         let before = site.dump();
-        site.undo(&cleaned).exits(1).prints("which is newer and has blocks of");
+        site.undo(&journal_of(&runs[2])).exits(1).prints("which is newer and has blocks of");
         assert_eq!(site.dump(), before);
 
         for run in runs.iter().rev() {
             site.undo(&journal_of(run)).succeeded();
         }
         assert_eq!(left_of_old(&site).len(), 6, "blocks and affinities are there again");
-        let wanted = serde_json::from_slice::<Value>(&begin[&key::pool(OLD)].0).unwrap();
-        assert_eq!(pool(&site, OLD).unwrap(), wanted);
-        assert_eq!(pool(&site, NEW), None);
+        assert_eq!(pool(&site, OLD), old);
+        assert_eq!(pool(&site, NEW), Value::Null);
     }
 }
 
@@ -100,11 +90,9 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
 fn a_temporary_pool_can_be_given_up_and_another_way_back_is_not_begun() {
     let site = Site::of(&cluster());
     let through = |cidr, size| ["--from", OLD, "--block-size", size, "--via", cidr, "--apply", "--yes"];
-    assert_eq!(migrate(&site, &through("10.99.0.0/16", "28")).code, 0);
+    migrate(&site, &through("10.99.0.0/16", "28")).succeeded();
     for other in [through("10.98.0.0/16", "28"), through("10.99.0.0/16", "24")] {
-        let refused = migrate(&site, &other);
-        let says = "through the temporary pool default-ipv4-ippool-10-99";
-        assert!(refused.stderr.contains(says), "{refused:?}");
+        migrate(&site, &other).says("through the temporary pool default-ipv4-ippool-10-99");
     }
     resume(&site, "disable");
     // The old pool is enabled again, and the temporary one is abandoned.
@@ -112,19 +100,17 @@ fn a_temporary_pool_can_be_given_up_and_another_way_back_is_not_begun() {
         let run = migrate(&site, &["--from", NEW, "--to", OLD, "--apply", "--yes", "-o", "json"]);
         assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
     }
-    assert_eq!(pool(&site, OLD).unwrap()["spec"]["disabled"], false);
-    assert_eq!(pool(&site, NEW), None);
+    assert_eq!(pool(&site, OLD)["spec"]["disabled"], false);
+    assert_eq!(pool(&site, NEW), Value::Null);
 }
 
 #[test]
 fn users_that_would_find_no_address_on_the_way_back_do_not_leave() {
     let site = Site::of(&cluster());
-    let limit = ["configure", "--max-blocks-per-host", "1", "--strict-affinity=true", "--yes"];
-    assert_eq!(site.run(&limit).code, 0);
+    site.run(&["configure", "--max-blocks-per-host", "1", "--strict-affinity=true", "--yes"]).succeeded();
     let before = site.dump();
     let through = ["--from", OLD, "--block-size", "31", "--via", "10.99.0.0/16", "--apply", "--yes"];
-    let refused = migrate(&site, &through).exits(1);
     let says = "with blocks of /31, 10.244.0.0/16 has no addresses for 6 of 12 users, first on node-1: ";
-    assert!(refused.stderr.contains(says), "{refused:?}");
+    migrate(&site, &through).failed(1, says);
     assert_eq!(site.dump(), before);
 }

@@ -1,15 +1,10 @@
-//! Named addresses and handles.
+//! Named addresses, handles and nodes.
 
-use std::io::Write;
 use std::net::IpAddr;
-use std::process::Stdio;
 
-use calipam_testkit::cluster::wire::{Attribute, Tunnel, key};
-use calipam_testkit::cluster::{Cluster, Fault};
-use serde_json::{Value, json};
+use calipam_testkit::cluster::wire::Tunnel;
 
 use super::site::*;
-use crate::cli::program::Run;
 
 /// Returns the address of the first record that satisfies `is_wanted`.
 fn address_of(cluster: &Cluster, is_wanted: impl Fn(&Attribute) -> bool) -> IpAddr {
@@ -23,8 +18,7 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let mut cluster = Cluster::small(*healthy().spec());
     let pod = cluster.add_pod_on(0);
     cluster.inject(Fault::CorruptUnreferenced, 1);
-    let corrupt = cluster.truth().iter().find(|f| f.code == "corrupt-block").unwrap().subject;
-    let corrupt: calipam_model::IpNet = corrupt.parse().unwrap();
+    let corrupt: IpNet = subject_of(&cluster, "corrupt-block").parse().unwrap();
     let node = cluster.nodes()[0].name.clone();
     let tunnel = cluster.node_mut(&node).tunnel(Tunnel::VxlanV6).unwrap();
     let block = cluster.blocks().find(|b| b.cidr == pod.block()).unwrap();
@@ -66,23 +60,16 @@ fn protected_addresses_are_refused_by_name() {
     for (reason, address, told) in &cases {
         let address = address.to_string();
         let run = release_by_name(&site, &["--ip", &address]).exits(1);
-        let row =
-            run.stdout.lines().find(|line| line.starts_with(&address)).unwrap_or_else(|| panic!("{run:?}"));
-        assert!(row.contains(reason) && row.contains(told), "{reason}: {row}");
+        let is_row = |line: &str| line.starts_with(&address) && line.contains(reason) && line.contains(told);
+        assert!(run.stdout.lines().any(is_row), "{reason}, {told}: {run:?}");
         assert!(run.stdout.ends_with("Nothing to do; 1 skipped\n"), "{run:?}");
     }
     let all: Vec<String> = cases.iter().map(|(_, address, _)| address.to_string()).collect();
     let together = release_by_name(&site, &["--ip", &all.join(","), "-o", "json"]);
     let expected = set(cases.iter().map(|(reason, address, _)| format!("{reason} {address}")));
     assert_eq!((together.code, skips(&together.json())), (1, expected));
-    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
-}
 
-#[test]
-fn some_refusals_cannot_be_forced() {
-    let (cluster, cases) = protected();
-    let site = Site::of(&cluster);
-    let before = site.dump();
+    // Some of them cannot be forced either.
     let never = ["cooling", "windows-reserved", "unchecked", "not-allocated"];
     let cases: Vec<_> = cases.iter().filter(|(reason, ..)| never.contains(reason)).collect();
     assert_eq!(cases.len(), 5);
@@ -90,11 +77,11 @@ fn some_refusals_cannot_be_forced() {
         let run = release_by_name(&site, &["--ip", &address.to_string(), "--force", "-o", "json"]);
         assert_eq!((run.code, skips(&run.json())), (1, set([format!("{reason} {address}")])), "{run:?}");
     }
-    assert_eq!(site.dump(), before);
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
 #[test]
-fn one_address_in_use_can_be_forced() {
+fn one_address_or_handle_in_use_can_be_forced() {
     let mut cluster = healthy();
     let (pod, other) = (cluster.add_pod_on(0), cluster.add_pod_on(1));
     let site = Site::of(&cluster);
@@ -117,8 +104,17 @@ fn one_address_in_use_can_be_forced() {
     expected.remove(&pod.address());
     assert_eq!(recorded(&site.dump()), expected, "of two addresses the one that was named");
     assert!(site.findings(&[]).contains(&format!("critical unallocated-in-use {address}")));
-    assert_eq!(site.undo(&journal_of(&forced)).code, 0);
-    assert_eq!(values(&site.dump()), values(&before));
+    site.undo_to(&forced, &before);
+
+    let before = site.dump();
+    let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
+    let reasons = of_pods("in-use", [&pod]);
+    assert_eq!((refused.code, skips(&refused.json())), (1, reasons));
+    assert_eq!(site.dump(), before);
+    site.release(&["--handle", &pod.handle, "--force"]).succeeded();
+    let after = site.dump();
+    assert!(!after.contains_key(&key::handle(&pod.handle)));
+    assert_eq!(recorded(&after), recorded_without(&before, &[pod]));
 }
 
 #[test]
@@ -133,43 +129,30 @@ fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
     let mut expected = recorded(&before);
     expected.remove(&address);
     assert_eq!(recorded(&site.dump()), expected);
-    let handle: Value = serde_json::from_slice(&site.value(&key::handle(&pod.handle)).unwrap()).unwrap();
-    let wanted = (&Value::Null, &1.into());
-    assert_eq!((&handle["block"][block.to_string()], &handle["block"][other.to_string()]), wanted);
-    assert_eq!(site.undo(&journal_of(&forced)).code, 0);
-    assert_eq!(values(&site.dump()), values(&before));
+    assert_eq!(site.json(&key::handle(&pod.handle))["block"], json!({other.to_string(): 1}), "not {block}");
+    site.undo_to(&forced, &before);
 }
 
 /// If a block's pool no longer selects the block's node, the block is deleted with its last address, as in Calico.
 #[test]
 fn the_block_of_a_node_that_its_pool_no_longer_selects_is_deleted_with_its_last_address() {
-    let site = Site::of(&healthy());
-    site.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#);
-    let pool = |selector: &str| {
-        json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
-            "metadata": {"name": "p", "uid": "U7", "creationTimestamp": "2026-05-01T10:00:00Z"},
-            "spec": {"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never",
-                "nodeSelector": selector}})
-    };
-    let of_node = ["affinity", "block"].map(|kind| match kind {
-        "affinity" => "/calico/ipam/v2/host/node-1/ipv4/block/10.7.0.0-30".to_owned(),
-        _ => key::block("10.7.0.0/30".parse().unwrap()),
-    });
+    let site = Site::healthy();
+    site.put(CONFIG, r#"{"auto_allocate_blocks":true}"#);
+    let cidr = "10.7.0.0/30".parse().unwrap();
+    let of_node = [key::affinity("host", "node-1", cidr), key::block(cidr)];
     for (selector, stays) in [("zone == 'a'", false), ("all()", true)] {
-        site.put("/calico/resources/v3/projectcalico.org/ippools/p", pool(selector).to_string());
+        let pool = json!({"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never",
+            "nodeSelector": selector});
+        site.put_pool("p", &pool);
         site.put(&of_node[0], r#"{"state":"confirmed","deleted":false}"#);
-        let gone = |pod: &str| {
-            json!({"namespace": "a", "pod": pod, "node": "node-1",
-            "timestamp": "2026-05-01 10:00:00 +0000 UTC"})
-        };
-        let block = json!({"cidr": "10.7.0.0/30", "affinity": "host:node-1", "allocations": [null, 0, 1, null],
-            "unallocated": [0, 3], "attributes": [{"handle_id": "h1", "secondary": gone("b")},
-            {"handle_id": "h2", "secondary": gone("c")}],
-            "sequenceNumber": 7, "sequenceNumberForAllocation": {"1": 5, "2": 6}, "deleted": false});
-        site.put(&of_node[1], block.to_string());
-        for id in ["h1", "h2"] {
-            site.put(&key::handle(id), r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
+        let mut block = Block::new(cidr, Some("host:node-1".into()), None, 7);
+        for (ordinal, handle) in [(1, "h1"), (2, "h2")] {
+            let since = "2026-05-01 10:00:00 +0000 UTC";
+            let gone = [("namespace", "a"), ("pod", handle), ("node", "node-1"), ("timestamp", since)];
+            block.take_ordinal(ordinal, Attribute::new(handle, gone));
+            site.put(&key::handle(handle), r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
         }
+        site.put(&of_node[1], block.value());
 
         // Another address of the block is still assigned.
         let first = site.release(&["--ip", "10.7.0.1"]).succeeded();
@@ -178,27 +161,8 @@ fn the_block_of_a_node_that_its_pool_no_longer_selects_is_deleted_with_its_last_
         let last = site.release(&["--ip", "10.7.0.2"]).succeeded();
         assert!(of_node.iter().all(|key| site.value(key).is_some() == stays), "{selector}: {last:?}");
 
-        site.undo(&journal_of(&last)).succeeded();
-        assert_eq!(values(&site.dump()), values(&before));
+        site.undo_to(&last, &before);
     }
-}
-
-#[test]
-fn a_handle_in_use_can_be_forced() {
-    let mut cluster = healthy();
-    let pod = cluster.add_pod_on(0);
-    let site = Site::of(&cluster);
-    let before = site.dump();
-    let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
-    let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
-    assert_eq!((refused.code, skips(&refused.json())), (1, expected));
-    assert_eq!(site.dump(), before);
-    site.release(&["--handle", &pod.handle, "--force"]).succeeded();
-    let mut expected = recorded(&before);
-    pod.addresses.iter().for_each(|(address, _)| drop(expected.remove(address)));
-    let after = site.dump();
-    assert_eq!(recorded(&after), expected);
-    assert!(!after.contains_key(&key::handle(&pod.handle)));
 }
 
 #[test]
@@ -213,13 +177,13 @@ fn a_handle_is_released_completely_or_not_at_all() {
     for targets in [["--handle", &half.handle], ["--ip", &v6.to_string()]] {
         let run = site.release(&[&targets[..], &["-o", "json"]].concat()).exits(1);
         assert!(skips(&run.json()).contains(&format!("handle-held {v6}")), "{run:?}");
-        assert_eq!(changes(&run.json()), set::<String>([]));
+        assert_eq!(changes(&run.json()), BTreeSet::new());
     }
     assert_eq!(site.dump(), before);
 
     let run = site.release(&["--leaked", "-o", "json"]);
     assert_eq!((run.code, skips(&run.json())), (1, set([format!("handle-held {v6}")])));
-    let released = set(whole.addresses.iter().map(|(address, _)| format!("release-address {address}")));
+    let released = of_pods("release-address", [&whole]);
     assert_eq!(changes(&run.json()), released);
     assert!(!site.dump().contains_key(&key::handle(&whole.handle)));
 }
@@ -231,59 +195,110 @@ fn handles_come_from_stdin() {
     // The handle object of one pod is missing. An orphan handle is not on stdin.
     cluster.remove(&key::handle(&pods[1].handle));
     cluster.inject(Fault::OrphanHandleEmpty, 1);
-    let orphan = cluster.truth().iter().find(|f| f.code == "orphan-handle").unwrap().subject;
+    let orphan = subject_of(&cluster, "orphan-handle");
     let site = Site::of(&cluster);
     let before = site.dump();
-    let arguments =
-        [&["release", "--handle", "-", "--handle", &pods[2].handle, "--yes"], &AT_ONCE[..]].concat();
-    let mut child = site.command(&arguments);
-    let mut child =
-        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let text =
-        format!("# of last night\n\n  {}  \r\n{} # no object\n{orphan}\n", pods[0].handle, pods[1].handle);
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    Run::ended(child.wait_with_output().unwrap()).succeeded();
-    let mut expected = recorded(&before);
-    pods[..3].iter().flat_map(|pod| &pod.addresses).for_each(|(address, _)| drop(expected.remove(address)));
+    let (file, [first, second]) = (site.home.path().join("handles"), [0, 1].map(|place| &pods[place].handle));
+    std::fs::write(&file, format!("# of last night\n\n  {first}  \r\n{second} # no object\n{orphan}\n"))
+        .unwrap();
+    let release = ["release", "--handle", "-", "--handle", &pods[2].handle, "--yes"];
+    let mut command = site.command(&[&release[..], &AT_ONCE].concat());
+    Run::of(command.stdin(std::fs::File::open(file).unwrap())).succeeded();
     let after = site.dump();
-    assert_eq!(recorded(&after), expected);
-    let gone = [&pods[0].handle, &pods[1].handle, &pods[2].handle, &orphan];
+    assert_eq!(recorded(&after), recorded_without(&before, &pods[..3]));
+    let gone = [first, second, &pods[2].handle, &orphan];
     assert!(gone.iter().all(|id| !after.contains_key(&key::handle(id))));
     assert!(after.contains_key(&key::handle(&pods[3].handle)));
 }
 
 #[test]
-fn a_handle_that_nobody_knows() {
-    let site = Site::of(&healthy());
-    let run = site.release(&["--handle", "k8s-pod-network.nobody"]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stdout.contains("not-found        there is no handle k8s-pod-network.nobody"), "{run:?}");
-    let nothing = site.run(&["release", "--yes"]).exits(2).prints_nothing();
+fn names_that_nobody_knows_and_a_node_that_exists_release_nothing() {
+    let site = Site::healthy();
+    let before = site.dump();
+    for (targets, says) in [
+        (
+            ["--handle", "k8s-pod-network.nobody"],
+            "not-found        there is no handle k8s-pod-network.nobody",
+        ),
+        (["--node", "node-of-nobody"], "nothing is recorded for node node-of-nobody"),
+        (["--node", "node-1"], "node node-1 exists"),
+        (["--node", "node-1"], "node-exists"),
+    ] {
+        site.release(&targets).exits(1).prints(says);
+    }
+    let nothing = site.run(&["release", "--yes"]).refused(2, "\nhint: ");
     assert!(nothing.stderr.starts_with("error: specify what to release: "), "{nothing:?}");
-    assert!(nothing.stderr.contains("\nhint: "), "{nothing:?}");
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
 /// A stateful pod has the same name as its predecessor, and therefore the same old handle.
 #[test]
 fn a_successor_keeps_its_address() {
     let cluster = healthy().with(Fault::SharedLegacySuccessor, 1);
-    let subject = |code: &str| cluster.truth().iter().find(|f| f.code == code).unwrap().subject;
-    let (leaked, handle) = (subject("leaked-address"), subject("shared-legacy-handle"));
+    let [leaked, handle] = ["leaked-address", "shared-legacy-handle"].map(|code| subject_of(&cluster, code));
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let mut held = recorded(&before);
+    held.retain(|address, id| id.as_deref() == Some(&handle) && address.to_string() != leaked);
+    let (successor, _) = held.pop_first().expect("the successor");
     for targets in [vec!["--leaked"], vec!["--handle", &handle], vec!["--ip", &leaked]] {
-        let site = Site::of(&cluster);
-        let before = site.dump();
-        let held = recorded(&before).into_iter().filter(|(_, id)| id.as_deref() == Some(&handle));
-        let successor =
-            held.map(|(address, _)| address.to_string()).find(|address| *address != leaked).unwrap();
         let run = site.release(&[&targets[..], &["-o", "json"]].concat());
         let plan = run.json();
         assert_eq!(changes(&plan), set([format!("release-address {leaked}")]), "{targets:?}");
         let by_handle = targets[0] == "--handle";
-        let expected = if by_handle { set([format!("in-use {successor}")]) } else { set::<String>([]) };
+        let expected = if by_handle { set([format!("in-use {successor}")]) } else { BTreeSet::new() };
         assert_eq!((run.code, skips(&plan)), (i32::from(by_handle), expected), "{targets:?}");
-        let after = site.dump();
-        assert!(recorded(&after).contains_key(&successor.parse().unwrap()));
-        let handle: serde_json::Value = serde_json::from_slice(&after[&key::handle(&handle)].0).unwrap();
+        assert!(recorded(&site.dump()).contains_key(&successor));
+        let handle = site.json(&key::handle(&handle));
         assert_eq!(handle["block"].as_object().unwrap().values().collect::<Vec<_>>(), [1]);
+        site.undo_to(&run, &before);
     }
+}
+
+/// Stores a cluster whose last node has `fault`. Returns the name of the node, and the keys that name it or one of its
+/// blocks.
+fn site_of_node(fault: Fault) -> (Site, String, Vec<String>) {
+    let cluster = healthy().with(fault, 1);
+    let node = cluster.nodes().last().unwrap();
+    let site = Site::of(&cluster);
+    let own: Vec<String> = node.blocks.iter().map(|block| key::block(*block)).collect();
+    let names = |key: &String| own.contains(key) || is_affinity_of(&node.name, key);
+    let keys = site.dump().into_keys().filter(names).collect();
+    (site, node.name.clone(), keys)
+}
+
+fn is_affinity_of(node: &str, key: &str) -> bool {
+    key.contains(&format!("/host/{node}/"))
+}
+
+#[test]
+fn a_node_that_is_gone_leaves_nothing() {
+    let (site, node, keys) = site_of_node(Fault::NodeGone);
+    let before = site.dump();
+    assert_eq!(keys.len(), 4, "two blocks, and an affinity for each");
+    let run = site.release(&["--node", &node]).succeeded();
+    let after = site.dump();
+    assert!(!after.keys().any(|key| is_affinity_of(&node, key)), "{run:?}");
+    site.run(&["check", "--node", &node, "--settle", "0"]).says(&format!("node \"{node}\" not found"));
+    assert_eq!(site.findings(&["--rule", "leaked-address"]), BTreeSet::new());
+    let is_gone_handle = |key: &String| key.contains("/handle/") && !after.contains_key(key);
+    let is_stray = |key: &String| !is_gone_handle(key) && !keys.contains(key);
+    let strays = differing(&before, &after).into_iter().filter(is_stray);
+    assert_eq!(strays.collect::<Vec<_>>(), Vec::<String>::new());
+    site.undo_to(&run, &before);
+}
+
+/// The node object is missing, but endpoints still name the node, so it may be alive.
+#[test]
+fn records_that_a_node_still_uses_are_kept() {
+    let (site, node, _) = site_of_node(Fault::NodeGonePodsLeft);
+    let before = site.dump();
+    site.release(&["--leaked", "--orphan-handles"]).succeeded();
+    assert_eq!(site.dump(), before, "nothing of it goes by itself");
+    let run = site.release(&["--node", &node, "-o", "json"]);
+    let after = site.dump();
+    assert_eq!(recorded(&after), recorded(&before), "{run:?}");
+    let warnings = run.json()["warnings"].to_string();
+    assert!(warnings.contains("endpoints or pods still refer to it; what they use is kept"), "{run:?}");
+    assert!(!after.keys().any(|key| is_affinity_of(&node, key)), "{run:?}");
 }

@@ -44,25 +44,21 @@ fn a_full_quota_is_named_and_the_run_does_not_count_as_killed() {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
     let etcd = EtcdOptions::new().argument("--quota-backend-bytes=16777216").start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let site = Site { etcd, home: tempfile::tempdir().unwrap() };
-    let ours = |site: &Site| {
-        site.dump().into_iter().filter(|(key, _)| key.starts_with("/calico/")).collect::<Entries>()
-    };
-    let before = ours(&site);
+    let site = Site::with(&cluster, etcd);
+    let ours = || site.etcd.entries_below("/calico/").unwrap();
+    let before = ours();
     fill(&site);
 
     for lock in [&[][..], &["--lock"]] {
-        let full = site.release(&[&["--leaked"], lock].concat()).exits(3);
-        let said = format!("{}{}", full.stdout, full.stderr);
+        let said = site.release(&[&["--leaked"], lock].concat()).exits(3).transcript();
         let cause = "etcd has no space left: its quota is used up";
-        assert!(said.contains(cause) && said.contains("etcdctl defrag"), "{full:?}");
-        assert!(!said.contains("undo"), "nothing was written: {full:?}");
-        assert_eq!(ours(&site), before);
+        assert!(said.contains(cause) && said.contains("etcdctl defrag"), "{said}");
+        assert!(!said.contains("undo"), "nothing was written: {said}");
+        assert_eq!(ours(), before);
     }
 
     make_room(&site);
-    let next = site.release(&["--leaked"]).succeeded();
-    assert!(!format!("{}{}", next.stdout, next.stderr).contains("killed"), "{next:?}");
+    let next = site.release(&["--leaked"]).succeeded().transcript();
+    assert!(!next.contains("killed"), "{next}");
     assert_eq!(site.findings(&[]).len(), 0);
 }

@@ -1,17 +1,7 @@
 //! `--from-report`: reports of earlier checks narrow a release, but never widen it.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-use calipam_testkit::cluster::wire::{Block, key};
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Pod};
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
 use super::site::*;
-use crate::cli::program::Run;
-
-const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+use crate::cli::program::GUID;
 
 /// Creates a cluster with three leaked addresses and two orphan handles.
 fn leaky() -> (Cluster, Vec<Pod>, Vec<String>) {
@@ -30,7 +20,7 @@ fn file(site: &Site, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
 
 /// Returns a report of calipam.
 fn own(site: &Site, format: &str) -> String {
-    site.run(&[&["check", "-o", format], &AT_ONCE[..]].concat()).stdout
+    site.run_at_once(&["check", "-o", format], &[]).stdout
 }
 
 /// Creates a report of calicoctl that lists the addresses in `unused` as not in use, and these handles as leaked.
@@ -55,7 +45,7 @@ fn calicoctl(site: &Site, unused: &BTreeSet<String>, handles: &[String]) -> Valu
         .iter()
         .map(|id| json!({"ID": id, "UID": null, "Revision": dump[&key::handle(id)].1.to_string()}));
     json!({
-        "version": "v3.32.1", "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "datastoreLocked": true,
+        "version": "v3.32.1", "clusterGUID": GUID, "datastoreLocked": true,
         "clusterInformationRevision": dump[INFORMATION].1.to_string(), "clusterType": "k8s,bgp",
         "allocations": allocations, "leakedHandles": leaked.collect::<Vec<_>>(),
     })
@@ -77,12 +67,6 @@ fn expected(pods: &[Pod], handles: &[String]) -> BTreeSet<String> {
     released.chain(handles.iter().map(|id| format!("delete-handle {id}"))).collect()
 }
 
-/// Stores another orphan handle, which did not exist at the time of any report.
-fn put_orphan(site: &Site) -> String {
-    site.put(&key::handle("k8s-pod-network.younger"), r#"{"block":{},"deleted":false}"#);
-    key::handle("k8s-pod-network.younger")
-}
-
 #[test]
 fn a_report_narrows_in_every_form() {
     for form in ["json", "yaml", "calicoctl"] {
@@ -96,18 +80,18 @@ fn a_report_narrows_in_every_form() {
         let path = file(&site, "report", report);
         // Another leak and another orphan handle appear after the report.
         site.delete(&later.endpoint);
-        let younger = put_orphan(&site);
-        let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
-        assert_eq!(run.code, 0, "{form}: {run:?}");
+        let younger = key::handle("k8s-pod-network.younger");
+        site.put(&younger, r#"{"block":{},"deleted":false}"#);
+        let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]).succeeded();
         assert_eq!(changes(&run.json()), expected(&leaked, &orphans), "{form}");
         let after = site.dump();
         assert!(recorded(&after).contains_key(&later.address()) && after.contains_key(&younger), "{form}");
-        assert_eq!(site.undo(&journal_of(&run)).code, 0);
+        site.undo(&journal_of(&run)).succeeded();
     }
 }
 
 #[test]
-fn two_reports_intersect() {
+fn two_reports_intersect_and_one_that_is_old_enough_is_the_first_of_two_checks() {
     let (cluster, leaked, orphans) = leaky();
     let site = Site::of(&cluster);
     let first = file(&site, "first", own(&site, "json"));
@@ -116,25 +100,16 @@ fn two_reports_intersect() {
         let run = from_reports(&site, &paths, &["--lock", "--dry-run", "-o", "json"]).succeeded();
         assert_eq!(changes(&run.json()), expected(&leaked[1..], &orphans[..1]));
     }
-}
 
-/// A report counts as the first of two checks if it is old enough.
-#[test]
-fn an_old_report_is_the_first_check() {
-    let (cluster, leaked, orphans) = leaky();
-    let site = Site::of(&cluster);
-    let mut report: Value = serde_json::from_str(&own(&site, "json")).unwrap();
-    let path = file(&site, "young", report.to_string());
-    let release = |path: &Path, dry: &[&str]| {
+    let release = |path: &Path, how| {
         let path = path.to_str().unwrap();
-        let fixed =
-            ["release", "--from-report", path, "--grace", "30m", "--settle", "0", "--yes", "-o", "json"];
-        site.run(&[&fixed[..], dry].concat())
+        site.run(&["release", "--from-report", path, "--grace", "30m", "--settle", "0", "-o", "json", how])
     };
-    release(&path, &["--dry-run"]).says("5 addresses or handles were found unused once");
+    release(&first, "--dry-run").says("5 addresses or handles were found unused once");
+    let mut report: Value = serde_json::from_str(&own(&site, "json")).unwrap();
     let at: Timestamp = report["cluster"]["takenAt"].as_str().unwrap().parse().unwrap();
     report["cluster"]["takenAt"] = (at - jiff::SignedDuration::from_mins(31)).to_string().into();
-    let old = release(&file(&site, "old", report.to_string()), &[]).succeeded();
+    let old = release(&file(&site, "old", report.to_string()), "--yes").succeeded();
     assert_eq!(changes(&old.json()), expected(&leaked, &orphans));
 }
 
@@ -146,15 +121,8 @@ fn the_facts_in_a_report_must_still_hold() {
     let listed = addresses(leaked.iter().chain([&live]));
     let path = file(&site, "report", calicoctl(&site, &listed, &orphans).to_string());
     let before = site.dump();
-    site.change_block(leaked[0].block(), |block| {
-        let ordinal = block.ordinal(leaked[0].address()).to_string();
-        block.sequences.insert(ordinal, block.sequence);
-        block.sequence += 1;
-    });
-    site.change_block(leaked[1].block(), |block| {
-        block.record_mut(leaked[1].address()).handle = Some(live.handle.clone());
-        block.sequence += 1;
-    });
+    site.change_blocks(&leaked[0], reassign);
+    site.change_blocks(&leaked[1], hand_over);
     site.put(&key::handle(&orphans[0]), r#"{"block":{},"deleted":false}"#);
     let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
     let plan = run.json();
@@ -170,30 +138,11 @@ fn the_facts_in_a_report_must_still_hold() {
     assert_eq!(held.len(), recorded(&before).len() - 1);
 }
 
-#[test]
-fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
-    let (cluster, leaked, orphans) = leaky();
-    let site = Site::of(&cluster);
-    let before = site.dump();
-    for text in
-        [own(&site, "json"), own(&site, "yaml"), calicoctl(&site, &addresses(&leaked), &orphans).to_string()]
-    {
-        let path = file(&site, "other", text.replace("0f0e1d2c", "ffffffff"));
-        for more in [vec![], vec!["--force"], vec!["--force", "--lock"]] {
-            let run = from_reports(&site, &[&path], &more).exits(1).prints_nothing();
-            let told = "it is about cluster ffffffff3b4a59687786951423324150, but this is cluster 0f0e1d2c";
-            assert!(run.stderr.contains(told), "{run:?}");
-            assert!(run.stderr.contains("\nhint: connect to the cluster"), "{run:?}");
-        }
-    }
-    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
-}
-
 /// `calicoctl ipam` and some other programs record no owner, only a handle and a note.
 #[test]
 fn an_address_without_an_owner_is_released_by_a_report_and_force() {
     let site = Site::of(&healthy().with(Fault::LeakedForeign, 1));
-    let check = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat());
+    let check = site.run_at_once(&["check", "-o", "json"], &[]);
     let found = check.json()["findings"][0].clone();
     assert_eq!(found["code"], "leaked-address");
     let address = found["subject"]["name"].as_str().unwrap();
@@ -225,19 +174,15 @@ fn objections_to_calicoctls_reports_can_be_forced() {
         report[field] = value.into();
         report.to_string()
     };
-    let cases = [
-        (
-            with("version", "v3.30.0"),
-            vec!["--lock"],
-            "calicoctl v3.30.0 wrote it, but the cluster runs v3.32.1",
-        ),
-        (with("version", ""), vec!["--lock"], "a calicoctl without a version wrote it"),
-        (with("clusterInformationRevision", "1"), vec!["--lock"], "it is stale"),
-        (good.to_string(), vec![], "for a locked datastore, but this one is not locked"),
-    ];
-    for (number, (text, more, told)) in cases.into_iter().enumerate() {
-        let path = file(&site, &format!("report-{number}"), text);
-        from_reports(&site, &[&path], &more).refused(1, told).says("\nhint: ");
+    let lock = &["--lock"][..];
+    for (text, more, told) in [
+        (with("version", "v3.30.0"), lock, "calicoctl v3.30.0 wrote it, but the cluster runs v3.32.1"),
+        (with("version", ""), lock, "a calicoctl without a version wrote it"),
+        (with("clusterInformationRevision", "1"), lock, "it is stale"),
+        (good.to_string(), &[], "for a locked datastore, but this one is not locked"),
+    ] {
+        let path = file(&site, "report", text);
+        from_reports(&site, &[&path], more).refused(1, told).says("\nhint: ");
         assert_eq!(site.dump(), before);
         let forced = from_reports(&site, &[&path], &["--force", "--dry-run", "-o", "json"]).succeeded();
         assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
@@ -247,8 +192,7 @@ fn objections_to_calicoctls_reports_can_be_forced() {
     let fresh = file(&site, "fresh", good.to_string());
     let stale = file(&site, "stale", with("clusterInformationRevision", "1"));
     from_reports(&site, &[&stale, &fresh], &["--lock"]).succeeded();
-    let ready: Value = serde_json::from_slice(&site.value(INFORMATION).unwrap()).unwrap();
-    assert_eq!(ready["spec"]["datastoreReady"], true);
+    assert_eq!(site.json(INFORMATION)["spec"]["datastoreReady"], true);
 }
 
 #[test]
@@ -262,11 +206,19 @@ fn a_locked_datastore_needs_no_lock() {
 }
 
 #[test]
-fn files_that_are_not_reports_are_named() {
-    let (cluster, ..) = leaky();
+fn reports_of_another_cluster_and_other_files_are_refused_whatever_is_forced() {
+    let (cluster, leaked, orphans) = leaky();
     let site = Site::of(&cluster);
     let before = site.dump();
-    let guid = "0f0e1d2c3b4a59687786951423324150";
+    let of_calicoctl = calicoctl(&site, &addresses(&leaked), &orphans).to_string();
+    for text in [own(&site, "json"), own(&site, "yaml"), of_calicoctl] {
+        let path = file(&site, "other", text.replace("0f0e1d2c", "ffffffff"));
+        for more in [vec![], vec!["--force"], vec!["--force", "--lock"]] {
+            let told = "it is about cluster ffffffff3b4a59687786951423324150, but this is cluster 0f0e1d2c";
+            from_reports(&site, &[&path], &more).refused(1, told).says("\nhint: connect to the cluster");
+        }
+    }
+
     let texts: [&[u8]; 9] = [
         b"",
         b"[]",
@@ -280,17 +232,15 @@ fn files_that_are_not_reports_are_named() {
     ];
     for text in texts {
         let path = file(&site, "garbage", text);
-        let run = from_reports(&site, &[&path], &["--force"])
-            .refused(3, "it is not a report")
-            .says("\nhint: write one with");
-        assert!(run.stderr.contains(path.to_str().unwrap()), "{run:?}");
+        let run = from_reports(&site, &[&path], &["--force"]).refused(3, "it is not a report");
+        run.says("\nhint: write one with").says(path.to_str().unwrap());
     }
     // These files are reports, but have no usable entries.
     for allocations in
         [json!(null), json!([]), json!({"10.0.0.1": 7}), json!({"x": [{}]}), json!({"10.0.0.1": [null]})]
     {
         let report =
-            json!({"clusterGUID": guid, "allocations": allocations, "leakedHandles": [7, {"ID": 7}]});
+            json!({"clusterGUID": GUID, "allocations": allocations, "leakedHandles": [7, {"ID": 7}]});
         let run = from_reports(&site, &[&file(&site, "odd", report.to_string())], &["--force"]).succeeded();
         assert!(run.stdout.ends_with("Nothing to do\n"), "{run:?}");
     }

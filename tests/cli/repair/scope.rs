@@ -1,9 +1,5 @@
 //! Names of nodes, pools and namespaces narrow a release, and hints do not cover more than the call.
 
-use std::collections::BTreeSet;
-
-use calipam_testkit::cluster::{Cluster, Fault, Pod};
-
 use super::site::*;
 
 /// Creates a healthy cluster with leaked pods on two nodes, in several namespaces.
@@ -16,30 +12,26 @@ fn with_leaks() -> (Cluster, Vec<Pod>) {
 }
 
 fn releases<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
-    let addresses = pods.into_iter().flat_map(|pod| &pod.addresses);
-    set(addresses.map(|(address, _)| format!("release-address {address}")))
+    of_pods("release-address", pods)
 }
 
 /// Plans a release, and returns changes and skipped objects.
 fn planned(site: &Site, targets: &[&str]) -> (BTreeSet<String>, BTreeSet<String>) {
-    let run = site.run(&[&["release", "--dry-run", "-o", "json"], &AT_ONCE[..], targets].concat());
+    let run = site.run_at_once(&["release", "--dry-run", "-o", "json"], targets);
     let releases = changes(&run.json()).into_iter().filter(|change| change.starts_with("release-address "));
     (releases.collect(), skips(&run.json()))
 }
 
 #[test]
-fn nodes_and_namespaces_narrow_what_is_released() {
+fn names_narrow_what_is_released_and_exclude_other_named_objects() {
     let (cluster, pods) = with_leaks();
     let site = Site::of(&cluster);
     let nodes = [0, 1].map(|node: usize| cluster.nodes()[node].name.as_str());
     let (own, all) = (|node: &str| releases(pods.iter().filter(|pod| pod.node == node)), releases(&pods));
-    assert_eq!(planned(&site, &["--leaked"]), (all.clone(), set::<String>([])));
-    assert_eq!(planned(&site, &["--leaked", "--node", nodes[0]]), (own(nodes[0]), set::<String>([])));
-    assert_eq!(
-        planned(&site, &["--leaked", "--node", nodes[0], "--node", nodes[1]]).0,
-        all,
-        "one kind adds up"
-    );
+    assert_eq!(planned(&site, &["--leaked"]), (all.clone(), BTreeSet::new()));
+    assert_eq!(planned(&site, &["--leaked", "--node", nodes[0]]), (own(nodes[0]), BTreeSet::new()));
+    let found = planned(&site, &["--leaked", "--node", nodes[0], "--node", nodes[1]]).0;
+    assert_eq!(found, all, "one kind adds up");
     let pattern = format!("{}*", &nodes[0][..nodes[0].len() - 1]);
     assert_eq!(planned(&site, &["--leaked", "--node", &pattern]).0, all);
 
@@ -53,39 +45,46 @@ fn nodes_and_namespaces_narrow_what_is_released() {
 
     // A report narrows a release to its contents. Names of nodes and namespaces narrow it further.
     let report = site.home.path().join("report.json");
-    let written = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()).stdout;
-    std::fs::write(&report, written).unwrap();
+    std::fs::write(&report, site.run_at_once(&["check", "-o", "json"], &[]).stdout).unwrap();
     let reported =
         |more: &[&str]| planned(&site, &[&["--from-report", report.to_str().unwrap()], more].concat()).0;
     assert_eq!(reported(&[]), all);
     assert_eq!(reported(&["--node", nodes[1]]), own(nodes[1]));
-    assert_eq!(reported(&["--orphan-handles"]), set::<String>([]));
+    assert_eq!(reported(&["--orphan-handles"]), BTreeSet::new());
 
-    site.release(&["--leaked", "--node", nodes[0]]).succeeded();
-    assert_eq!(planned(&site, &["--leaked"]).0, own(nodes[1]), "no other node lost anything");
-}
-
-#[test]
-fn named_objects_are_released_only_if_no_other_name_excludes_them() {
-    let (cluster, pods) = with_leaks();
-    let site = Site::of(&cluster);
     let [first, second] = [&pods[0], &pods[1]];
     let address = second.address().to_string();
     let other_block = first.block().to_string();
     for others in [["--node", &*first.node], ["--handle", &first.handle], ["--pool", &other_block]] {
         let found = planned(&site, &[&["--ip", &address], &others[..]].concat());
-        assert_eq!(found, (set::<String>([]), set([format!("out-of-scope {address}")])), "{others:?}");
+        assert_eq!(found, (BTreeSet::new(), set([format!("out-of-scope {address}")])), "{others:?}");
     }
     assert_eq!(planned(&site, &["--handle", &second.handle, "--node", &second.node]).0, releases([second]));
     // Only one of the two addresses of the pod is in the pool, and a handle is released completely or not at all.
     let pool = second.block().to_string();
     let found = planned(&site, &["--handle", &second.handle, "--pool", &pool]);
-    assert_eq!(found.0, set::<String>([]), "{found:?}");
+    assert_eq!(found.0, BTreeSet::new(), "{found:?}");
     assert!(found.1.contains(&format!("handle-held {address}")), "{found:?}");
 
     for scope in [["--pool", &*pool], ["--namespace", "default"]] {
         site.release(&scope).refused(2, "specify what to release");
     }
+
+    site.release(&["--leaked", "--node", nodes[0]]).succeeded();
+    assert_eq!(planned(&site, &["--leaked"]).0, own(nodes[1]), "no other node lost anything");
+
+    // A namespace that nothing names is an error.
+    let known = pods[1].name.namespace;
+    let typo = format!("{}x", &known[..known.len() - 1]);
+    for command in [vec!["check"], vec!["release", "--leaked"]] {
+        let told =
+            format!("error: namespace \"{typo}\" not found: no pod, endpoint, service or record names it\n");
+        let run = site.run(&[&command[..], &["-n", &typo, "--settle", "0"]].concat()).refused(1, &told);
+        run.says(&format!("hint: did you mean `{known}`?"));
+    }
+    // The namespace `kube-public` exists in every cluster, even if it has no pods.
+    site.run(&["check", "-n", "kube-public", "--settle", "0"]).succeeded().prints("No findings");
+    site.run(&["check", "--node", "node-O", "--settle", "0"]).failed(1, "hint: did you mean `node-");
 }
 
 #[test]
@@ -94,9 +93,7 @@ fn a_pool_narrows_the_release_of_a_deleted_node() {
     let gone = cluster.nodes().last().unwrap().clone();
     let site = Site::of(&cluster);
     let plan = |more: &[&str]| {
-        let words =
-            [&["release", "--dry-run", "-o", "json", "--node", &gone.name], &AT_ONCE[..], more].concat();
-        changes(&site.run(&words).json())
+        changes(&site.run_at_once(&["release", "--dry-run", "-o", "json", "--node", &gone.name], more).json())
     };
     let owned = |plan: &BTreeSet<String>| {
         gone.blocks.iter().filter(|block| plan.contains(&format!("set-block-owner {block}"))).count()
@@ -118,10 +115,8 @@ fn a_pool_narrows_the_release_of_a_deleted_node() {
 #[test]
 fn hints_name_no_more_than_the_call() {
     let mut cluster = Cluster::example();
-    let site = Site::of(&{
-        leak(&mut cluster, 0);
-        cluster
-    });
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
     let all = site.findings(&[]);
     for scope in ["--node node-1", "--node node-1?", "--namespace default", "--pool default-ipv4-ippool"] {
         let scope_words: Vec<&str> = scope.split(' ').collect();
@@ -138,37 +133,15 @@ fn hints_name_no_more_than_the_call() {
             let plan = site.run(&[&words[..], &AT_ONCE].concat());
             assert!(plan.code <= 1, "{line}: {plan:?}");
             if line.contains(" rebuild ") {
-                let is_narrow = line.contains(" --block ") || line.ends_with(scope);
-                assert!(is_narrow, "{scope}: {line}");
+                assert!(line.contains(" --block ") || line.ends_with(scope), "{scope}: {line}");
                 continue;
             }
-            let repaired = plan.json()["changes"].as_array().unwrap().clone();
-            let repaired = repaired.iter().flat_map(|change| change["repairs"].as_array().unwrap());
-            for repaired in repaired.map(|finding| finding.as_str().unwrap()) {
-                assert!(
-                    found.iter().any(|found| found.ends_with(&format!(" {repaired}"))),
-                    "{line}: {repaired}"
-                );
+            let plan = plan.json();
+            let repaired =
+                plan["changes"].as_array().unwrap().iter().flat_map(|c| c["repairs"].as_array().unwrap());
+            for finding in repaired.map(|finding| format!(" {}", finding.as_str().unwrap())) {
+                assert!(found.iter().any(|found| found.ends_with(&finding)), "{line}: {finding}");
             }
         }
     }
-}
-
-#[test]
-fn a_namespace_that_nothing_names_is_an_error() {
-    let (cluster, pods) = with_leaks();
-    let site = Site::of(&cluster);
-    let known = pods[0].name.namespace;
-    let typo = format!("{}x", &known[..known.len() - 1]);
-    for command in [vec!["check"], vec!["release", "--leaked"]] {
-        let run = site.run(&[&command[..], &["-n", &typo, "--settle", "0"]].concat());
-        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
-        let error =
-            format!("error: namespace \"{typo}\" not found: no pod, endpoint, service or record names it\n");
-        assert!(run.stderr.contains(&error), "{run:?}");
-        assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
-    }
-    // The namespace `kube-public` exists in every cluster, even if it has no pods.
-    site.run(&["check", "-n", "kube-public", "--settle", "0"]).succeeded().prints("No findings");
-    site.run(&["check", "--node", "node-O", "--settle", "0"]).failed(1, "hint: did you mean `node-");
 }

@@ -1,20 +1,20 @@
 //! An address counts as leaked only if two checks find it unused.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-
-use calipam_testkit::cluster::wire::key;
-use calipam_testkit::cluster::{Cluster, Fault};
+use std::net::IpAddr;
 
 use super::site::*;
-use crate::cli::program::Run;
-use crate::cli::pty::{Terminal, interrupt};
+
+const RELEASE: [&str; 6] = ["release", "--leaked", "--settle", "0", "--yes", "--grace"];
+
+/// Counts the plans in the output of a run.
+fn planned(shown: &str) -> usize {
+    shown.matches("\nPlan: ").count()
+}
 
 /// Releases leaks after two checks, and calls `meanwhile` between them.
 fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
-    let arguments = ["release", "--leaked", "--grace", "5s", "--settle", "0", "--yes", "-v", "-o", "json"];
-    let mut command = site.command(&arguments);
+    let mut command = site.command(&[&RELEASE[..], &["5s", "-v", "-o", "json"]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut stderr = String::new();
@@ -41,32 +41,15 @@ fn addresses_that_are_used_or_assigned_during_the_wait_are_kept() {
     let begun = Instant::now();
     let run = release_while(&site, || {
         site.put(&back.endpoint, endpoint.value());
-        for (address, block) in &other_handle.addresses {
-            site.change_block(*block, |block| {
-                block.record_mut(*address).handle = Some("k8s-pod-network.somebody-else".into());
-            });
-        }
-        for (address, block) in &other_number.addresses {
-            site.change_block(*block, |block| {
-                let ordinal = block.ordinal(*address).to_string();
-                block.sequences.insert(ordinal, block.sequence);
-                block.sequence += 1;
-            });
-        }
+        site.change_blocks(other_handle, hand_over);
+        site.change_blocks(other_number, reassign);
     });
     assert!(begun.elapsed() > Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!(run.code, 1, "{run:?}");
+    let run = run.exits(1);
     let plan = run.json();
-    let of = |word: &str, pod: &calipam_testkit::cluster::Pod| {
-        set(pod.addresses.iter().map(|(address, _)| format!("{word} {address}")))
-    };
-    assert_eq!(changes(&plan), of("release-address", unchanged), "{run:?}");
-    assert_eq!(skips(&plan), &of("seen-once", other_handle) | &of("seen-once", other_number));
-    let gone: Vec<_> = unchanged.addresses.iter().map(|(address, _)| *address).collect();
-    let mut expected = recorded(&before);
-    expected.retain(|address, _| !gone.contains(address));
-    let now = recorded(&site.dump());
-    assert_eq!(now.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    assert_eq!(changes(&plan), of_pods("release-address", [unchanged]), "{run:?}");
+    assert_eq!(skips(&plan), of_pods("seen-once", [other_handle, other_number]));
+    assert!(recorded(&site.dump()).keys().eq(recorded_without(&before, &leaked[..1]).keys()));
 }
 
 #[test]
@@ -78,7 +61,7 @@ fn unused_addresses_are_released_after_the_second_check() {
     })
     .succeeded();
     assert_eq!(run.json()["totals"]["addresses"], pod.addresses.len());
-    assert_eq!(site.findings(&[]), set::<String>([]));
+    assert_eq!(site.findings(&[]), BTreeSet::new());
 }
 
 /// At the first check, the address of a pod that is being deleted looks like a leaked one. The deletion releases it
@@ -90,7 +73,7 @@ fn a_normal_release_during_the_wait_is_no_conflict() {
         site.release(&["--handle", &pod.handle]).succeeded();
     })
     .succeeded();
-    assert_eq!((changes(&run.json()), skips(&run.json())), (set::<String>([]), set::<String>([])));
+    assert_eq!((changes(&run.json()), skips(&run.json())), (BTreeSet::new(), BTreeSet::new()));
 }
 
 #[test]
@@ -121,16 +104,9 @@ fn the_plan_is_shown_before_the_wait() {
     let mut cluster = healthy();
     let leaked: Vec<_> = (0..2).map(|number| leak(&mut cluster, number)).collect();
     let site = Site::of(&cluster);
-    let wait = ["release", "--leaked", "--settle", "0", "--yes", "--grace"];
-    let planned = |shown: &str| shown.matches("\nPlan: ").count();
-
     let mut shown = String::new();
-    let mut child = site
-        .command(&[&wait[..], &["5s"]].concat())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = site.command(&[&RELEASE[..], &["5s"]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     while planned(&shown) == 0 {
         assert!(lines.read_line(&mut shown).unwrap() > 0, "{shown}");
@@ -139,78 +115,48 @@ fn the_plan_is_shown_before_the_wait() {
     let held = recorded(&site.dump());
     assert!(leaked.iter().all(|pod| held.contains_key(&pod.address())), "nothing is written before the wait");
     // During the wait, the addresses of one pod are recorded for another handle, so the plan changes.
-    for (address, block) in &leaked[1].addresses {
-        site.change_block(*block, |block| {
-            block.record_mut(*address).handle = Some("k8s-pod-network.somebody-else".into());
-        });
-    }
+    site.change_blocks(&leaked[1], hand_over);
     lines.read_to_string(&mut shown).unwrap();
     let run = Run::ended(child.wait_with_output().unwrap());
     assert_eq!((run.code, planned(&shown)), (1, 2), "{shown} {run:?}");
     assert!(run.stderr.contains("the plan has changed since the first check\n"), "{run:?}");
-
-    let (site, _) = Site::leaky();
-    let run = site.run(&[&wait[..], &["2s"]].concat());
-    assert_eq!((run.code, planned(&run.stdout)), (0, 1), "{run:?}");
-    assert!(!run.stderr.contains("has changed"), "{run:?}");
 }
 
 /// The announcement of the wait offers an alternative: a report now, and a later release with it.
 #[test]
 fn a_report_now_and_a_release_later_need_no_wait() {
     let (site, _) = Site::leaky();
-    let folder = tempfile::tempdir().unwrap();
-    let run = site.run(&["release", "--leaked", "--settle", "0", "--yes", "--grace", "2s"]);
+    let run = site.run(&[&RELEASE[..], &["2s"]].concat()).succeeded();
+    assert_eq!(planned(&run.stdout), 1, "the plan has not changed: {run:?}");
+    assert!(!run.stderr.contains("has changed"), "{run:?}");
     let (_, hint) = run.stderr.split_once("hint: to avoid the wait: run ").expect("the hint");
     let lines: Vec<&str> = hint.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
     let [check, release] = lines.as_slice() else { panic!("{lines:?}") };
-    assert!(check.starts_with("calipam check -o json --grace 2s"), "{check}");
-    assert!(check.ends_with(" > report.json"), "{check}");
+    let (begin, end) = ("calipam check -o json --grace 2s", " > report.json");
+    assert!(check.starts_with(begin) && check.ends_with(end), "{check}");
     assert!(release.contains(" --leaked ") && release.ends_with(" --from-report report.json"), "{release}");
-    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    site.undo(&journal_of(&run)).succeeded();
 
-    let report = folder.path().join("report.json");
-    let words = |line: &str| line.split(' ').skip(1).map(str::to_owned).collect::<Vec<_>>();
-    let check = words(check.split(" > ").next().unwrap());
-    let found = site.command(&check.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
-    std::fs::write(&report, found.stdout).unwrap();
-    std::thread::sleep(Duration::from_secs(3));
-    let release = words(&release.replace("report.json", report.to_str().unwrap()));
-    let run = Run::of(site.command(&release.iter().map(String::as_str).collect::<Vec<_>>()));
-    assert!(run.code == 0 && !run.stderr.contains("rechecking"), "{run:?}");
-    assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
-}
-
-#[test]
-fn a_dry_run_does_not_wait() {
-    let (site, pod) = Site::leaky();
-    let before = site.dump();
-    let begun = Instant::now();
-    let run = site.run(&["release", "--leaked", "--grace", "1h", "--settle", "0", "--dry-run"]).succeeded();
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert!(run.stdout.contains(&format!("release-address  {}", pod.address())), "{run:?}");
-    assert!(
-        run.stderr.contains(
-            "2 addresses or handles were found unused once; the plan assumes that a second check, 1h later, finds the same"
-        ),
-        "{run:?}"
-    );
-    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+    let report = site.home.path().join("report.json");
+    let run = |line: &str| site.run(&line.split(' ').skip(1).collect::<Vec<_>>());
+    std::fs::write(&report, run(check.split(" > ").next().unwrap()).stdout).unwrap();
+    thread::sleep(Duration::from_secs(3));
+    let run = run(&release.replace("report.json", report.to_str().unwrap())).succeeded();
+    assert!(!run.stderr.contains("rechecking"), "{run:?}");
+    assert_eq!(site.findings(&["--rule", "leaked-address"]), BTreeSet::new());
 }
 
 #[test]
 fn addresses_of_a_deleted_node_need_no_wait() {
-    let cluster: Cluster = healthy().with(Fault::NodeGone, 1);
+    let cluster = healthy().with(Fault::NodeGone, 1);
     let site = Site::of(&cluster);
     let begun = Instant::now();
-    site.run(&["release", "--leaked", "--grace", "50m", "--settle", "0", "--yes"]).succeeded();
+    site.run(&[&RELEASE[..], &["50m"]].concat()).succeeded();
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
+    assert_eq!(site.findings(&["--rule", "leaked-address"]), BTreeSet::new());
     let node = &cluster.nodes().last().unwrap();
-    assert!(
-        site.dump().contains_key(&key::affinity("host", &node.name, node.blocks[0])),
-        "only addresses go"
-    );
+    let affinity = key::affinity("host", &node.name, node.blocks[0]);
+    assert!(site.dump().contains_key(&affinity), "only addresses go");
 }
 
 /// Without `--grace`, the grace period of the cluster applies.
@@ -225,7 +171,66 @@ fn the_grace_period_of_the_cluster_applies() {
     let begun = Instant::now();
     let run = site.run(&["release", "--leaked", "--settle", "0", "--yes"]);
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
-    assert!(run.stderr.contains("rechecking 2 leaked addresses or handles in 2s, at "), "{run:?}");
+    let run = run.succeeded().says("rechecking 2 leaked addresses or handles in 2s, at ");
     assert!(!run.stderr.contains("--grace 0"), "a way that calipam warns of is no way out: {run:?}");
-    assert_eq!((run.code, site.findings(&[])), (0, set::<String>([])));
+    assert_eq!(site.findings(&[]), BTreeSet::new());
+}
+
+/// A rebuild first writes the changes that need no second check, and then waits for the second check of the others.
+const REBUILD: [&str; 7] = ["rebuild", "--apply", "--yes", "--endpoints-only", "--settle", "0", "--grace"];
+
+/// Creates a cluster with leaked addresses of a pod, and with addresses of running pods that are free in their blocks.
+fn leaked_and_unrecorded() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
+    let mut cluster = healthy();
+    let leaked = leak(&mut cluster, 0).addresses.into_iter().map(|(address, _)| address).collect();
+    cluster.inject(Fault::UnallocatedFreed, 2);
+    let site = Site::of(&cluster);
+    let found = site.findings(&["--rule", "unallocated-in-use"]);
+    let live = found.iter().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    (site, leaked, live)
+}
+
+#[test]
+fn urgent_changes_remain_after_an_interrupted_wait() {
+    let (site, leaked, live) = leaked_and_unrecorded();
+    let before = site.dump();
+    assert!(!live.is_empty() && live.iter().all(|address| !recorded(&before).contains_key(address)));
+    let mut command = site.command(&[&REBUILD[..], &["10m"]].concat());
+    let begun = Instant::now();
+    let (command, waiting) = (command.env("TERM", "xterm"), "waiting to check a second time");
+    let shown = Terminal::new(150).converse(command, waiting, |_, it| {
+        let held = recorded(&site.dump());
+        assert!(live.iter().all(|address| held.contains_key(address)), "written before the wait");
+        assert!(leaked.iter().all(|address| held.contains_key(address)), "not before the second look");
+        interrupt(it);
+    });
+    shown.exits(130);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    let journals = site.journals();
+    assert_eq!(journals.len(), 1, "{journals:?}");
+    site.undo(journals[0].to_str().unwrap()).failed(1, "did not finish");
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn both_parts_are_one_run_with_one_journal_and_one_limit() {
+    let (site, leaked, live) = leaked_and_unrecorded();
+    let before = site.dump();
+    // The limit includes changes that wait.
+    let limit = (live.len() + leaked.len() - 1).to_string();
+    let run = site.run(&[&REBUILD[..], &["10m", "--max-changes", &limit]].concat()).says("--max-changes");
+    assert!(run.code != 0 && site.dump() == before, "{run:?}");
+
+    let run = site.run(&[&REBUILD[..], &["2s", "-o", "json"]].concat()).succeeded();
+    let run = run.says("hint: to avoid the wait: run `calipam check -o json --grace 2s");
+    let run = run.says("the other changes are written first");
+    let plan = run.json();
+    let addresses = live.iter().map(|address| format!("assign-address {address}"));
+    let released = leaked.iter().map(|address| format!("release-address {address}"));
+    assert!(changes(&plan).is_superset(&addresses.chain(released).collect()), "{plan}");
+    assert_eq!(skips(&plan), BTreeSet::new());
+    assert_eq!(plan["totals"]["addresses"], live.len() + leaked.len());
+    assert_eq!(plan["execution"]["written"], plan["execution"]["steps"]);
+    assert_eq!((site.findings(&[]), site.journals().len()), (BTreeSet::new(), 1));
+    site.undo_to(&run, &before);
 }

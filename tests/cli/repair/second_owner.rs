@@ -1,7 +1,6 @@
 //! An address with a second owner on another node and in another namespace. The keys of etcd do not show which
 //! endpoints use the address.
 
-use calipam_testkit::cluster::Cluster;
 use calipam_testkit::cluster::wire::Tunnel;
 
 use super::site::*;
@@ -21,10 +20,8 @@ fn a_second_owner_is_found_anywhere_and_its_restart_is_recommended() {
     let finding = &view["findings"][0];
     let whose = format!("{}/{}", recorded.name.namespace, recorded.name.pod);
     assert_eq!(finding["code"], "duplicate-address");
-    assert!(
-        finding["message"].as_str().unwrap().ends_with(&format!(", and recorded for {whose}")),
-        "{finding}"
-    );
+    let message = finding["message"].as_str().unwrap();
+    assert!(message.ends_with(&format!(", and recorded for {whose}")), "{finding}");
     let restart = format!("kubectl delete pod --namespace {} {pod}", other.name.namespace);
     assert_eq!(finding["repair"], *restart);
     site.run(&["check", "--settle", "0"]).says(&format!("for another owner: `{restart}`\n"));

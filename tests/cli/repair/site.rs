@@ -1,25 +1,31 @@
-//! A cluster in its own etcd, and runs of the program that repair it.
+//! A cluster in its own etcd, runs of the program that repair it, and the names that all these tests use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+pub(super) use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+pub(super) use std::path::{Path, PathBuf};
+pub(super) use std::process::{Command, Stdio};
+pub(super) use std::thread;
+pub(super) use std::time::{Duration, Instant};
 
-use calipam_model::IpNet;
-use calipam_testkit::cluster::wire::{Block, key};
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Pod};
-pub(super) use calipam_testkit::servers::Entries;
-use calipam_testkit::servers::Etcd;
-use jiff::Timestamp;
-use serde_json::Value;
+pub(super) use calipam_model::IpNet;
+pub(super) use calipam_testkit::cluster::wire::{Attribute, Block, key};
+pub(super) use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Pod};
+pub(super) use calipam_testkit::kube::Flavour;
+pub(super) use calipam_testkit::servers::{Entries, Etcd, Tear, Tearing};
+pub(super) use jiff::Timestamp;
+pub(super) use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::program::{self, Run, command};
-use crate::cli::pty::{Shown, Terminal};
+pub(super) use crate::cli::program::{AT_ONCE, Run, Runs, command_in};
+use crate::cli::pty::Shown;
+pub(super) use crate::cli::pty::{Terminal, interrupt};
 
-/// The options for a single check, without waiting for a second one.
-pub(super) const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
+/// The key of the cluster information, with the lock.
+pub(super) const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+/// The key of the allocator's settings.
+pub(super) const CONFIG: &str = "/calico/ipam/v2/config";
 
 /// The cluster to repair.
 pub(super) struct Site {
@@ -39,6 +45,11 @@ pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
     pod
 }
 
+/// Returns the subject of the first fault with this code.
+pub(super) fn subject_of(cluster: &Cluster, code: &str) -> String {
+    cluster.truth().iter().find(|fault| fault.code == code).unwrap().subject
+}
+
 impl Site {
     /// Stores a cluster in an etcd.
     pub(super) fn of(cluster: &Cluster) -> Self {
@@ -51,6 +62,18 @@ impl Site {
         Self { etcd, home: tempfile::tempdir().unwrap() }
     }
 
+    /// Stores a healthy cluster.
+    pub(super) fn healthy() -> Self {
+        Self::of(&healthy())
+    }
+
+    /// Stores a healthy cluster without settings of the allocator.
+    pub(super) fn unconfigured() -> Self {
+        let site = Self::healthy();
+        site.etcd.delete(CONFIG).unwrap();
+        site
+    }
+
     /// Stores a healthy cluster with a leaked pod.
     pub(super) fn leaky() -> (Self, Pod) {
         let mut cluster = healthy();
@@ -58,17 +81,11 @@ impl Site {
         (Self::of(&cluster), pod)
     }
 
-    /// Prepares a run of the program on the cluster. Journals are written to a folder of the test.
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(crate::cli::PROGRAM);
-        command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
-        command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
+    /// Prepares a run of the program that connects through a proxy.
+    pub(super) fn command_through(&self, torn: &Tearing, arguments: &[&str]) -> Command {
+        let mut command = self.command(arguments);
+        command.env("ETCD_ENDPOINTS", torn.url());
         command
-    }
-
-    /// Runs the program.
-    pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        Run::of(self.command(arguments))
     }
 
     /// Runs the program on a terminal, and types an answer at the question.
@@ -91,19 +108,12 @@ impl Site {
         })
     }
 
-    /// Runs `release` after a single check, with `--yes`.
-    pub(super) fn release(&self, targets: &[&str]) -> Run {
-        self.run(&[&["release", "--yes"], &AT_ONCE[..], targets].concat())
-    }
-
-    /// Undoes a run with `--yes`.
-    pub(super) fn undo(&self, journal: &str) -> Run {
-        self.run(&["undo", journal, "--yes"])
-    }
-
-    /// Checks the cluster, and lists findings as `severity code subject`.
-    pub(super) fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
-        findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat()))
+    /// Undoes a run, and asserts that all values are those of `before`.
+    #[track_caller]
+    pub(super) fn undo_to(&self, run: &Run, before: &Entries) -> Run {
+        let undone = self.undo(&journal_of(run)).succeeded();
+        assert_eq!(values(&self.dump()), values(before));
+        undone
     }
 
     /// Returns all keys and values of etcd.
@@ -124,6 +134,32 @@ impl Site {
     /// Returns the value of a key, if there is one.
     pub(super) fn value(&self, key: &str) -> Option<Vec<u8>> {
         Some(self.dump().remove(key)?.0)
+    }
+
+    /// Returns the decoded value of a key, or null.
+    pub(super) fn json(&self, key: &str) -> Value {
+        self.value(key).map_or(Value::Null, |raw| serde_json::from_slice(&raw).unwrap())
+    }
+
+    /// Returns the IP pools by name.
+    pub(super) fn pools(&self) -> BTreeMap<String, Value> {
+        let pool = |(key, (raw, _)): (String, (Vec<u8>, i64))| {
+            Some((key.strip_prefix(&key::pool(""))?.to_owned(), serde_json::from_slice(&raw).unwrap()))
+        };
+        self.dump().into_iter().filter_map(pool).collect()
+    }
+
+    /// Stores an IP pool.
+    pub(super) fn put_pool(&self, name: &str, spec: &Value) {
+        let pool = json!({"kind": "IPPool", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
+        self.put(&key::pool(name), pool.to_string());
+    }
+
+    /// Replaces the GUID of the cluster.
+    pub(super) fn become_another_cluster(&self) {
+        let information = String::from_utf8(self.value(INFORMATION).unwrap()).unwrap();
+        self.put(INFORMATION, information.replace("0f0e1d2c", "ffffffff"));
     }
 
     /// Returns every past value of a key, each with its revision.
@@ -151,23 +187,35 @@ impl Site {
         self.put(&key, stored.value());
     }
 
-    /// Lists the journals in the default folder.
-    pub(super) fn journals(&self) -> Vec<PathBuf> {
-        journals_in(self.home.path())
+    /// Changes the block of each address of a pod.
+    pub(super) fn change_blocks(&self, pod: &Pod, change: fn(&mut Block, IpAddr)) {
+        for (address, block) in &pod.addresses {
+            self.change_block(*block, |block| change(block, *address));
+        }
     }
 }
 
-/// Lists the findings of a check as `severity code subject`.
-pub(super) fn findings(check: &Run) -> BTreeSet<String> {
-    program::findings(&check.json(), &["severity", "code", "name"])
+/// Assigns an address again, for the same handle.
+pub(super) fn reassign(block: &mut Block, address: IpAddr) {
+    block.sequences.insert(block.ordinal(address).to_string(), block.sequence);
+    block.sequence += 1;
 }
 
-/// Lists the journals below a state folder, in their default subfolder.
-pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
-    let Ok(folder) = std::fs::read_dir(state.join("calipam")) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
+/// Records an address for another handle.
+pub(super) fn hand_over(block: &mut Block, address: IpAddr) {
+    block.record_mut(address).handle = Some("k8s-pod-network.somebody-else".into());
+}
+
+impl Runs for Site {
+    fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command_in(self.home.path(), arguments);
+        command.env("ETCD_ENDPOINTS", self.etcd.endpoint());
+        command
+    }
 }
 
 /// Returns the journal that the last hint of a run names.
@@ -186,11 +234,22 @@ pub(super) fn skips(plan: &Value) -> BTreeSet<String> {
     lines(plan, "skipped", "reason")
 }
 
+/// Returns the subjects of the lines that begin with `first`.
+pub(super) fn subjects(lines: &BTreeSet<String>, first: &str) -> BTreeSet<String> {
+    lines.iter().filter_map(|line| line.strip_prefix(first)).map(str::to_owned).collect()
+}
+
 fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
     let line = |value: &Value| {
         format!("{} {}", value[first].as_str().unwrap(), value["subject"]["name"].as_str().unwrap())
     };
     plan[list].as_array().unwrap().iter().map(line).collect()
+}
+
+/// Lists the addresses of pods as `word address`.
+pub(super) fn of_pods<'p>(word: &str, pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
+    let addresses = pods.into_iter().flat_map(|pod| &pod.addresses);
+    addresses.map(|(address, _)| format!("{word} {address}")).collect()
 }
 
 /// Collects the lines that a test expects.
@@ -217,6 +276,15 @@ pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
 pub(super) fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
     let keys = before.keys().chain(after.keys());
     keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
+}
+
+/// Returns the addresses that blocks record for an owner, except those of some pods, with their handles.
+pub(super) fn recorded_without(entries: &Entries, pods: &[Pod]) -> BTreeMap<IpAddr, Option<String>> {
+    let mut records = recorded(entries);
+    for (address, _) in pods.iter().flat_map(|pod| &pod.addresses) {
+        assert!(records.remove(address).is_some(), "{address} was not recorded");
+    }
+    records
 }
 
 /// Returns the addresses that blocks record for an owner, with their handles.

@@ -3,15 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use calipam_testkit::kube::{Connection, Flavour};
-use serde_json::{Value, json};
-
 use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
-
-const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
-const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
-const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
 /// Creates a pool of two blocks, with labels and an unknown field.
 pub(super) fn pool() -> Value {
@@ -24,20 +17,31 @@ pub(super) fn pool() -> Value {
 }
 
 pub(super) fn with_pool(pool: &Value) -> Site {
-    let site = Site::of(&healthy());
-    site.put(POOL, pool.to_string());
+    let site = Site::healthy();
+    site.put(&key::pool("p"), pool.to_string());
     site
+}
+
+/// Stores another pool.
+fn put_other(site: &Site, name: &str, cidr: &str) -> Value {
+    let mut other = pool();
+    (other["metadata"]["name"], other["spec"]["cidr"]) = (name.into(), cidr.into());
+    site.put(&key::pool(name), other.to_string());
+    other
+}
+
+/// Stores an empty block without an owner. Returns its key.
+pub(super) fn put_block(site: &Site, cidr: &str) -> String {
+    let cidr = cidr.parse().unwrap();
+    site.put(&key::block(cidr), Block::new(cidr, None, None, 1).value());
+    key::block(cidr)
 }
 
 /// Returns the pool `p` and its parts, by name.
 fn pools(site: &Site) -> BTreeMap<String, Value> {
-    let ours = |name: &str| name == "p" || name.starts_with("split-p-");
-    let dump = site.dump();
-    let pools = dump.iter().filter_map(|(key, (raw, _))| Some((key.strip_prefix(POOLS)?, raw)));
+    let mut pools = site.pools();
+    pools.retain(|name, _| name == "p" || name.starts_with("split-p-"));
     pools
-        .filter(|(name, _)| ours(name))
-        .map(|(name, raw)| (name.to_owned(), serde_json::from_slice(raw).unwrap()))
-        .collect()
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
         assert_eq!(part["metadata"]["uid"].as_str().unwrap().len(), 36);
     }
     let dump = site.dump();
-    let written: Vec<i64> = after.keys().map(|name| dump[&format!("{POOLS}{name}")].1).collect();
+    let written: Vec<i64> = after.keys().map(|name| dump[&key::pool(name)].1).collect();
     assert_eq!(written[0], written[1], "one transaction");
     let only_pools = differing(&before, &dump).into_iter().filter(|key| key != INFORMATION);
     assert_eq!(only_pools.collect::<Vec<_>>().len(), 3);
@@ -69,7 +73,11 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
 
     site.undo(&journal_of(&run)).succeeded();
     assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool())]));
-    assert_eq!(site.value(POOL), before.get(POOL).map(|(raw, _)| raw.clone()), "byte by byte");
+    assert_eq!(
+        site.value(&key::pool("p")).as_ref(),
+        before.get(&key::pool("p")).map(|(raw, _)| raw),
+        "byte by byte"
+    );
 }
 
 #[test]
@@ -82,35 +90,23 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
         let site = with_pool(&wide);
         let run = site.run(&["split", "2", "--name", "p", "--yes"]);
         if is_split_again {
-            assert_eq!(site.run(&["split", "2", "--name", "split-p-1", "--yes"]).code, 0);
+            site.run(&["split", "2", "--name", "split-p-1", "--yes"]).succeeded();
         } else {
-            site.delete(&format!("{POOLS}split-p-1"));
+            site.delete(&key::pool("split-p-1"));
         }
-        if let Some(cidr) = cidr {
-            let mut other = pool();
-            (other["metadata"]["name"], other["spec"]["cidr"]) = ("q".into(), cidr.into());
-            site.put(&format!("{POOLS}q"), other.to_string());
-        }
-
+        cidr.into_iter().for_each(|cidr| drop(put_other(&site, "q", cidr)));
         let before = site.dump();
-        let undo = site.undo(&journal_of(&run));
-        assert_eq!(undo.code, 1, "{is_split_again} {cidr:?} {undo:?}");
-        let changed = "ippools/split-p-1 has changed since the run";
-        assert!(undo.stdout.contains(changed), "{is_split_again} {cidr:?} {undo:?}");
-        assert_eq!(site.dump(), before);
+        site.undo(&journal_of(&run)).exits(1).prints("ippools/split-p-1 has changed since the run");
+        assert_eq!(site.dump(), before, "{is_split_again} {cidr:?}");
     }
 
     // All parts are unchanged, but another pool was added.
     let site = with_pool(&pool());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
-    let mut other = pool();
-    (other["metadata"]["name"], other["spec"]["cidr"]) = ("q".into(), "10.7.0.0/30".into());
-    site.put(&format!("{POOLS}q"), other.to_string());
+    put_other(&site, "q", "10.7.0.0/30");
     let before = site.dump();
-    for arguments in [&["--dry-run"][..], &["--yes"]] {
-        let undo = site.run(&[&["undo", &journal_of(&run)], arguments].concat());
-        assert_eq!(undo.code, 1, "{undo:?}");
-        assert!(undo.stdout.contains("ippools/p would overlap"), "{undo:?}");
+    for how in ["--dry-run", "--yes"] {
+        site.run(&["undo", &journal_of(&run), how]).exits(1).prints("ippools/p would overlap");
     }
     assert_eq!(site.dump(), before);
 }
@@ -121,18 +117,17 @@ fn many_parts_are_created_before_the_pool_is_deleted() {
     wide["spec"]["cidr"] = "10.8.0.0/20".into();
     let site = with_pool(&wide);
     // The undo deletes the parts in separate steps before it creates the pool again.
-    let block = r#"{"cidr":"10.8.15.240/30","affinity":null,"allocations":[null,null,null,null],"unallocated":[0,1,2,3],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#;
-    site.put("/calico/ipam/v2/assignment/ipv4/block/10.8.15.240-30", block);
+    put_block(&site, "10.8.15.240/30");
     let run = site.run(&["split", "256", "--cidr", "10.8.0.0/20", "--yes"]).succeeded();
     let parts = pools(&site);
     assert_eq!(parts.len(), 256);
     assert_eq!(parts["split-p-255"]["spec"]["cidr"], "10.8.15.240/28");
-    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    site.undo(&journal_of(&run)).succeeded();
     assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), wide)]));
 }
 
 #[test]
-fn a_refused_split_changes_nothing() {
+fn a_refused_split_changes_nothing_and_a_disabled_pool_has_disabled_parts() {
     let mut kept = pool();
     kept["metadata"]["finalizers"] = json!(["projectcalico.org/pool"]);
     let mut of_namespaces = pool();
@@ -153,48 +148,33 @@ fn a_refused_split_changes_nothing() {
     ];
     let site = with_pool(&pool());
     for (pool, arguments, code, says) in cases {
-        site.put(POOL, pool.to_string());
+        site.put(&key::pool("p"), pool.to_string());
         let before = site.dump();
         site.run(&[&["split", "--yes"], &arguments[..]].concat()).exits(code).says(says);
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
-}
 
-#[test]
-fn a_block_that_spans_parts_or_a_name_that_is_taken_refuses_the_split() {
-    let site = with_pool(&pool());
-    let block = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-29";
-    site.put(block, r#"{"cidr":"10.7.0.0/29","affinity":null,"allocations":[null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#);
-    site.run(&["split", "2", "--name", "p", "--yes"])
-        .failed(1, "the block 10.7.0.0/29 is larger than a part");
-    site.delete(block);
-
-    let mut other = pool();
-    other["metadata"]["name"] = "split-p-1".into();
-    other["spec"]["cidr"] = "10.9.0.0/24".into();
-    site.put(&format!("{POOLS}split-p-1"), other.to_string());
-    site.run(&["split", "2", "--name", "p", "--yes"]).failed(1, "the pool split-p-1 already exists");
-    assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool()), ("split-p-1".to_owned(), other)]));
-}
-
-#[test]
-fn a_disabled_pool_has_disabled_parts() {
-    let mut disabled = pool();
-    disabled["spec"]["disabled"] = true.into();
-    let site = with_pool(&disabled);
-    let run = site.run(&["split", "2", "--name", "p", "--yes"]).succeeded();
-    assert!(run.stderr.contains("the pool p is disabled, and so are its parts"), "{run:?}");
-    assert!(pools(&site).values().all(|part| part["spec"]["disabled"] == true));
-}
-
-#[test]
-fn a_dry_run_writes_nothing_and_nobody_is_asked_without_a_terminal() {
-    let site = with_pool(&pool());
+    site.put(&key::pool("p"), pool().to_string());
     let before = site.dump();
     site.run(&["split", "2", "--name", "p", "--dry-run"]).succeeded().prints("delete-pool");
-    assert_eq!(site.run(&["split", "2", "--name", "p"]).code, 2);
-    assert_eq!(site.dump(), before);
-    assert_eq!(site.journals().len(), 0);
+    // Nobody is asked without a terminal.
+    site.run(&["split", "2", "--name", "p"]).exits(2);
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+
+    let split = || site.run(&["split", "2", "--name", "p", "--yes"]);
+    let block = put_block(&site, "10.7.0.0/29");
+    split().failed(1, "the block 10.7.0.0/29 is larger than a part");
+    site.delete(&block);
+    let other = put_other(&site, "split-p-1", "10.9.0.0/24");
+    split().failed(1, "the pool split-p-1 already exists");
+    assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool()), ("split-p-1".to_owned(), other)]));
+
+    site.delete(&key::pool("split-p-1"));
+    let mut disabled = pool();
+    disabled["spec"]["disabled"] = true.into();
+    site.put(&key::pool("p"), disabled.to_string());
+    split().succeeded().says("the pool p is disabled, and so are its parts");
+    assert!(pools(&site).values().all(|part| part["spec"]["disabled"] == true));
 }
 
 /// Creates the pool on an API server.
@@ -226,11 +206,9 @@ fn on_kubernetes(flavour: Flavour) {
     // A controller writes the status of a part.
     let mut touched = parts["split-p-0"].clone();
     touched["status"] = json!({"conditions": [{"type": "Allocatable", "status": "True"}]});
-    let path = format!("{}/split-p-0", flavour.path("ippools"));
-    let mut connection = Connection::open(&site.server).unwrap();
-    assert_eq!(connection.request("PUT", &path, &touched.to_string()).unwrap().status, 200);
+    site.replace("ippools", &touched);
 
-    site.run(&["undo", &journal_of(&run), "--yes"]).succeeded();
+    site.undo(&journal_of(&run)).succeeded();
     let after = site.list("ippools");
     assert_eq!(after.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>());
     assert_eq!(after["p"]["spec"], all["p"]["spec"]);

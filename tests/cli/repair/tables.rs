@@ -1,10 +1,5 @@
 //! The tables of plans, with changes and skipped objects.
 
-use std::collections::BTreeSet;
-
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
-use jiff::Timestamp;
-
 use super::site::*;
 
 /// Every skipped object appears once and with the code of its rule. This holds for short lists, and for long ones,
@@ -12,7 +7,8 @@ use super::site::*;
 #[test]
 fn skipped_objects_have_their_code_and_appear_once() {
     let site = Site::of(&Cluster::all_faults(ClusterSpec::new(23).at(Timestamp::now()).wide(), 1));
-    let plan = site.run(&["rebuild", "--endpoints-only", "-o", "json"]).json();
+    let rebuild = |format| site.run(&["rebuild", "--endpoints-only", "--settle", "0", "-o", format]);
+    let plan = rebuild("json").json();
     let skipped = plan["skipped"].as_array().unwrap();
     let mut seen = BTreeSet::new();
     for row in skipped {
@@ -22,7 +18,7 @@ fn skipped_objects_have_their_code_and_appear_once() {
     let of = |code: &str| skipped.iter().filter(|row| row["code"] == code).count();
     assert!(of("owner-mismatch") > 0 && seen.len() > 25, "{}", seen.len());
 
-    let summed = site.run(&["rebuild", "--endpoints-only"]).stdout;
+    let summed = rebuild("table").stdout;
     let rows = summed.split("\nCODE ").nth(1).expect("a table of codes").split("\n\n").next().unwrap();
     let kinds: Vec<Vec<&str>> =
         rows.lines().skip(1).map(|row| row.split_whitespace().take(3).collect()).collect();
@@ -52,18 +48,10 @@ fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     let site = Site::of(&cluster);
     let [v4, v6] = [0, 1].map(|place: usize| pod.addresses[place].0);
     let pool = cluster.spec().pool_v4().to_string();
-    let run = site.run(&[&["release", "--leaked", "--dry-run", "--pool", &pool], &AT_ONCE[..]].concat());
-    let why = format!(
-        "also holds {v6}, which is outside the selection; a handle is released completely or not at all"
-    );
-    assert!(run.stdout.contains(&why) && run.stdout.contains(&format!("{v4}")), "{run:?}");
-    assert_eq!(
-        changes(
-            &site.run(&[&["release", "--leaked", "--dry-run", "-o", "json"], &AT_ONCE[..]].concat()).json()
-        )
-        .len(),
-        2
-    );
+    let release = |more: &[&str]| site.run_at_once(&["release", "--leaked", "--dry-run"], more);
+    let why = "which is outside the selection; a handle is released completely or not at all";
+    release(&["--pool", &pool]).prints(&format!("also holds {v6}, {why}")).prints(&v4.to_string());
+    assert_eq!(changes(&release(&["-o", "json"]).json()).len(), 2);
 }
 
 /// Like a release, a large undo is summarized by kind. `-o wide` lists every change.

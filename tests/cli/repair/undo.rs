@@ -1,12 +1,5 @@
 //! `undo` creates nothing that overlaps later objects. It refuses the complete step instead.
 
-use std::collections::BTreeMap;
-
-use calipam_testkit::cluster::Fault;
-use calipam_testkit::cluster::wire::{Block, key};
-use calipam_testkit::kube::Flavour;
-use serde_json::Value;
-
 use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
@@ -32,16 +25,14 @@ fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
     let (site, pod) = Site::leaky();
     // The block has no owner and no other addresses, so it is deleted with its last address.
     let (address, cidr) = pod.addresses[0];
-    let alone = {
-        let stored = Block::read(&site.value(&key::block(cidr)).unwrap()).unwrap();
-        let record = stored.records().find(|(held, _)| *held == address).unwrap().1.clone();
-        let mut alone = Block::new(cidr, None, None, stored.sequence);
-        alone.take_ordinal(stored.ordinal(address), record);
-        alone
-    };
-    site.put(&key::block(cidr), alone.value());
+    site.change_block(cidr, |block| {
+        let record = block.record_mut(address).clone();
+        let mut alone = Block::new(cidr, None, None, block.sequence);
+        alone.take_ordinal(block.ordinal(address), record);
+        *block = alone;
+    });
     site.delete(&key::affinity("host", &pod.node, cidr));
-    site.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#);
+    site.put(CONFIG, r#"{"auto_allocate_blocks":true}"#);
     let run = site.release(&["--handle", &pod.handle]).succeeded();
     assert_eq!(site.value(&key::block(cidr)), None, "{run:?}");
 
@@ -54,8 +45,8 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
     let cluster = healthy().with(Fault::AffinityPendingWithoutBlock, 1);
     let site = Site::of(&cluster);
     let before = site.dump();
-    let rebuild = [&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"], &AT_ONCE[..]].concat();
-    let run = site.run(&rebuild).succeeded();
+    let rebuild = ["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"];
+    let run = site.run_at_once(&rebuild, &[]).succeeded();
     let after = site.dump();
     let gone = before.keys().find(|key| key.contains("/host/") && !after.contains_key(*key)).unwrap();
     let cidr = &gone.rsplit('/').next().unwrap().replacen('-', "/", 1);
@@ -63,8 +54,8 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
 
     // Repeats the test with a block of another size.
     let site = Site::of(&cluster);
-    let run = site.run(&rebuild);
-    let part = cidr.parse::<calipam_model::IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
+    let run = site.run_at_once(&rebuild, &[]);
+    let part = cidr.parse::<IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
     refused(&site, &journal_of(&run), block(&part, "node-2"), "would overlap");
 }
 
@@ -82,14 +73,14 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     let newer = journal_of(&site.release(&["--handle", &pods[1].handle]));
 
     site.undo(&older).exits(1).prints("has changed since the run");
-    assert_eq!(site.undo(&newer).code, 0);
+    site.undo(&newer).succeeded();
     site.run(&["undo", &older, "--dry-run"]).succeeded();
     site.undo(&older).succeeded();
     assert_eq!(values(&site.dump()), values(&before));
 
     // Repeats the test, but between the two undo runs, another client writes the value that is already stored.
     let [older, newer] = pods.map(|pod| journal_of(&site.release(&["--handle", &pod.handle])));
-    assert_eq!(site.undo(&newer).code, 0);
+    site.undo(&newer).succeeded();
     site.put(&key::block(cidr), site.value(&key::block(cidr)).unwrap());
     let between = site.dump();
     site.undo(&older).exits(1).prints("has changed since the run");
@@ -100,24 +91,10 @@ fn two_runs_over_one_block_are_undone(flavour: Flavour) {
     let mut cluster = healthy();
     let pods = [leak(&mut cluster, 0), leak(&mut cluster, 0)];
     let site = KubeSite::of(&cluster, flavour);
-    let specs = || -> BTreeMap<String, Value> {
-        let spec = |mut object: Value| {
-            let mut spec = object["spec"].take();
-            spec.as_object_mut().unwrap().retain(|name, _| !name.starts_with("sequenceNumber"));
-            spec
-        };
-        site.objects().into_iter().map(|(name, object)| (name, spec(object))).collect()
-    };
-    let before = specs();
-    let [older, newer] = pods.map(|pod| {
-        let run =
-            site.run(&[&["release", "--yes", "--handle", &pod.handle], &AT_ONCE[..]].concat()).succeeded();
-        journal_of(&run)
-    });
-    for journal in [newer, older] {
-        site.run(&["undo", &journal, "--yes"]).succeeded();
-    }
-    assert_eq!(specs(), before);
+    let before = site.objects();
+    let [older, newer] = pods.map(|pod| site.release(&["--handle", &pod.handle]).succeeded());
+    site.undo(&journal_of(&newer)).succeeded();
+    site.undo_to(&older, &before);
 }
 
 in_each_group!(two_runs_over_one_block_are_undone: on_kubernetes_classic, on_kubernetes_native);

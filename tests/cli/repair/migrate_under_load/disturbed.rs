@@ -1,24 +1,18 @@
 //! A migration that is killed at random requests, resumed and partly undone.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use calipam_model::cidr::overlap;
 use calipam_testkit::cluster::rng::Rng;
-use calipam_testkit::servers::{Tear, Tearing};
-use serde_json::Value;
 
 use super::super::killed::run_and_kill;
-use super::super::site::AT_ONCE;
+use super::super::site::*;
 use super::scene::Scene;
 use super::{Way, limit};
-use crate::cli::program::Run;
 
 /// A cluster whose migration is killed, resumed and undone.
 pub(super) struct Disturbed<'s> {
-    scene: &'s Scene<'s>,
+    scene: &'s dyn Scene,
     torn: Tearing,
     rng: Rng,
     /// The requests of the last completed run.
@@ -36,7 +30,7 @@ pub(super) struct Disturbed<'s> {
 
 impl<'s> Disturbed<'s> {
     /// Creates the state at the start, before anything was tried.
-    pub(super) fn new(scene: &'s Scene<'s>, rounds: usize) -> Self {
+    pub(super) fn new(scene: &'s dyn Scene, rounds: usize) -> Self {
         Self {
             scene,
             torn: scene.tearing(),
@@ -84,12 +78,12 @@ impl<'s> Disturbed<'s> {
     }
 
     fn migrate(&self, arguments: &[&str]) -> Run {
-        self.scene.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
+        self.scene.run_at_once(&["migrate"], arguments)
     }
 
     /// Runs a command, and kills it at a request. Returns true if it was killed.
     fn run(&mut self, arguments: &[&str], at_request: u64) -> bool {
-        let command = self.scene.command(&self.torn, arguments);
+        let command = self.scene.command_by_proxy(&self.torn, arguments);
         let tear = if self.rng.below(2) == 0 { Tear::Drop } else { Tear::Swallow };
         let (mut number, earlier) = (0, self.scene.journals());
         let was_killed = run_and_kill(command, &self.torn, tear, move |_| {
@@ -108,7 +102,7 @@ impl<'s> Disturbed<'s> {
     /// Undoes the last completed phase. The undo is refused if pods have blocks in the new pool.
     fn undo_last(&mut self) {
         let Some(journal) = self.ended.take() else { return };
-        let undo = self.scene.run(&["undo", journal.to_str().unwrap(), "--yes"]);
+        let undo = self.scene.undo(journal.to_str().unwrap());
         match undo.code {
             0 => self.undone += 1,
             1 => self.refused += 1,
@@ -118,9 +112,9 @@ impl<'s> Disturbed<'s> {
 
     /// True if the pools are those at the end of the migration.
     fn is_complete(&self, way: &Way) -> bool {
-        let pools = self.scene.pools();
+        let pools = self.scene.all_pools();
         let [pool] = pools.as_slice() else { return false };
-        (&pool["cidr"], &pool["blockSize"]) == (&way.cidr.into(), &way.block_size.into())
+        (&pool["spec"]["cidr"], &pool["spec"]["blockSize"]) == (&way.cidr.into(), &way.block_size.into())
     }
 
     /// Asserts that blocks do not overlap.

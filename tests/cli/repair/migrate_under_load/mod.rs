@@ -5,20 +5,15 @@ mod disturbed;
 mod scene;
 
 use std::net::Ipv4Addr;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use calipam_model::IpNet;
 use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::Flavour;
 use calipam_testkit::rounds;
 
 use self::disturbed::Disturbed;
 use self::scene::Scene;
 use super::kubernetes::{KubeSite, in_each_group};
 use super::migrate::spec;
-use super::site::Site;
+use super::site::*;
 
 /// A migration: its arguments, and the pool that must exist at its end.
 struct Way {
@@ -67,7 +62,7 @@ struct Amount {
 }
 
 /// Migrates a cluster under load, and checks that nothing was lost.
-fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], amount: &Amount) {
+fn moves(scene: &dyn Scene, target: Target<'_>, names: &[String], ways: &[Way], amount: &Amount) {
     let activity = Activity::default();
     let churn = Churn {
         workers: amount.nodes,
@@ -81,11 +76,10 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
         ..Churn::default()
     };
 
-    let endpoint = scene.endpoint();
     let mut disturbed = Disturbed::new(scene, amount.rounds);
     let began = Instant::now();
     let log = thread::scope(|scope| {
-        let working = scope.spawn(|| churn.run_on(scene.target(&endpoint), &spec, names).unwrap());
+        let working = scope.spawn(|| churn.run_on(target, &spec(), names).unwrap());
         let stops = StopsWhenDropped(&activity);
         // Most pods start before the migration.
         let expected = amount.nodes * amount.pods * 9 / 10;
@@ -108,7 +102,7 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
 
     assert!(disturbed.killed >= amount.killed, "{} killed", disturbed.killed);
     assert!(disturbed.undone >= amount.undone, "{} undone", disturbed.undone);
-    is_sound(scene, &log, ways.last().unwrap(), scene.target(&endpoint));
+    is_sound(scene, &log, ways.last().unwrap(), target);
 }
 
 fn is_soak() -> bool {
@@ -130,7 +124,7 @@ fn completes_despite_kills_and_undos_under_load() {
         (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
     }
     let site = Site::of(&cluster);
-    moves(&Scene::Etcd(&site), *cluster.spec(), &names, &ways(), &amount);
+    moves(&site, Target::Etcd(&site.etcd.endpoint()), &names, &ways(), &amount);
 }
 
 fn on_kubernetes(flavour: Flavour) {
@@ -140,7 +134,7 @@ fn on_kubernetes(flavour: Flavour) {
         Amount { nodes: 4, pods: 2, rounds: 1, killed: 2, undone: 1 }
     };
     let (site, names) = KubeSite::seeded(flavour, &spec(), amount.nodes);
-    moves(&Scene::Kubernetes(&site, flavour), spec(), &names, &[to_range(26)], &amount);
+    moves(&site, Target::Kubernetes(&site.server, flavour), &names, &[to_range(26)], &amount);
 }
 
 in_each_group!(
@@ -158,7 +152,7 @@ impl Drop for StopsWhenDropped<'_> {
 }
 
 /// Asserts that all running pods have an address of the new pool, in blocks of its size, without findings.
-fn is_sound(scene: &Scene<'_>, log: &ChurnLog, way: &Way, target: Target<'_>) {
+fn is_sound(scene: &dyn Scene, log: &ChurnLog, way: &Way, target: Target<'_>) {
     let cidr: IpNet = way.cidr.parse().unwrap();
     assert!(log.started > 100 && log.ledger.live().len() > 0, "{log:?}");
     for tenant in log.ledger.live() {
@@ -171,7 +165,7 @@ fn is_sound(scene: &Scene<'_>, log: &ChurnLog, way: &Way, target: Target<'_>) {
         let address = line.split("leaked-address ").nth(1).and_then(|text| text.parse::<Ipv4Addr>().ok());
         address.is_some_and(|address| log.ledger.leaked().contains_key(&address.into()))
     };
-    let errors = scene.findings().into_iter().filter(is_error).filter(|line| !is_leak(line));
+    let errors = scene.findings(&[]).into_iter().filter(is_error).filter(|line| !is_leak(line));
     assert_eq!(errors.collect::<Vec<_>>(), Vec::<String>::new());
     let elsewhere = scene.cidrs().concat().into_iter().filter(|own| !cidr.contains(own));
     assert_eq!(elsewhere.collect::<Vec<_>>(), Vec::<IpNet>::new());
