@@ -72,7 +72,14 @@ fn respond(reply: Reply) -> Response<Body> {
             response.headers_mut().insert("retry-after", seconds.into());
             response
         }
-        Reply::Cut(body) => response(200, body.len() + 9, at_once(body)),
+        Reply::Cut(body) => {
+            // What there is arrives before the body ends.
+            let end = stream::once(async {
+                sleep(Duration::from_millis(20)).await;
+                String::new()
+            });
+            response(200, body.len() + 9, at_once(body).chain(end))
+        }
         Reply::Stalled(body) => response(200, body.len() + 9, at_once(body).chain(stream::pending())),
         Reply::InParts(first, second, go_on) => {
             let length = first.len() + second.len();
