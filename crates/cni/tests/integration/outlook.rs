@@ -92,7 +92,8 @@ fn put_cluster(world: &World, dice: &mut Rng) {
             if one_in(6, dice) {
                 continue;
             }
-            put_block(world, block, *dice.pick(&["a", "b"]), *dice.pick(&[4, 4, 4, 3, 0]));
+            let (owner, taken) = (*dice.pick(&["a", "b"]), *dice.pick(&[4, 4, 4, 3, 0]));
+            put_block(world, block, owner, taken);
         }
         if one_in(4, dice) {
             let reserved = format!("{}", address_at(pool, dice.below(16) as u32));

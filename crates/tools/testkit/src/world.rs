@@ -248,6 +248,9 @@ impl Place {
             Key::ClusterInformation(name) => {
                 calicos("clusterinformations", "ClusterInformation", name, false)
             }
+            Key::KubeControllersConfiguration(name) => {
+                calicos("kubecontrollersconfigurations", "KubeControllersConfiguration", name, false)
+            }
             Key::Node(name) => core("/api/v1/nodes".to_owned(), "Node", name),
             Key::Pod { namespace, name } => core(format!("/api/v1/namespaces/{namespace}/pods"), "Pod", name),
             other => panic!("{other} is not on an API server"),
