@@ -127,20 +127,11 @@ fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
 /// Returns the addresses that blocks record for an owner or, if `cooling`, as released.
 pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
-    let addresses = blocks.flat_map(|(_, block)| {
-        let spec = &block["spec"];
-        let cidr: IpNet = spec["cidr"].as_str().unwrap().parse().unwrap();
-        let all = cidr.subnets(cidr.max_prefix_len()).unwrap().map(|one| one.addr().to_string());
-        let wanted = |slot: &Value| {
-            let index = slot.as_u64()? as usize;
-            Some(spec["attributes"][index]["releasedAt"].is_string() == cooling)
-        };
-        let slots = spec["allocations"].as_array().unwrap().iter().map(wanted);
-        let held: Vec<String> =
-            all.zip(slots).filter(|(_, slot)| *slot == Some(true)).map(|(a, _)| a).collect();
-        held
-    });
-    addresses.collect()
+    let blocks: Vec<Block> =
+        blocks.filter_map(|(_, block)| Block::read(block["spec"].to_string().as_bytes())).collect();
+    let records = blocks.iter().flat_map(Block::records);
+    let held = records.filter(|(_, record)| record.released_at.is_some() == cooling);
+    held.map(|(address, _)| address.to_string()).collect()
 }
 
 /// An undo uses the cluster in its journal, whatever the current context is, and refuses any other cluster.

@@ -12,10 +12,11 @@ fn leaky() -> (Cluster, Vec<Pod>, Vec<String>) {
     (cluster, leaked, orphans)
 }
 
-fn file(site: &Site, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+/// Writes a file, and returns its path.
+fn file(site: &Site, name: &str, text: impl AsRef<[u8]>) -> String {
     let path = site.home.path().join(name);
     std::fs::write(&path, text).unwrap();
-    path
+    path.to_str().unwrap().to_owned()
 }
 
 /// Returns a report of calipam.
@@ -51,10 +52,8 @@ fn calicoctl(site: &Site, unused: &BTreeSet<String>, handles: &[String]) -> Valu
     })
 }
 
-fn from_reports(site: &Site, paths: &[&Path], more: &[&str]) -> Run {
-    let paths = paths.iter().map(|path| path.to_str().unwrap());
-    let targets: Vec<&str> = ["--from-report"].into_iter().chain(paths).chain(more.iter().copied()).collect();
-    site.release(&targets)
+fn from_reports(site: &Site, paths: &[&str], more: &[&str]) -> Run {
+    site.release(&[&["--from-report"], paths, more].concat())
 }
 
 fn addresses<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
@@ -101,8 +100,7 @@ fn two_reports_intersect_and_one_that_is_old_enough_is_the_first_of_two_checks()
         assert_eq!(changes(&run.json()), expected(&leaked[1..], &orphans[..1]));
     }
 
-    let release = |path: &Path, how| {
-        let path = path.to_str().unwrap();
+    let release = |path: &str, how| {
         site.run(&["release", "--from-report", path, "--grace", "30m", "--settle", "0", "-o", "json", how])
     };
     release(&first, "--dry-run").says("5 addresses or handles were found unused once");
@@ -233,7 +231,7 @@ fn reports_of_another_cluster_and_other_files_are_refused_whatever_is_forced() {
     for text in texts {
         let path = file(&site, "garbage", text);
         let run = from_reports(&site, &[&path], &["--force"]).refused(3, "it is not a report");
-        run.says("\nhint: write one with").says(path.to_str().unwrap());
+        run.says("\nhint: write one with").says(&path);
     }
     // These files are reports, but have no usable entries.
     for allocations in
@@ -244,7 +242,6 @@ fn reports_of_another_cluster_and_other_files_are_refused_whatever_is_forced() {
         let run = from_reports(&site, &[&file(&site, "odd", report.to_string())], &["--force"]).succeeded();
         assert!(run.stdout.ends_with("Nothing to do\n"), "{run:?}");
     }
-    from_reports(&site, &[Path::new("/nonexistent/report")], &[])
-        .refused(3, "cannot read /nonexistent/report");
+    from_reports(&site, &["/nonexistent/report"], &[]).refused(3, "cannot read /nonexistent/report");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }

@@ -3,6 +3,7 @@
 mod affinities;
 mod blocks;
 mod corrupt;
+mod expected;
 mod handles;
 mod in_use;
 mod kubernetes;
@@ -333,66 +334,6 @@ impl Cluster {
         let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
         for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(form)) {
             self.inject(*fault, count);
-        }
-    }
-
-    /// Expects a finding in every form.
-    fn expect(&mut self, code: &'static str, subject: impl ToString) {
-        self.expect_in(&Form::ALL, code, subject);
-    }
-
-    /// Expects a finding in some forms.
-    fn expect_in(&mut self, forms: &[Form], code: &'static str, subject: impl ToString) {
-        for form in forms {
-            self.truths[*form as usize].entry(code, &subject);
-        }
-    }
-
-    /// Expects a finding with `detail` in its evidence, in every form.
-    fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
-        self.expect_detail_in(&Form::ALL, code, subject, detail);
-    }
-
-    fn expect_detail_in(
-        &mut self,
-        forms: &[Form],
-        code: &'static str,
-        subject: impl ToString,
-        detail: &'static str,
-    ) {
-        for form in forms {
-            self.truths[*form as usize].entry(code, &subject).1.push(detail);
-        }
-    }
-
-    /// Expects a finding with an unusual severity.
-    fn expect_as_in(
-        &mut self,
-        forms: &[Form],
-        code: &'static str,
-        subject: impl ToString,
-        severity: &'static str,
-    ) {
-        for form in forms {
-            self.truths[*form as usize].entry(code, &subject).0 = Some(severity);
-        }
-    }
-
-    /// Expects all addresses of a pod to be reported as leaked for a reason.
-    fn expect_leaked(&mut self, pod: &Pod, reason: &'static str) {
-        self.expect_leaked_in(&Form::ALL, pod, reason);
-    }
-
-    fn expect_leaked_in(&mut self, forms: &[Form], pod: &Pod, reason: &'static str) {
-        for (address, _) in &pod.addresses {
-            self.expect_detail_in(forms, "leaked-address", address, reason);
-        }
-    }
-
-    /// Expects a finding for each address of a pod.
-    fn expect_for(&mut self, code: &'static str, pod: &Pod) {
-        for (address, _) in &pod.addresses {
-            self.expect(code, address);
         }
     }
 
