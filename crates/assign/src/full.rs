@@ -24,7 +24,8 @@ pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
     !age.is_negative() && age <= RECENT
 }
 
-/// One family's blocks that had no address to assign.
+/// One family's blocks that had no address to assign. This is also the format of the plugin's notes (`notes.rs` of
+/// calipam-cni): a change here needs a new `FORMAT` there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullBlocks {
     /// A hash of the node, the pools, the reservations and the configuration. The blocks may be skipped only by

@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use calipam_model::digest::sha256_hex;
 use calipam_testkit::browser::{Browser, Page, program};
@@ -22,12 +22,14 @@ const CELLS: usize = 36;
 /// The ordinal of a leaked address in 10.244.10.0/26.
 const ADDRESS: usize = 6;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(root), Some(calipam)) = (arguments.next(), arguments.next()) else {
-        return Err("name the root of the project and the program calipam".into());
+        eprintln!("name the root of the project and the program calipam");
+        return ExitCode::FAILURE;
     };
-    make(Path::new(&root), Path::new(&calipam))
+    let made = make(Path::new(&root), Path::new(&calipam)).inspect_err(|error| eprintln!("{error}"));
+    made.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
 fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use calipam_datastore::settings::{LocalFiles, Settings};
 use calipam_datastore::{Datastore, credential_plugin};
+use calipam_workflow::Access;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
@@ -18,7 +19,6 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{self, Failure, Kind, Result};
 use crate::operator::Person;
-use calipam_workflow::Access;
 
 /// The time that the program has to end by itself after a signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ pub(crate) fn with<T>(
     with_person(global, &Person::watching(console), work)
 }
 
-/// Like [`with`], for a person who can be asked.
+/// Like [`with`], but `person` answers the questions of `work`.
 pub(crate) fn with_person<T>(
     global: &Global,
     person: &Person<'_>,

@@ -15,6 +15,7 @@ use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::settings::{Settings, Target};
 use calipam_datastore::write::Consent;
 use calipam_files::regular;
+use calipam_model::words::joined;
 use tokio::time::timeout;
 
 use crate::config::Configuration;
@@ -86,14 +87,13 @@ impl Call {
     pub(crate) fn log_end(&self, is_done: bool) {
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
-        let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
         let Identity { node, pod, .. } = &self.identity;
         let pod = pod.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")).unwrap_or_default();
         tracing::info!(
             container = self.environment.container,
             pod,
             node,
-            block = blocks.join(","),
+            block = joined(blocks, ","),
             milliseconds = self.begun.elapsed().as_millis(),
             requests = store.map_or(0, AllocatorStore::request_count),
             "{} {}",

@@ -104,12 +104,12 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner
         };
         CniError::new(code, format!("failed to get VMI info: {msg}"))
     };
-    let queries = call.lookup(allocator).await.map_err(failed)?;
-    let Some(pod) = queries.launcher(namespace, name).await.map_err(failed)? else {
+    let client = call.lookup(allocator).await.map_err(failed)?;
+    let Some(pod) = client.launcher(namespace, name).await.map_err(failed)? else {
         return Ok(Ownership { owner: Owner::PodIsGone, refusal: Some(no_machine("pod not found")) });
     };
     let Some(pod) = pod else { return Ok(Owner::Container.into()) };
-    let (machine, refusal) = machine(&queries, namespace, &pod).await.map_err(failed)?;
+    let (machine, refusal) = machine(&client, namespace, &pod).await.map_err(failed)?;
     if keeps_addresses(allocator).await {
         return Ok(Ownership { owner: Owner::Machine(machine), refusal });
     }
@@ -128,17 +128,17 @@ fn no_machine(reason: &str) -> CniError {
 /// addresses of a deleted instance stay allocated if a machine with its name could start it again. A pod whose instance
 /// was deleted or replaced must not share the addresses with the next instance's pod.
 async fn machine(
-    queries: &KubeClient,
+    client: &KubeClient,
     namespace: &str,
     pod: &LauncherPod,
 ) -> calipam_datastore::Result<(Machine, Option<CniError>)> {
-    let instance = queries.instance(namespace, &pod.instance_name).await?;
+    let instance = client.instance(namespace, &pod.instance_name).await?;
     let name = match &instance {
         Some(instance) => instance.machine.clone(),
         None => Some(pod.instance_name.clone()),
     };
     let machine = match &name {
-        Some(name) => queries.machine(namespace, name).await?,
+        Some(name) => client.machine(namespace, name).await?,
         None => None,
     };
     let is_being_deleted = match (&machine, &instance) {

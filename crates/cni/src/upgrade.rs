@@ -104,19 +104,19 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     let allocator = connect(settings, Selecting::All).await?;
     // The first answer shows which API group the cluster uses.
     allocator.config().await?;
-    let queries = allocator.store().kubernetes().ok_or("the datastore is not Kubernetes")?;
+    let client = allocator.store().kubernetes().ok_or("the datastore is not Kubernetes")?;
 
-    check_pools(&allocator, &queries, node, files).await?;
-    migrate_tunnel(&allocator, &queries, node).await?;
+    check_pools(&allocator, &client, node, files).await?;
+    migrate_tunnel(&allocator, &client, node).await?;
     if list(&files.addresses)?.is_empty() {
         return remove_folder(&files.addresses);
     }
-    let done = match set_ready(&queries, false).await {
-        Ok(()) => take_over(&allocator, &queries, node, files).await,
+    let done = match set_ready(&client, false).await {
+        Ok(()) => take_over(&allocator, &client, node, files).await,
         Err(reason) => Err(reason),
     };
     // Restores the field even after an error: while it is false, no node of the cluster can start a pod.
-    let ready = set_ready(&queries, true).await;
+    let ready = set_ready(&client, true).await;
     if let Err(reason) = &ready {
         tracing::error!("cannot restore datastoreReady in the cluster information: {reason}");
     }
@@ -127,7 +127,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
 /// Takes over each address while no other plugin assigns addresses.
 async fn take_over(
     allocator: &CallAllocator,
-    queries: &KubeClient,
+    client: &KubeClient,
     node: &str,
     files: &NodeFiles,
 ) -> Result<()> {
@@ -136,25 +136,25 @@ async fn take_over(
     }
     sleep(files.wait).await;
     let _lock = lock(&files.addresses)?;
-    let pods = pods_on(queries, node).await?;
+    let pods = pods_on(client, node).await?;
     for file in list(&files.addresses)? {
         migrate_file(allocator, node, &file, &pods).await?;
     }
     Ok(())
 }
 
-async fn pods_on(queries: &KubeClient, node: &str) -> Result<Vec<PodAddress>> {
-    Ok(queries.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))?)
+async fn pods_on(client: &KubeClient, node: &str) -> Result<Vec<PodAddress>> {
+    Ok(client.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))?)
 }
 
 /// Refuses pod addresses that are in no enabled pool, before anything is written.
 async fn check_pools(
     allocator: &CallAllocator,
-    queries: &KubeClient,
+    client: &KubeClient,
     node: &str,
     files: &NodeFiles,
 ) -> Result<()> {
-    let pods = pods_on(queries, node).await?;
+    let pods = pods_on(client, node).await?;
     let pools = allocator.pools().await?;
     for file in list(&files.addresses)? {
         let Some(address) = address_of(&file)? else { continue };
@@ -169,9 +169,9 @@ async fn check_pools(
 
 /// Assigns an IPIP tunnel address to the node if it has none. As in Calico, it is the address after the base address of
 /// the node's pod CIDR.
-async fn migrate_tunnel(allocator: &CallAllocator, queries: &KubeClient, node: &str) -> Result<()> {
+async fn migrate_tunnel(allocator: &CallAllocator, client: &KubeClient, node: &str) -> Result<()> {
     for _ in 0..ATTEMPTS {
-        let found = queries.node_addresses(node).await?;
+        let found = client.node_addresses(node).await?;
         let found = found.ok_or_else(|| format!("there is no node {node}"))?;
         if found.tunnel.is_some() {
             return Ok(());
@@ -182,7 +182,7 @@ async fn migrate_tunnel(allocator: &CallAllocator, queries: &KubeClient, node: &
         };
         let attributes = [("node", node), ("type", "ipipTunnelAddress")];
         assign(allocator, node, address, &format!("ipip-tunnel-addr-{node}"), &attributes).await?;
-        if queries.set_tunnel_address(node, &found, address).await? {
+        if client.set_tunnel_address(node, &found, address).await? {
             tracing::info!("assigned {address} to the node's tunnel");
             return Ok(());
         }
@@ -258,10 +258,10 @@ async fn assign(
 }
 
 /// Writes `datastoreReady`, with retries after any failure.
-async fn set_ready(queries: &KubeClient, ready: bool) -> Result<()> {
+async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
     let mut reason = "the cluster information keeps changing".into();
     for _ in 0..ATTEMPTS {
-        match queries.set_datastore_ready(ready).await {
+        match client.set_datastore_ready(ready).await {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) => reason = error.into(),

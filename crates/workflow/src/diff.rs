@@ -71,9 +71,9 @@ pub async fn diff<'p>(
         let unchecked = scope.spawn(|| compare(before, after, wanted));
         let context = Context::new(before, &options);
         let of_old = context.check();
-        let mut of_new = joined(of_new);
+        let mut of_new = result_of(of_new);
         forget_aged(context, &of_old, after.taken_at, &mut of_new);
-        (joined(unchecked), of_old, of_new)
+        (result_of(unchecked), of_old, of_new)
     });
 
     recheck_side(new, after, &mut of_new, &of_old, pause, operator).await?;
@@ -81,7 +81,8 @@ pub async fn diff<'p>(
     Ok(unchecked.checked(of_old, of_new, wanted))
 }
 
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+/// Waits for a thread, and panics if it panicked.
+fn result_of<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 

@@ -36,7 +36,7 @@ pub enum Wanted {
 }
 
 /// The addresses that a container got.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     /// The addresses, IPv4 first. A new address has the prefix length of its block. An address that was requested or is
     /// reused is /32 or /128.

@@ -83,7 +83,7 @@ pub enum Evidence {
     Unreadable(Box<UnreadableEvidence>),
 }
 
-fn joined<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_one_text<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&texts.join("; "))
 }
 
@@ -283,7 +283,7 @@ pub struct OtherIpamEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct UndecodableEvidence {
     /// The errors in the key or the value.
-    #[serde(rename = "reason", skip_serializing_if = "Vec::is_empty", serialize_with = "joined")]
+    #[serde(rename = "reason", skip_serializing_if = "Vec::is_empty", serialize_with = "as_one_text")]
     pub reasons: Vec<String>,
     /// Fields that cannot be decoded.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,6 +1,7 @@
 //! Evidence about nodes and pods that get no address.
 
 use calipam_assign::{Family, PoolPassedOver, Refused};
+use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
 use super::owner::is_zero;
@@ -29,7 +30,7 @@ impl NoAddressEvidence {
     /// Joins the refusals with `and_no`. The result continues a sentence after the word "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.family, refusal.why);
-        self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
+        joined(self.refusals.iter().map(of), and_no)
     }
 }
 

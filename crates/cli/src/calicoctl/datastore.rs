@@ -2,10 +2,10 @@
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::{LockAction, set_lock};
+use calipam_workflow::Access;
 
 use super::Call;
 use crate::exit::Result;
-use calipam_workflow::Access;
 
 pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<()> {
     call.with(async |Access { datastore, .. }| {

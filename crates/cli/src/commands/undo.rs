@@ -6,6 +6,7 @@ use calipam_datastore::settings::{EtcdSettings, KubernetesSettings, LocalFiles, 
 use calipam_datastore::{Datastore, context_of_server};
 use calipam_model::hint::{Call, Hint};
 use calipam_repair::journal::{Header, Recorded, undo_command};
+use calipam_workflow::Access;
 
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
@@ -15,7 +16,6 @@ use crate::operator::Person;
 use crate::render::text::joined;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
-use calipam_workflow::Access;
 
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let folder = || {

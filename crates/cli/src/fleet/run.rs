@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use calipam_model::parallel::lock;
+use calipam_workflow::Access;
 use indicatif::MultiProgress;
 
 use super::{Fleet, Named};
@@ -15,7 +16,6 @@ use crate::console::{Console, OfFleet};
 use crate::exit::{self, Kind, Outcome, Result};
 use crate::operator::Person;
 use crate::render::fleet::{FleetList, ListOfCluster, Unreadable};
-use calipam_workflow::Access;
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(

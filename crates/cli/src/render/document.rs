@@ -69,7 +69,8 @@ pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
     text.finish()
 }
 
-/// The output for one of several clusters, kept until all clusters are read.
+/// The output for one of several clusters, kept until all clusters are read. It is serialized only for YAML and JSON,
+/// where it is always a `Value`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Printed {

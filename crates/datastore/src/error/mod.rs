@@ -7,6 +7,8 @@ mod settings;
 
 use std::collections::BTreeMap;
 
+use calipam_model::words::joined;
+
 pub use self::cause::Cause;
 pub(crate) use self::cause::{Attempt, innermost, sources};
 pub use self::failure::{Failure, Server};
@@ -216,8 +218,7 @@ fn oldest_kept(oldest: Option<i64>) -> String {
 }
 
 fn tries(tried: &[Tried]) -> String {
-    let tries = tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure));
-    tries.collect::<Vec<_>>().join("; ")
+    joined(tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure)), "; ")
 }
 
 /// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
@@ -226,7 +227,7 @@ fn missing_rules(permissions: &[Permission]) -> String {
         let group = if group.is_empty() { String::new() } else { format!(" ({group})") };
         format!("{} {}{group}", verbs.join(", "), resources.join(", "))
     };
-    Permission::rules(permissions).iter().map(rule).collect::<Vec<_>>().join("; ")
+    joined(Permission::rules(permissions).iter().map(rule), "; ")
 }
 
 #[cfg(test)]

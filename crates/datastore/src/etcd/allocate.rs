@@ -93,12 +93,12 @@ impl Records for EtcdStore {
         Ok(found)
     }
 
-    /// Sends a change once, on condition that the key still has the revision that was read. If the result is
-    /// `Unavailable`, the change may have taken place.
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot, Error> {
         again::reread(&self.connection.current(), keys).await
     }
 
+    /// Sends a change once, on condition that the key still has the revision that was read. If the result is
+    /// `Unavailable`, the change may have taken place.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();

@@ -1,4 +1,5 @@
-//! Encodes groups of changes as the text of frames.
+//! Encodes groups of changes as the text of frames. Numbers are protobuf's varints, which `model::packing` writes and
+//! [`Fields`] reads.
 
 use std::collections::HashMap;
 use std::io;

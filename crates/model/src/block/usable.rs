@@ -6,6 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Block, BlockContent, BlockProblem};
 use crate::DecodeError;
+use crate::words::joined;
 
 impl BlockContent {
     /// The block as an allocator uses it: sound, or without its unreferenced records if they are its only problem.
@@ -20,10 +21,7 @@ impl BlockContent {
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
-            Self::Corrupt(block) => block.usable.ok_or_else(|| {
-                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
-                DecodeError(problems.join("; "))
-            }),
+            Self::Corrupt(block) => block.usable.ok_or_else(|| DecodeError(joined(&block.problems, "; "))),
         }
     }
 }

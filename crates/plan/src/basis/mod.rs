@@ -56,7 +56,8 @@ fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str
 
 impl<'s> Basis<'s> {
     /// Prepares planning from the report of a check; `options` are those of the check. The report must not be filtered:
-    /// anything that it does not list counts as healthy.
+    /// anything that it does not list counts as healthy. The basis has no earlier reads and a cooldown of 0 until
+    /// [`Self::with`] adds them.
     pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
         Self {
             snapshot,

@@ -20,7 +20,8 @@ use crate::release::unselected::give_up;
 use crate::release::{self, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Plans the clean-up of the old pool. Skips blocks and affinities that have to stay, with the reason.
+/// Plans the clean-up of the old pool. Skips blocks and affinities that have to stay, with the reason. Observations and
+/// the cooldown come from the basis.
 pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     let old = migration.old.cidr;
     let leaked = Request { scope: Scope::of_networks([old]), leaked: true, ..Request::default() };

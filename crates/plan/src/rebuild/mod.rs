@@ -39,8 +39,9 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 
 /// Plans a rebuild. Findings in scope that the plan does not repair are skipped, with the reason.
 ///
-/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()). If corrupt blocks are repaired, the snapshot is copied once and checked again as if
-/// they were sound. The second check shows findings that the corrupt blocks hid.
+/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), with the observations and
+/// the cooldown of the basis. If corrupt blocks are repaired, the snapshot is copied once and checked again as if they
+/// were sound. The second check shows findings that the corrupt blocks hid.
 pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
     let mut corrupt = CorruptBlocks::new(basis, request);
     let skipped = std::mem::take(&mut corrupt.skipped);

@@ -28,7 +28,7 @@ impl<'s> Selection<'_, 's> {
         let mut actions = Vec::new();
         self.miscounts(&mut actions);
         self.blocks(&mut actions);
-        self.orphan_handles(&mut actions);
+        self.delete_orphans(&mut actions);
         expect_stored_nodes(&self.basis.context.index, &mut actions);
         actions
     }
@@ -135,7 +135,7 @@ impl<'s> Selection<'_, 's> {
         part
     }
 
-    fn orphan_handles(&self, actions: &mut Vec<Action>) {
+    fn delete_orphans(&self, actions: &mut Vec<Action>) {
         let wanted = self.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
         let objects = calipam_check::objects(self.basis.snapshot, &wanted);
         let mut named: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
@@ -160,6 +160,7 @@ impl<'s> Selection<'_, 's> {
     }
 
     /// Returns the blocks that deleted nodes still hold, each with its owner's name, and the affinities, by block.
+    /// Corrupt blocks are skipped in the plan.
     fn held_by_gone_nodes(&mut self) -> (BTreeMap<IpNet, String>, AffinitiesByBlock<'s>) {
         let index = &self.basis.context.index;
         let (mut owned, mut affinities) = (BTreeMap::new(), AffinitiesByBlock::new());

@@ -55,7 +55,8 @@ pub enum Force {
     Reported,
 }
 
-/// Plans a release. Requested addresses and objects that cannot be released are skipped, with the reason.
+/// Plans a release. Requested addresses and objects that cannot be released are skipped, with the reason. Observations
+/// and the cooldown come from the basis.
 pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
     let mut selection = select::select(basis, request);
     selection.plan.actions = selection.actions();

@@ -19,7 +19,7 @@ use crate::basis::{Basis, sound_records};
 use crate::plan::{Plan, PlanKind};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// The addresses and objects to release, and those to skip.
+/// The addresses and objects to release, and the plan, to which skipped objects and warnings are added.
 pub(super) struct Selection<'b, 's> {
     pub basis: &'b Basis<'s>,
     force: Force,
@@ -51,7 +51,7 @@ pub(super) fn select<'b, 's>(basis: &'b Basis<'s>, request: &Request) -> Selecti
         selection.leaked();
     }
     if request.orphan_handles {
-        selection.orphans();
+        selection.choose_orphans();
     }
 
     if !request.leaked && !request.orphan_handles {
@@ -215,7 +215,7 @@ impl<'s> Selection<'_, 's> {
         })
     }
 
-    fn orphans(&mut self) {
+    fn choose_orphans(&mut self) {
         let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {

@@ -159,7 +159,7 @@ async fn read(context: &Context, keys: &[Key]) -> Result<Objects> {
     Ok(keys.iter().cloned().zip(stored).collect())
 }
 
-/// Writes once. Returns `None` if the objects were not written because others have changed them.
+/// Commits a batch, and sends it again after errors. `None` if nothing was written, so the task must read again.
 async fn write(
     context: &Context,
     group: &Group,

@@ -45,7 +45,7 @@ pub(super) struct Good {
     /// The trends of the pools of a followed cluster.
     trends: Option<Trends>,
     /// The documents, each at the place of its `Text`.
-    texts: [OnceLock<Bytes>; 3],
+    texts: [OnceLock<Bytes>; TEXTS],
 }
 
 /// A served document about the last successful check, unless the variant says otherwise.
@@ -57,6 +57,9 @@ pub(super) enum Text {
     /// The run metrics of the last check, and the report metrics of the last successful one.
     Metrics,
 }
+
+/// The number of documents: `Metrics` is the last one.
+const TEXTS: usize = Text::Metrics as usize + 1;
 
 impl Good {
     pub(super) fn new(

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 /// Maximum total delay of a request.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
-/// The shortest pause before a retry.
+/// The shortest pause before a retry. It is above zero, so a request with a maximum delay of zero is sent only once.
 const LEAST: Duration = Duration::from_millis(200);
 
 /// The delay that the server demands before a retry. `None` if it demands none, or if a request other than GET may have
@@ -39,6 +39,7 @@ mod tests {
         assert_eq!(after(Method::PUT, 429, "1"), second);
         assert_eq!(after(Method::GET, 503, "1"), second);
         assert_eq!(after(Method::GET, 503, "0"), Some(LEAST));
+        assert_ne!(LEAST, Duration::ZERO, "a request without any delay would be sent again");
         assert_eq!(after(Method::PUT, 503, "1"), None);
         assert_eq!(after(Method::DELETE, 500, "1"), None);
         assert_eq!(after(Method::GET, 403, "1"), None);

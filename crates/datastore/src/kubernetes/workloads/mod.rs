@@ -77,7 +77,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// True if the budget covers the pod. A budget without a selector covers none.
+    /// True if the budget covers the pod. A budget without a selector, or with an invalid one, covers none.
     pub fn covers(&self, pod: &WorkloadPod) -> bool {
         self.namespace == pod.namespace
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
