@@ -60,3 +60,20 @@ fn open(path: &Path) -> io::Result<File> {
         Err(error) => regular::open(path).map_err(|_| error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_exclusive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/folder/ipam.lock");
+        let lock = NodeLock::take(&path);
+        let other = File::open(&path).unwrap();
+        let try_lock = || flock(&other, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
+        drop(lock);
+        assert_eq!(try_lock(), Ok(()));
+    }
+}

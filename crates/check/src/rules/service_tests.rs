@@ -46,6 +46,9 @@ fn services_and_their_records() {
         assert_eq!(verdict(&cluster), expected, "{what}");
     };
     expect(service_record("web"), web(&["10.244.1.0"]), &[], "a record of the service holds it");
+    let gone = ["leaked-address 10.244.1.0 [\"service-gone\"]"];
+    expect(service_record("gone"), web(&["10.9.9.9"]), &gone, "gone; a cloud's address is not Calico's");
+    expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
     let without = ["service-without-address default/web"];
     expect(service_record("web"), web(&[]), &without, "its status comes later");
     let given_up = Service { class: Some("cloud".into()), ..web(&[]) };

@@ -21,10 +21,11 @@ fn the_plugin_describes_itself_to_people() {
     let outcome = run(&[], &[], Stdio::null());
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""));
     assert!(outcome.stderr.contains("CNI protocol versions supported: 0.1.0, "), "{outcome:?}");
+    let version = concat!("calipam ", env!("CARGO_PKG_VERSION"), "\n");
     for (option, code) in [("-v", 0), ("-h", 0), ("--help", 0), ("-x", 2), ("-upgrade", 1)] {
         let outcome = run(&[option], &[], Stdio::null());
-        assert_eq!(outcome.code, Some(code), "{option}");
-        assert_eq!(outcome.stdout.is_empty(), option != "-v", "{outcome:?}");
+        let printed = if option == "-v" { version } else { "" };
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(code), printed), "{option}");
     }
 }
 

@@ -13,8 +13,11 @@ use calipam_model::writable::Object;
 
 /// Applies a single edit to an object.
 fn edited(edit: Edit, object: Object) -> Result<Option<Object>, EditError> {
-    let revision = Revision::Etcd(7);
-    let current = |_: &Key| Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) });
+    let (revision, own) = (Revision::Etcd(7), edit.key());
+    let current = |key: &Key| {
+        assert_eq!(*key, own);
+        Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) })
+    };
     let changes = apply(&[edit], "2026-05-01T10:01:00Z".parse().unwrap(), current)?;
     Ok(changes.into_iter().next().unwrap().1)
 }

@@ -103,6 +103,22 @@ fn put(etcd: &Etcd, key: &Key, value: impl serde::Serialize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_address_outside_of_the_plan_that_was_freed_does_no_harm() {
+    let (etcd, site) = start(300).await;
+    let snapshot = site.observe().await;
+    let (block, pods) = pod_blocks(&snapshot)[0].clone();
+    let key = Key::Block(block.cidr());
+    let steps = vec![release(block, &pods[..1], Vec::new())];
+    let mut meanwhile = block.clone();
+    meanwhile.update(|edit| edit.release(&pods[1..2]));
+    put(&etcd, &key, &meanwhile);
+    let execution = site.run_as("run", steps).await;
+    assert!(execution.is_complete() && execution.written == 1, "{execution:?}");
+    let value = value(&dump(&etcd), &key);
+    assert!(pods[..2].iter().all(|ordinal| value["allocations"][*ordinal as usize].is_null()), "{value}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_step_is_split_into_several_transactions() {
     let (etcd, site) = start(300).await;
     let cidr: IpNet = "10.250.0.0/23".parse().unwrap();

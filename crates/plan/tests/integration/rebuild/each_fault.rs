@@ -19,8 +19,7 @@ enum Repair {
     Never,
 }
 
-/// Returns whether findings with this code are repaired, and the reasons for which they may be skipped. Findings of
-/// other codes than those that are named are left to a person.
+/// Returns whether findings with this code are repaired, and the reasons for which they may be skipped.
 fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
@@ -73,9 +72,36 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         Code::BorrowedTunnelAddress => (Never, &[Why::TunnelAddressTooLow, Why::TunnelAddressTooHigh]),
         Code::EndpointOfMissingNode => (Never, &[Why::NodeUnknown]),
         Code::UndecodableObject => (Never, &[Why::CorruptBeyondRepair, Why::NeedsDecision]),
+        Code::TunnelAddressMissing
+        | Code::BorrowedUnderStrictAffinity
+        | Code::UnrecordedAddress
+        | Code::SharedLegacyHandle
+        | Code::UnexpectedBlockOwner
+        | Code::HandleCaseCollision
+        | Code::EndpointWithoutPod
+        | Code::PodWithoutEndpoint
+        | Code::PodAddressDisagreement
+        | Code::NodeObjectMissing
+        | Code::EndpointNodeMismatch
+        | Code::ServiceWithoutAddress
+        | Code::ServiceAddressExtra
+        | Code::InvalidPoolSelector
+        | Code::PoolNearlyFull
+        | Code::NodeWithoutAddresses
+        | Code::PodWithoutAddress
+        | Code::PodsWithoutCalicoIpam
+        | Code::AutoAllocationOff
+        | Code::ConfigurationMismatch
+        | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),
+        // A rebuild concerns only one cluster.
+        Code::AddressInSeveralClusters
+        | Code::OverlappingClusterPools
+        | Code::PoolCoversOtherCluster
+        | Code::DisabledPoolMismatch
+        | Code::ClusterSettingsDiffer
+        | Code::ClusterUnreadable => (Never, &[]),
         // Only information: nothing is planned, and nothing is skipped.
         Code::BlockSizeMismatch | Code::AffinityWithoutBlock | Code::NodeOverBlockLimit => (Never, &[]),
-        _ => (Never, &[Why::NeedsDecision]),
     }
 }
 
