@@ -160,7 +160,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_killed_export_leaves_nothing_that_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (large, archive) = (folder.path().join("large.jsonl"), folder.path().join("archive"));
-    SizedCluster::new(ClusterSpec::new(1), 8_000).write_export(&large).unwrap();
+    SizedCluster::new(ClusterSpec::new(1), 20_000).write_export(&large).unwrap();
     let arguments = ["--archive", archive.to_str().unwrap()];
     let export = [&["export", "--datastore", large.to_str().unwrap()], &arguments[..]].concat();
     let mut program = command(crate::cli::PROGRAM);

@@ -72,30 +72,36 @@ fn a_change_is_found_after_the_settle_time() {
     assert_eq!(whole_reads(&server), whole, "only what has changed was read");
 }
 
-/// Lists the type, the kind and name of the object, and the reason of each Event about a leak or an address that is not
-/// recorded. On a busy machine, there can also be events about a block that was written before its affinity and handle.
-fn events(cluster: &KubeCluster) -> Vec<String> {
+/// Returns true for an Event about a leak or an address that is not recorded. On a busy machine, there can also be
+/// events about a block that was written before its affinity and handle.
+fn is_about_address(event: &Value) -> bool {
+    event["reason"] == "LeakedAddress" || event["reason"] == "UnallocatedInUse"
+}
+
+/// Lists the type, the kind and name of the object, and the reason of each counted Event that this program has sent.
+fn events(cluster: &KubeCluster, is_counted: fn(&Value) -> bool) -> Vec<String> {
     let answer = cluster.server.request("GET", "/apis/events.k8s.io/v1/events", "").unwrap();
     let list: Value = serde_json::from_str(&answer.body).unwrap();
-    let is_counted = |event: &&Value| {
-        event["reportingController"] == "calipam.io/serve"
-            && (event["reason"] == "LeakedAddress" || event["reason"] == "UnallocatedInUse")
-    };
+    let is_wanted = |event: &&Value| event["reportingController"] == "calipam.io/serve" && is_counted(event);
     let line = |event: &Value| {
         let regarding = &event["regarding"];
         assert!(regarding["uid"].is_string() && event["note"].is_string(), "{event}");
         let words = [&event["type"], &regarding["kind"], &regarding["name"], &event["reason"]];
         words.map(|word| word.as_str().unwrap()).join(" ")
     };
-    let mut lines: Vec<String> = items(&list["items"]).iter().filter(is_counted).map(line).collect();
+    let mut lines: Vec<String> = items(&list["items"]).iter().filter(is_wanted).map(line).collect();
     lines.sort();
     lines
 }
 
-fn wait_for_events(cluster: &KubeCluster, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
+fn wait_for_events(
+    cluster: &KubeCluster,
+    is_counted: fn(&Value) -> bool,
+    wanted: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
     let begin = Instant::now();
     loop {
-        let events = events(cluster);
+        let events = events(cluster, is_counted);
         if wanted(&events) {
             return events;
         }
@@ -110,9 +116,9 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     let cluster = cluster(12);
     let server = serve(&cluster, "--settle 0 --events");
     let begin = Instant::now();
-    let first = wait_for_events(&cluster, |events| !events.is_empty());
+    let first = wait_for_events(&cluster, |_| true, |events| !events.is_empty());
     assert!(first.len() <= 10, "{first:#?}");
-    let all = wait_for_events(&cluster, |events| events.len() >= 12);
+    let all = wait_for_events(&cluster, |_| true, |events| events.len() >= 12);
     assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
@@ -123,19 +129,27 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     free["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     cluster.add_pods(&[free]);
     cluster.add_block("10.0.0.64/26", "node-1", &[gone(13)]);
-    wait_for_events(&cluster, |events| events.len() >= 14);
+    wait_for_events(&cluster, is_about_address, |events| events.len() >= 14);
     std::thread::sleep(Duration::from_secs(7));
-    let told = events(&cluster);
+    let told = events(&cluster, is_about_address);
     assert_eq!(told.len(), 14, "{told:#?}");
     assert!(told.contains(&"Warning Pod web-1 UnallocatedInUse".to_owned()), "{told:#?}");
 
     let killed = server.kill();
     cluster.add_block("10.0.0.128/26", "node-1", &[gone(14)]);
-    let told = wait_for_events(&cluster, |events| events.len() >= 15);
+    let told = wait_for_events(&cluster, is_about_address, |events| events.len() >= 15);
     assert_eq!(told.len(), 15, "{told:#?}");
     let (status, said) = another.terminate();
     assert_eq!(status, Some(0));
-    for said in [killed, said] {
+
+    // Two servers that start together send the event of a new finding once.
+    cluster.add_block("10.0.0.192/26", "node-1", &[gone(15)]);
+    let replicas = [(); 2].map(|()| start(&cluster, "--interval 1h --settle 0 --events"));
+    wait_for_events(&cluster, is_about_address, |events| events.len() >= 16);
+    std::thread::sleep(Duration::from_secs(7));
+    let told = events(&cluster, is_about_address);
+    assert_eq!(told.len(), 16, "{told:#?}");
+    for said in [killed, said].into_iter().chain(replicas.map(Server::kill)) {
         assert!(!said.contains("not told") && !said.contains(cluster.server.token()), "{said}");
     }
 }
@@ -165,9 +179,9 @@ fn watching_and_sending_events_need_permissions() {
     binding["metadata"]["name"] = "calipam-events".into();
     binding["roleRef"]["name"] = "calipam-events".into();
     server.wait_for_line("cannot send findings to the API server: ");
-    assert_eq!(events(&cluster), [""; 0]);
+    assert_eq!(events(&cluster, |_| true), [""; 0]);
     create_all(&cluster.server, [&binding]);
-    wait_for_events(&cluster, |events| events == ["Warning Node node-1 LeakedAddress"]);
+    wait_for_events(&cluster, |_| true, |events| events == ["Warning Node node-1 LeakedAddress"]);
     assert_eq!(server.terminate().0, Some(0));
 }
 

@@ -104,12 +104,15 @@ fn changes_on_kubernetes_are_printed() {
     assert!(next().starts_with("node-1 "));
     // Longer than the time limit of a watch.
     assert!(lines.recv_timeout(Duration::from_secs(6)).is_err(), "nothing has changed");
+    let both_nodes = || {
+        assert_eq!(next(), "");
+        assert!(next().starts_with("node-1 ") && next().starts_with("node-2 "));
+    };
+    cluster.add_node("node-2", json!({}));
+    both_nodes();
     cluster.add_block("10.0.3.64/26", "node-1", &[]);
     assert_eq!(number(), 2);
-    assert_eq!(next(), "");
-    assert!(next().starts_with("node-1 "));
-    cluster.add_node("node-2", json!({}));
-    while !next().starts_with("node-2 ") {}
+    both_nodes();
 }
 
 #[test]

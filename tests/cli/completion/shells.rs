@@ -49,8 +49,10 @@ impl Shell {
 
     /// Types a line, completes it, and returns the resulting words.
     fn completed(&mut self, line: &str) -> String {
-        // Inserts `printf` at the start of the completed line, to print the words instead of running them.
-        self.session.send(&format!("{line}\t\u{1}printf '%s{MARK}' = \u{5} end\n"));
+        self.session.send(&format!("{line}\t"));
+        self.session.settle();
+        // Inserts `printf` at the start of the line, to print the words instead of running them.
+        self.session.send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
         let shown = self.session.wait_for(&format!("end{MARK}"));
         let begin = shown.rfind(&format!("={MARK}")).unwrap_or_else(|| panic!("{shown}"));
         let words = shown[begin..].split(MARK).skip(1);
@@ -73,9 +75,10 @@ impl Shell {
         self.session.settle();
         shown.push_str(&self.session.shown());
         // Closes the list of suggestions, and clears the line.
-        self.session.send("\u{3}");
-        self.session.settle();
-        self.session.send("\u{15}");
+        for key in ["\u{3}", "\u{15}"] {
+            self.session.send(key);
+            self.session.settle();
+        }
         shown
     }
 

@@ -198,12 +198,11 @@ fn handles_come_from_stdin() {
     let orphan = subject_of(&cluster, "orphan-handle");
     let site = Site::of(&cluster);
     let before = site.dump();
-    let (file, [first, second]) = (site.home.path().join("handles"), [0, 1].map(|place| &pods[place].handle));
-    std::fs::write(&file, format!("# of last night\n\n  {first}  \r\n{second} # no object\n{orphan}\n"))
-        .unwrap();
+    let [first, second] = [0, 1].map(|place| &pods[place].handle);
+    let text = format!("# of last night\n\n  {first}  \r\n{second} # no object\n{orphan}\n");
     let release = ["release", "--handle", "-", "--handle", &pods[2].handle, "--yes"];
     let mut command = site.command(&[&release[..], &AT_ONCE].concat());
-    Run::of(command.stdin(std::fs::File::open(file).unwrap())).succeeded();
+    Run::with_input(&mut command, text.as_bytes()).succeeded();
     let after = site.dump();
     assert_eq!(recorded(&after), recorded_without(&before, &pods[..3]));
     let gone = [first, second, &pods[2].handle, &orphan];

@@ -46,7 +46,7 @@ struct Replacement {
 /// Tries mutants in a copy of the checkout, which is the working directory. `wanted` selects those whose names begin
 /// with one of its comma-separated prefixes; `None` selects all.
 ///
-/// # Errors Returns an error if the list no longer matches the code, or if mutants cannot be built.
+/// # Errors Returns an error if the list no longer matches the code.
 pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     let list: List = toml::from_str(&read(Path::new(LIST))?).map_err(|error| format!("{LIST}: {error}"))?;
     let copy = Path::new("target/mutants/checkout");
@@ -63,7 +63,7 @@ pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
         if let Some(mutant) = later.first().filter(|_| together.is_empty()) {
             return Err(format!("{}: {} has its text not just once", mutant.name, mutant.file.display()));
         }
-        found += try_together(copy, &files, &together)?;
+        found += try_together(copy, &together)?;
         left = later;
     }
     println!("{found} of {all} found");
@@ -94,12 +94,30 @@ fn add(mutant: &Mutant, files: &mut BTreeMap<PathBuf, String>) -> Result<bool, S
     Ok(true)
 }
 
-/// Builds mutants together and tries each. Returns the number of mutants found.
-fn try_together(copy: &Path, files: &BTreeMap<PathBuf, String>, mutants: &[Mutant]) -> Result<usize, String> {
-    for (file, text) in files {
+/// Builds mutants together and tries each. If the build fails, does the same for each half of them. Returns the number
+/// of mutants found.
+fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
+    let mut files = BTreeMap::new();
+    for mutant in mutants {
+        add(mutant, &mut files)?;
+    }
+    for (file, text) in &files {
         fs::write(copy.join(file), text).map_err(|error| told(file, error))?;
     }
-    let binary = build(copy)?;
+    let restore = || {
+        files
+            .keys()
+            .try_for_each(|file| fs::write(copy.join(file), read(file)?).map_err(|error| told(file, error)))
+    };
+    let Some(binary) = build(copy)? else {
+        restore()?;
+        if let [mutant] = mutants {
+            println!("{:<44} CANNOT BE BUILT", mutant.name);
+            return Ok(0);
+        }
+        let (first, second) = mutants.split_at(mutants.len() / 2);
+        return Ok(try_together(copy, first)? + try_together(copy, second)?);
+    };
     let mut found = 0;
     for mutant in mutants {
         let begin = Instant::now();
@@ -113,22 +131,18 @@ fn try_together(copy: &Path, files: &BTreeMap<PathBuf, String>, mutants: &[Mutan
         let what = outcome.unwrap_or_else(|| "NOT FOUND".to_owned());
         println!("{:<44} {what} ({:.0} s)", mutant.name, begin.elapsed().as_secs_f64());
     }
-    for file in files.keys() {
-        fs::write(copy.join(file), read(file)?).map_err(|error| told(file, error))?;
-    }
+    restore()?;
     Ok(found)
 }
 
-/// Builds the explorer in the copy.
-fn build(copy: &Path) -> Result<PathBuf, String> {
+/// Builds the explorer in the copy. Returns `None` if the build fails.
+fn build(copy: &Path) -> Result<Option<PathBuf>, String> {
     let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "--profile", "explore", "--package", "calipam-explore"]);
     build.current_dir(copy).env("CARGO_TARGET_DIR", &target);
-    match build.status() {
-        Ok(status) if status.success() => Ok(target.join("explore/explore")),
-        _ => Err("the mutants cannot be built".to_owned()),
-    }
+    let built = build.status().map_err(|error| format!("cargo: {error}"))?;
+    Ok(built.success().then(|| target.join("explore/explore")))
 }
 
 fn is_wanted(mutant: &Mutant, wanted: Option<&str>) -> bool {
