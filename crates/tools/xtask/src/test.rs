@@ -16,9 +16,9 @@ use crate::{protoc, step, tools, workspace, zig};
 /// The variable that sets how many tests a test program runs at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
-/// `crates/datastore/tests`, and one of the explorer's.
-const LONG: [&str; 3] = ["cli::", "generated::", "every_interleaving"];
+/// Filters for the tests that take longest in sum: those of the program in `tests/main.rs`, those with generated clusters
+/// in `crates/datastore/tests`, one of the explorer's, and those with an API server.
+const LONG: [&str; 4] = ["cli::", "generated::", "every_interleaving", "kube"];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
 /// separate build. Clippy may optimize less than rustc, so no other task uses it.
