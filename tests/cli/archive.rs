@@ -10,7 +10,7 @@ use std::time::Duration;
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::program::{EXAMPLE, GUID, Run, calipam, command, edited_example, on_example, scratch};
+use super::program::{EXAMPLE, GUID, Run, calipam, command, edited_example, file, on_example, scratch};
 
 /// A run must not wait on a pipe, which anyone with access to the folder can create.
 #[test]
@@ -37,14 +37,10 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
 /// A file that contains only the first page of a list is incomplete, which is an error.
 #[test]
 fn a_list_that_was_cut_off_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, metadata) in [("pages", r#"{"continue":"eyJ2"}"#), ("counted", r#"{"remainingItemCount":7}"#)]
-    {
-        let file = folder.path().join(format!("{name}.json"));
+    for metadata in [r#"{"continue":"eyJ2"}"#, r#"{"remainingItemCount":7}"#] {
         let list = format!(r#"{{"apiVersion":"v1","kind":"PodList","metadata":{metadata},"items":[]}}"#);
-        fs::write(&file, list).unwrap();
-        let run = calipam(&["check", "--datastore", file.to_str().unwrap()]).exits(3).prints_nothing();
-        assert!(run.stderr.contains(file.to_str().unwrap()) && run.stderr.contains("PodList"), "{run:?}");
+        let (_folder, path) = file("pods.json", list);
+        calipam(&format!("check --datastore {path}")).refused(3, "PodList").says(&path);
     }
 }
 

@@ -129,8 +129,7 @@ fn every_next_step_once_the_most_severe_first() {
 
 #[test]
 fn verbose_says_what_is_read() {
-    let run = on_example("check -v -o json");
-    assert!(run.stderr.starts_with(&format!("reading {EXAMPLE}\n")), "{run:?}");
+    let run = on_example("check -v -o json").says_first(&format!("reading {EXAMPLE}\n"));
     run.says(
         "cluster 0f0e1d2c3b4a59687786951423324150, Calico v3.32.1, revision 48250, at 2026-06-01T08:00:00Z",
     );
@@ -160,6 +159,5 @@ fn an_output_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut check = prepare("check --datastore");
     let output = check.arg(EXAMPLE).stdout(full).stderr(Stdio::piped()).output().unwrap();
-    let run = Run::ended(output).exits(3);
-    assert!(run.stderr.starts_with("error: cannot write the output: "), "{run:?}");
+    Run::ended(output).exits(3).says_first("error: cannot write the output: ");
 }

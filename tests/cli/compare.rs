@@ -140,12 +140,12 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
 /// The Kubernetes datastore has no endpoints, so the table has no columns for them.
 #[test]
 fn on_kubernetes_pods_are_compared_with_blocks() {
-    let server = kubernetes::server();
-    let compare = || kubernetes::on_kubernetes(&server, &["show", "--compare"]);
-    expected!("show-compare-kubernetes", lasting(&compare(), &server.url(), &server.kubeconfig()));
-    let web = pod("default", "web-0", "node-1", "10.0.0.1", 1);
-    create_in_etcd(&server, "/registry/pods/", &[web]).unwrap();
-    expected!("show-compare-kubernetes-agreed", lasting(&compare(), &server.url(), &server.kubeconfig()));
+    let cluster = kubernetes::cluster();
+    let (url, kubeconfig) = (cluster.server.url(), cluster.server.kubeconfig());
+    let compare = || lasting(&cluster.run("show --compare"), &url, &kubeconfig);
+    expected!("show-compare-kubernetes", compare());
+    cluster.add_pods(&[pod("default", "web-0", "node-1", "10.0.0.1", 1)]);
+    expected!("show-compare-kubernetes-agreed", compare());
 }
 
 #[test]

@@ -24,8 +24,7 @@ fn an_export_is_the_same_as_itself() {
     let (_folder, copy) = scratch("copy.jsonl.zst");
     let copy = copy.to_str().unwrap();
     on_example(&["export", copy]).succeeded();
-    let run = calipam(&["diff", EXAMPLE, copy]).succeeded();
-    assert!(run.stdout.ends_with("\nNo difference\n"), "{run:?}");
+    calipam(&["diff", EXAMPLE, copy]).succeeded().prints_last("\nNo difference\n");
     let quiet = calipam(&["diff", "-q", EXAMPLE, copy]);
     assert_eq!(quiet.transcript(), "exit code: 0\n--- stdout\n--- stderr\n");
     let document = calipam(&["diff", EXAMPLE, copy, "-o", "json"]).json();
@@ -41,8 +40,7 @@ fn release(etcd: &Etcd, address: &str) -> i64 {
 
 #[test]
 fn changes_of_a_live_etcd() {
-    let cluster = Cluster::example();
-    let etcd = Etcd::of(&cluster).unwrap();
+    let etcd = Etcd::of(&Cluster::example()).unwrap();
     let (_folder, backup) = scratch("backup.db");
     etcd.save_snapshot(&backup).unwrap();
     let backup = backup.to_str().unwrap();
@@ -55,8 +53,7 @@ fn changes_of_a_live_etcd() {
     let revision = release(&etcd, ADDRESS);
     let past = format!("etcd@{revision}");
     for old in [backup, &past] {
-        let run = diff(&[old, "etcd", "-o", "json"]).exits(1);
-        let document = run.json();
+        let document = diff(&[old, "etcd", "-o", "json"]).exits(1).json();
         assert_eq!(addresses(&document), [format!("released {ADDRESS}")]);
         let before = &document["addresses"][0]["before"];
         let expected = (&"default/queue-49".into(), &"node-10".into());

@@ -94,9 +94,7 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
     let undo: Vec<String> = undo.collect();
     assert!(!undo.is_empty(), "something was written");
     for line in undo {
-        let undone = shell.run(&format!("{line} --yes -v"));
-        assert!(undone.stderr.starts_with(&format!("reading {place}\n")), "{line}: {undone:?}");
-        assert!(undone.code <= 1, "{line}: {undone:?}");
+        shell.run(&format!("{line} --yes -v")).says_first(&format!("reading {place}\n")).completed();
     }
     hints.len()
 }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::diff::addresses;
-use super::program::{Run, command_in, root};
+use super::program::{Run, command_in, items, root};
 
 const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
@@ -132,16 +132,14 @@ fn every_user_of_the_address_is_shown() {
         let of_endpoints = events.filter(|event| event["what"] == "endpoint-created");
         of_endpoints.map(|event| event["subject"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let both = ["shop/node--1-k8s-web--0-eth0", "shop/node--1-k8s-other--0-eth0"];
-    assert_eq!(users(&site.history()), both);
+    assert_eq!(users(&site.history()), ["shop/node--1-k8s-web--0-eth0", "shop/node--1-k8s-other--0-eth0"]);
 
     let whole = site.run(&["show", ADDRESS, "-o", "json"]).json();
     let shown = site.run(&["show", "--ip", ADDRESS, "--quick", "-o", "json"]).json();
     assert_eq!((&whole["partial"], &whole["owners"]), (&false.into(), &shown["owners"]), "{whole}");
     assert_eq!(shown["owners"].as_array().unwrap().len(), 2, "{shown}");
     assert_eq!(shown["findings"][0]["code"], "duplicate-address", "{shown}");
-    let not_whole = ["blocks", "nodes"];
-    let expected = (&true.into(), &not_whole.as_slice().into());
+    let expected = (&true.into(), &["blocks", "nodes"].as_slice().into());
     assert_eq!((&shown["partial"], &shown["partlyRead"]), expected, "{shown}");
     let text = site.run(&["show", "--quick", "10.244.99.9"]).stdout;
     let after_heading = text.lines().skip_while(|line| !line.starts_with("10.244.99.9")).nth(1).unwrap();
@@ -202,8 +200,7 @@ fn history_names_the_owners_of_an_address() {
 
     // The details of the address end with the last three events.
     let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
-    let last: Vec<&Value> =
-        shown["lastEvents"].as_array().unwrap().iter().map(|event| &event["what"]).collect();
+    let last: Vec<&Value> = items(&shown["lastEvents"]).iter().map(|event| &event["what"]).collect();
     assert_eq!(last, ["released", "reused", "cooling"], "{shown}");
     let text = site.run(&["show", "--ip", ADDRESS]).stdout;
     let is_event = |line: &str| line.starts_with("Event      ") && line.contains(" (revision ");
@@ -227,8 +224,7 @@ fn history_names_the_owners_of_an_address() {
     site.compact(site.put());
     assert!(revision > reused);
     let told = site.history();
-    let last: Vec<&Value> =
-        told["events"].as_array().unwrap().iter().filter(|e| e["origin"] == "journal").collect();
+    let last: Vec<&Value> = items(&told["events"]).iter().filter(|e| e["origin"] == "journal").collect();
     assert_eq!((last.len(), &last[0]["what"]), (1, &"cooling".into()), "{told}");
     assert_eq!(last[0]["revision"], revision.to_string());
 }
@@ -260,8 +256,7 @@ fn diff_shows_the_losses_of_a_restore() {
     assert!(before.stdout.lines().any(is_assigned), "{before:?}");
     let changed = |site: &Site, at: &str| {
         let diff = ["diff", "--archive", archive, "--at", at, "etcd", "-o", "json", "--settle", "0"];
-        let document = site.run(&diff).json();
-        addresses(&document)
+        addresses(&site.run(&diff).json())
     };
     let renewed = || "renewed 10.244.99.9".to_owned();
     assert_eq!(changed(&site, &yesterday), [format!("assigned {ADDRESS}"), renewed()]);

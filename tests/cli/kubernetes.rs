@@ -1,11 +1,10 @@
 //! `check` of a real kube-apiserver.
 
-use calipam_testkit::kube::{Flavour, Lease, service_account_token};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Flavour, service_account_token};
 use serde_json::json;
 
-use super::kube_cluster::{KubeCluster, Record, connection};
-use super::program::{Run, Words, calipam, file, prepare, scratch};
+use super::kube_cluster::{KubeCluster, Record};
+use super::program::{calipam, file, scratch};
 
 /// Starts a server with one node and its block. The block records a tunnel and a deleted pod.
 pub(super) fn cluster() -> KubeCluster {
@@ -19,15 +18,6 @@ pub(super) fn cluster() -> KubeCluster {
     cluster
 }
 
-/// Starts the server of [`cluster`].
-pub(super) fn server() -> Lease {
-    cluster().server
-}
-
-pub(super) fn on_kubernetes(server: &KubeApiserver, arguments: &[&str]) -> Run {
-    Run::of(prepare(arguments).args(connection(server).words()))
-}
-
 #[test]
 fn the_kubernetes_datastore_is_read() {
     let cluster = cluster();
@@ -38,8 +28,8 @@ fn the_kubernetes_datastore_is_read() {
     assert_eq!((&report["rechecked"], &report["coverage"]["pods"]), (&json!(true), &json!("read")));
     assert_eq!(report["cluster"]["datastore"], "kubernetes");
 
-    let table = cluster.run("check --settle 0");
-    assert!(table.stdout.ends_with("\n1 finding: 1 error\n"), "nothing is missing: {table:?}");
+    // Nothing is missing.
+    let table = cluster.run("check --settle 0").prints_last("\n1 finding: 1 error\n");
     table.prints("1 block · 2 allocations · 1 affinity · 2 handles · 0 pods · 1 node\n");
     cluster.run("show --ip 10.0.0.1").succeeded().prints("default/web-0, which was not found");
 

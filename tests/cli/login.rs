@@ -67,9 +67,9 @@ fn credential_plugins() {
     let soon = credential(json!({"token": server.token(), "expirationTimestamp": "2026-01-01T00:00:00Z"}));
     run(&soon).succeeded();
 
-    let failed = run("echo 'your session has expired' >&2; exit 7");
+    // What the plugin says is shown.
     let told = "your session has expired\nerror: ";
-    assert!(failed.stderr.starts_with(told), "what the plugin says is shown: {failed:?}");
+    let failed = run("echo 'your session has expired' >&2; exit 7").says_first(told);
     assert_failed(failed, "get-token failed with exit status: 7");
     assert_failed(run("echo hunter2"), "the credential plugin's output cannot be decoded");
     let wrong = run(&credential(json!({"token": "hunter2"})));

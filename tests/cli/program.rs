@@ -100,6 +100,13 @@ impl Run {
         self.exits(0)
     }
 
+    /// Asserts that the run did its work: the exit code is 0 or, if it has found something, 1.
+    #[track_caller]
+    pub(super) fn completed(self) -> Self {
+        assert!(matches!(self.code, 0 | 1), "{self:?}");
+        self
+    }
+
     /// Asserts the exit code of a failed run, and that stderr contains `says`.
     #[track_caller]
     pub(super) fn failed(self, code: i32, says: &str) -> Self {
@@ -119,11 +126,24 @@ impl Run {
         self
     }
 
+    /// Asserts that stdout is `text`.
+    #[track_caller]
+    pub(super) fn prints_exactly(self, text: &str) -> Self {
+        assert_eq!(self.stdout, text, "{self:?}");
+        self
+    }
+
+    /// Asserts that stdout ends with `text`.
+    #[track_caller]
+    pub(super) fn prints_last(self, text: &str) -> Self {
+        assert!(self.stdout.ends_with(text), "{text:?} is not the end: {self:?}");
+        self
+    }
+
     /// Asserts that stdout is empty.
     #[track_caller]
     pub(super) fn prints_nothing(self) -> Self {
-        assert_eq!(self.stdout, "", "{self:?}");
-        self
+        self.prints_exactly("")
     }
 
     /// Asserts that stdout does not contain `text`.
@@ -154,6 +174,20 @@ impl Run {
     #[track_caller]
     pub(super) fn says(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{text:?} is not said: {self:?}");
+        self
+    }
+
+    /// Asserts that stderr begins with `text`.
+    #[track_caller]
+    pub(super) fn says_first(self, text: &str) -> Self {
+        assert!(self.stderr.starts_with(text), "{text:?} is not said first: {self:?}");
+        self
+    }
+
+    /// Asserts that stderr does not contain `text`.
+    #[track_caller]
+    pub(super) fn does_not_say(self, text: &str) -> Self {
+        assert!(!self.stderr.contains(text), "{text:?} is said: {self:?}");
         self
     }
 

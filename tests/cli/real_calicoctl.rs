@@ -95,8 +95,7 @@ fn the_variable_must_name_the_program_of_the_real_calicoctl() {
         (place.0.path().join("copy"), "is not an executable program"),
     ] {
         let error = format!("error: CALIPAM_CALICOCTL is {}, which {why}\n", named.display());
-        let run = place.run(&["first"], Some(&named), &["get"]).refused(1, &error);
-        assert!(run.stderr.starts_with(&error), "{run:?}");
+        let run = place.run(&["first"], Some(&named), &["get"]).refused(1, &error).says_first(&error);
         run.says("\nhint: set it to the path of the real calicoctl");
     }
     let broken = place.script("broken", "#!/no/such/interpreter\n");
@@ -137,6 +136,5 @@ fn a_program_below_a_relative_folder_is_not_run() {
     place.script("here", REAL);
     let mut command = command(place.calicoctl("link"));
     command.current_dir(place.0.path().join("here")).env("PATH", ":.:../here").args(["get", "\u{1b}[31m"]);
-    let run = Run::of(command).exits(1);
-    assert!(run.stderr.starts_with("error: `get` is a command of the real"), "{run:?}");
+    Run::of(command).exits(1).says_first("error: `get` is a command of the real");
 }

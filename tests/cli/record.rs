@@ -1,9 +1,7 @@
 //! `calipam record` keeps every change for `history`, `show` and `diff`, despite kills, compactions and full disks.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,38 +10,32 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
 use jiff::Timestamp;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::from_archive::simulate;
 use super::history::{ADDRESS, Site, events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, GUID, Run, calipam, command, edited_example, on_example, scratch};
+use super::program::{EXAMPLE, GUID, Run, calipam, edited_example, on_example, prepare, scratch};
+use super::serve::Server;
 
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running recorder.
 struct Recorder {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
+    program: Server,
     folder: PathBuf,
 }
 
 impl Recorder {
-    /// Starts a recorder, and waits until it records.
+    /// Starts a recorder, and waits until it records. Also returns what it says about that.
     fn start(folder: &Path, connection: &[&str]) -> (Self, String) {
         let before = length(folder);
-        let mut program = command(crate::cli::PROGRAM);
-        program.arg("record").arg(folder).args(connection).stdin(Stdio::null());
-        let mut child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        stderr.read_line(&mut line).unwrap();
-        assert!(line.starts_with("recording "), "{line}");
+        let program = Server::after(prepare("record").arg(folder).args(connection), "recording ");
         // The recorder first records the changes that are already pending.
         wait(|| length(folder) > before);
-        (Self { child, stderr, folder: folder.to_owned() }, line)
+        let said = program.address.clone();
+        (Self { program, folder: folder.to_owned() }, said)
     }
 
     /// Makes a change, and waits until it is recorded.
@@ -54,25 +46,15 @@ impl Recorder {
         changed
     }
 
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    fn kill(self) {
+        self.program.kill();
     }
 
     /// Ends the recorder with SIGTERM, and returns the rest of its output.
-    fn terminate(mut self) -> String {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).unwrap();
+    fn terminate(self) -> String {
+        let (code, said) = self.program.terminate();
+        assert_eq!(code, Some(0));
         said
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -97,11 +79,9 @@ fn of_archive(archive: &str, command: &str, more: &[&str]) -> Run {
 }
 
 /// True if the recorded state equals that of the datastore.
-fn is_recorded(archive: &str, datastore: &[&str]) -> bool {
-    let at = Timestamp::now().to_string();
-    let run = calipam(&[&["diff", "--settle", "0", "--archive", archive, "--at", &at], datastore].concat());
-    assert!(run.code < 2, "{run:?}");
-    run.code == 0
+fn is_recorded(archive: &str, datastore: &str) -> bool {
+    let line = format!("diff --settle 0 --archive {archive} --at {} {datastore}", Timestamp::now());
+    calipam(&line).completed().code == 0
 }
 
 pub(super) fn spans(told: &Value) -> usize {
@@ -120,8 +100,7 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     let mut site = Site::begin(Etcd::start().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
-    let endpoint = site.etcd.endpoint();
-    let connection = ["--etcd-endpoints", endpoint.as_str()];
+    let connection = ["--etcd-endpoints", &site.etcd.endpoint()];
     let (recorder, _) = Recorder::start(folder.path(), &connection);
     recorder.after(|| site.assign("web-0"));
     let had = Timestamp::now();
@@ -147,7 +126,7 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     // Changes while no recorder runs are recorded later, if etcd still has them.
     let latest = site.assign("api-0");
     let (recorder, line) = Recorder::start(folder.path(), &connection);
-    assert!(line.starts_with("recording continues after "), "{line}");
+    assert!(line.starts_with("continues after "), "{line}");
     recorder.after(|| site.release());
     recorder.kill();
     let told = history();
@@ -161,7 +140,7 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     site.compact(kept);
     assert!(kept > latest);
     let (recorder, line) = Recorder::start(folder.path(), &connection);
-    assert!(line.starts_with("recording continues after "), "{line}");
+    assert!(line.starts_with("continues after "), "{line}");
     recorder.after(|| site.put_other());
     let said = recorder.terminate();
     assert!(said.contains("a gap: the server no longer has the changes"), "{said}");
@@ -173,18 +152,16 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     // etcd itself still has the events since the compaction.
     site.release();
     site.assign("etcd-0");
-    let load = simulate("etcd", &connection);
-    assert!(load.stderr.starts_with("etcd: in "), "{load:?}");
+    let load = simulate("etcd", &connection).says_first("etcd: in ");
     has_rates(load, " 1 pod started and 1 pod ended; the average number of pods was ");
     let text = of_archive(archive, "history", &[]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 
     // Shows the state at the time at which the pod had the address.
     let at = had.to_string();
-    let shown = of_archive(archive, "show", &["--at", &at, "-o", "json"]);
+    let shown = of_archive(archive, "show", &["--at", &at, "-o", "json"]).does_not_say("nothing is known");
     assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
-    let checked = calipam(&["check", "--archive", archive, "--at", &at, "-o", "json"]);
-    assert!(checked.code < 2, "{checked:?}");
+    let checked = calipam(&["check", "--archive", archive, "--at", &at, "-o", "json"]).completed();
     let taken = checked.json()["cluster"]["takenAt"].as_str().unwrap().parse::<Timestamp>().unwrap();
     assert!(taken <= had, "{taken} is later than {had}");
     let gap = told["recorded"][0]["until"].as_str().unwrap().parse::<Timestamp>().unwrap();
@@ -194,7 +171,6 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
     let until = told["recorded"][1]["until"].as_str().unwrap();
     let last = format!("this is the state of {until}: nothing is known after it\n");
     calipam(&["show", "--archive", archive, "--at", &in_gap]).succeeded().says(&last);
-    assert!(!shown.stderr.contains("nothing is known"), "{shown:?}");
     assert!(text.contains("; changes in a gap, and later ones, are not known"), "{text}");
     calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]).failed(2, "has no export from");
 }
@@ -203,8 +179,7 @@ fn a_recording_shows_the_owner_of_an_address_at_a_time() {
 fn two_recorders_are_one_history_and_do_not_share_a_folder() {
     let mut site = Site::begin(Etcd::start().unwrap());
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let endpoint = site.etcd.endpoint();
-    let connection = ["--etcd-endpoints", endpoint.as_str()];
+    let connection = ["--etcd-endpoints", &site.etcd.endpoint()];
     let (first, _) = Recorder::start(folders[0].path(), &connection);
     first.after(|| site.assign("web-0"));
     calipam(&["record", folders[0].path().to_str().unwrap(), connection[0], connection[1]])
@@ -241,7 +216,7 @@ fn after_churn_the_recording_equals_the_datastore() {
     recorder.after(|| etcd.put("/calico/ipam/v2/handle/large", large.clone()).unwrap());
     let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
     // The last group of changes is written after a second, or later on a busy machine.
-    wait(|| is_recorded(archive, &["etcd", "--etcd-endpoints", &endpoint]));
+    wait(|| is_recorded(archive, &format!("etcd --etcd-endpoints {endpoint}")));
     let length = length(folder.path());
     recorder.terminate();
     println!("{} writes of records, {length} bytes of changes", log.writes);
@@ -275,12 +250,11 @@ fn kubernetes_is_recorded() {
     // The API server still has the later events.
     cluster.add_block("10.0.0.64/26", "node-1", &[Record::of_pod(1, "shop", "web-1", "node-1")]);
     let (recorder, line) = Recorder::start(folder.path(), &connection);
-    assert!(line.starts_with("recording continues after "), "{line}");
+    assert!(line.starts_with("continues after "), "{line}");
     cluster.add_pods(&[pod("shop", "web-1", "node-1", "10.0.0.65", 2)]);
     wait(|| has("10.0.0.65", &["assigned", "pod-created"]));
-    wait(|| is_recorded(archive, &["kubernetes", "--kubeconfig", &kubeconfig]));
-    let said = recorder.terminate();
-    assert_eq!(said, "");
+    wait(|| is_recorded(archive, &format!("kubernetes --kubeconfig {kubeconfig}")));
+    assert_eq!(recorder.terminate(), "");
     let told = calipam(&["history", "--archive", archive, "--ip", "10.0.0.65", "-o", "json"]).json();
     assert_eq!(spans(&told), 1, "{told}");
 }

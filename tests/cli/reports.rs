@@ -81,8 +81,7 @@ fn a_check_that_fails_says_so_in_its_metrics() {
     assert!(written["calipam_last_run_timestamp_seconds"] > 1.7e9);
     assert_eq!(fs::read_to_string(&report).unwrap(), "the last report");
 
-    let printed = samples(&calipam("check -d /no/such/file -o prometheus").stdout);
-    assert_eq!(printed["calipam_up"], 0.0);
+    assert_eq!(samples(&calipam("check -d /no/such/file -o prometheus").stdout)["calipam_up"], 0.0);
 }
 
 /// Returns the attribute `name` of each `element` in an XML document.
@@ -159,8 +158,7 @@ fn one_read_writes_several_files_for_all_to_read() {
     let path = |name: &str| folder.path().join(name);
     let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "html", "name"];
     let options = formats.map(|format| format!("--output-file {format}={}", path(format).display()));
-    let run = on_example(&format!("check {}", options.join(" "))).exits(1);
-    assert_eq!(run.stdout, on_example("check").stdout);
+    on_example(&format!("check {}", options.join(" "))).exits(1).prints_exactly(&on_example("check").stdout);
     for format in ["json", "wide", "name"] {
         let printed = on_example(&["check", "-o", format]).stdout;
         assert_eq!(fs::read_to_string(path(format)).unwrap(), printed, "{format}");

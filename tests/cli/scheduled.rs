@@ -287,8 +287,7 @@ fn cron_mails_only_failures_with_their_reason() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("etcd --etcd-endpoints http://{}", taken.local_addr().unwrap());
     drop(taken);
-    let run = cron(folder.path(), &dead).refused(3, "\nhint: ");
-    assert!(run.stderr.starts_with("error: cannot use etcd: "), "{run:?}");
+    cron(folder.path(), &dead).refused(3, "\nhint: ").says_first("error: cannot use etcd: ");
 }
 
 #[test]

@@ -18,10 +18,11 @@ use super::program::{EXAMPLE, Words, calipam, on_etcd, prepare};
 /// The timeout for every wait, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server, which a test ends with a signal.
+/// A running server or another program that runs until a test ends it with a signal.
 pub(super) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
+    /// The address of a server. It ends the first line; of another program, this is the rest of that line.
     pub address: String,
 }
 
@@ -39,13 +40,17 @@ impl Server {
 
     /// Starts a program, and waits until it serves.
     pub(super) fn of(program: &mut Command) -> Self {
+        Self::after(program, "serving http://")
+    }
+
+    /// Starts a program, and waits for its first line, which must begin with `begin`.
+    pub(super) fn after(program: &mut Command, begin: &str) -> Self {
         let mut child =
             program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        let address =
-            line.trim().strip_prefix("serving http://").expect(&line).trim_end_matches('/').to_owned();
+        let address = line.trim().strip_prefix(begin).expect(&line).trim_end_matches('/').to_owned();
         Self { child, stderr, address }
     }
 

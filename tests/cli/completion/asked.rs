@@ -120,6 +120,5 @@ fn every_shell_gets_a_script_for_each_name() {
 
 #[test]
 fn a_shell_can_ask_for_the_script_as_clap_has_it() {
-    let asked = Run::of(prepare("").env("COMPLETE", "/usr/bin/fish"));
-    asked.succeeded().prints("complete ").prints("calipam");
+    Run::of(prepare("").env("COMPLETE", "/usr/bin/fish")).succeeded().prints("complete ").prints("calipam");
 }

@@ -150,8 +150,7 @@ fn journals_come_newest_first_with_date_and_place() {
     for option in ["--orphan-handles", "--leaked"] {
         let release =
             format!("release {option} --grace 0 --settle 0 --yes --etcd-endpoints {}", etcd.endpoint());
-        let release = Run::of(prepare(&release).env("XDG_STATE_HOME", folder.path()));
-        assert!(release.code < 2, "{release:?}");
+        Run::of(prepare(&release).env("XDG_STATE_HOME", folder.path())).completed();
         let mut all: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
         all.retain(|path| !written.contains(path));
         written.append(&mut all);

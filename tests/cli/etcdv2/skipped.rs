@@ -95,9 +95,8 @@ fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     }
     site.undo_to(&leaked);
     // A rebuild also frees the leaked addresses.
-    let rebuilt = site.rebuild(&["--apply", "--yes"]);
     // The exit code may be 1, since the plan also reports that the handle is shared.
-    assert!(rebuilt.code <= 1, "{rebuilt:?}");
+    site.rebuild(&["--apply", "--yes"]).completed();
     site.is_healthy();
     let after = site.dump();
     let handles = [&before, &after].map(|dump| dump.keys().filter(|key| key.contains("/handle/")));

@@ -25,8 +25,7 @@ fn every_format_names_the_cluster() {
     let found = metrics[r#"calipam_findings{cluster="b",code="pool-covers-other-cluster",severity="error"}"#];
     assert_eq!(found, 1.0);
     let junit = format("junit");
-    let suites = reports::attributes(&junit, "testsuite", "name");
-    assert_eq!(suites, ["b", "a", "c", "d"]);
+    assert_eq!(reports::attributes(&junit, "testsuite", "name"), ["b", "a", "c", "d"]);
     let page = format("html");
     assert!(page.contains("address-in-several-clusters") && page.contains("10.0.0.0/8"), "{page}");
 }

@@ -193,8 +193,7 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
     // The clusters that do not use the address have a disabled pool around its block.
     assert_eq!(names, ["a", "b", "c", "d"], "{run:?}");
-    let nowhere = folder.run("show --ip 203.0.113.9").exits(1);
-    assert_eq!(nowhere.stdout, "No cluster has the named objects\n");
+    folder.run("show --ip 203.0.113.9").exits(1).prints_exactly("No cluster has the named objects\n");
     folder.run("show --node nobody").failed(1, "node \"nobody\" not found");
 }
 
@@ -305,7 +304,6 @@ fn a_later_check_reports_new_and_gone_findings() {
     fs::remove_file(folder.at("data/a.jsonl")).unwrap();
     let changes = folder.run(&format!("{compare} -o json")).json()["changes"].take();
     assert_eq!((items(&changes["gone"]).len(), items(&changes["notChecked"]).len()), (0, 2));
-    let single = calipam(&format!("check -d {} -o json", folder.at("data/b.jsonl")));
-    folder.write("before.json", single.stdout);
+    folder.write("before.json", calipam(&format!("check -d {} -o json", folder.at("data/b.jsonl"))).stdout);
     folder.run(&compare).exits(3);
 }

@@ -69,8 +69,7 @@ fn each_cluster_is_compared_with_its_earlier_state() {
     assert!(rows.any(|row| row.contains("assigned")), "{table:?}");
     folder.run(&format!("{diff} -o wide")).prints(&address).prints("\na: No difference");
 
-    let same = folder.run_on("earlier", &diff).succeeded();
-    assert_eq!(same.stdout, "No difference in 4 clusters\n");
+    folder.run_on("earlier", &diff).succeeded().prints_exactly("No difference in 4 clusters\n");
 }
 
 #[test]

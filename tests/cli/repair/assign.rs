@@ -36,8 +36,7 @@ fn an_assignment_is_recorded_checked_and_undone() {
     let before = site.dump();
     let owned = ["--handle", "printer", "--attribute", "note=a <b> & \"c\""];
 
-    let chosen = assign(&site, &[&["--count", "2", "--node", NODE], &owned[..]].concat()).succeeded();
-    let plan = chosen.json();
+    let plan = assign(&site, &[&["--count", "2", "--node", NODE], &owned[..]].concat()).succeeded().json();
     assert_eq!((&plan["kind"], assigned(&plan).len()), (&"AssignPlan".into(), 2), "{plan}");
     assert!(changes(&plan).contains("create-handle printer"), "{plan}");
 
@@ -77,8 +76,7 @@ fn an_assignment_is_recorded_checked_and_undone() {
     assert_eq!(keys(&site.dump()), keys(&before));
 
     let untouched = site.dump();
-    let last = assign(&site, &[&["--count", "2", "--node", NODE], &owned[..]].concat());
-    site.undo_to(&last, &untouched);
+    site.undo_to(&assign(&site, &[&["--count", "2", "--node", NODE], &owned[..]].concat()), &untouched);
 }
 
 #[test]
@@ -207,8 +205,7 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
     site.put(&key::resource("ipreservations", "kept"), reservation.to_string());
     let owned = ["--node", NODE, "--handle", "vpn", "--attribute", "use=vpn"];
 
-    let some = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat()).exits(1);
-    let plan = some.json();
+    let plan = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat()).exits(1).json();
     assert_eq!(assigned(&plan), set(["172.30.0.0", "172.30.0.2", "172.30.0.3"]));
     assert_eq!(skips(&plan), set([format!("not-available {NODE}")]));
     let says = "3 of 6 addresses cannot be assigned: ";

@@ -7,7 +7,7 @@ use calipam_repair::{stale_lock, stale_locks};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::site::*;
-use crate::cli::program::scratch;
+use crate::cli::program::{scratch, started};
 
 /// A number of steps that is large enough to send a signal in the middle of a run.
 const MANY: usize = 4_000;
@@ -48,8 +48,7 @@ fn the_previous_lock_state_is_restored() {
         let run = site.release(&["--leaked", "--lock"]);
         if state == Some(false) {
             // The lock belongs to another client, which may release it during this run.
-            let told = "cannot take the datastore lock: it is already locked";
-            run.failed(3, told).says("\nhint: ");
+            run.failed(3, "cannot take the datastore lock: it is already locked").says("\nhint: ");
             assert_eq!(site.dump(), whole);
             continue;
         }
@@ -85,8 +84,7 @@ fn a_conflict_unlocks_too_and_undo_locks_too() {
 
     let before = site.dump();
     let run = site.release(&["--leaked"]);
-    let undone = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]).succeeded();
-    let plan = undone.json();
+    let plan = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]).succeeded().json();
     assert_eq!((&plan["kind"], &plan["execution"]["written"]), (&"UndoPlan".into(), &1.into()), "{plan}");
     let states: Vec<_> = site.history(INFORMATION).iter().map(|(_, value)| ready(value)).collect();
     assert_eq!(states[states.len() - 3..], [Some(true), Some(false), Some(true)]);
@@ -97,8 +95,7 @@ fn a_conflict_unlocks_too_and_undo_locks_too() {
 /// are deleted, and etcd no longer answers.
 fn in_the_middle(site: &Site, more: &[&str]) -> Child {
     let arguments = [&["release", "--orphan-handles", "--lock", "--yes"], &AT_ONCE[..], more].concat();
-    let mut command = site.command(&arguments);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = started(&mut site.command(&arguments));
     let since = Instant::now();
     let all = handles(&site.dump()) as i64;
     site.etcd
@@ -205,8 +202,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     restored.shows("The datastore is no longer locked.");
     assert!(!is_locked(&site));
     assert_eq!(values(&site.dump())[INFORMATION], values(&before)[INFORMATION]);
-    let quiet = site.release(&["--orphan-handles"]);
-    assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
+    let quiet = site.release(&["--orphan-handles"]).succeeded().does_not_say("locked");
 
     // Together, the two runs have released everything, and each can be undone. The undo of the killed run reports that
     // the run did not finish.
@@ -253,7 +249,6 @@ fn a_stale_mark_unlocks_nothing() {
     // Once the datastore is unlocked, the stale lock is forgotten.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));
     for _ in 0..2 {
-        let quiet = site.release(&["--orphan-handles"]);
-        assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
+        site.release(&["--orphan-handles"]).succeeded().does_not_say("locked");
     }
 }

@@ -32,8 +32,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     let narrow = ["--from", OLD, "--to-cidr", "10.99.0.0/30", "--block-size", "30"];
     let go_on = [&narrow[..], &["--apply", "--yes", "--force"]].concat();
     assert_eq!(migrate(&site, &go_on).code, 0);
-    let disabled = migrate(&site, &go_on).succeeded();
-    let enabled = site.undo(&journal_of(&disabled));
+    let enabled = site.undo(&journal_of(&migrate(&site, &go_on).succeeded()));
     refused(&site, &enabled, "of 12 users, first on node-");
 }
 

@@ -108,8 +108,7 @@ fn one_address_or_handle_in_use_can_be_forced() {
 
     let before = site.dump();
     let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
-    let reasons = of_pods("in-use", [&pod]);
-    assert_eq!((refused.code, skips(&refused.json())), (1, reasons));
+    assert_eq!((refused.code, skips(&refused.json())), (1, of_pods("in-use", [&pod])));
     assert_eq!(site.dump(), before);
     site.release(&["--handle", &pod.handle, "--force"]).succeeded();
     let after = site.dump();
@@ -183,8 +182,7 @@ fn a_handle_is_released_completely_or_not_at_all() {
 
     let run = site.release(&["--leaked", "-o", "json"]);
     assert_eq!((run.code, skips(&run.json())), (1, set([format!("handle-held {v6}")])));
-    let released = of_pods("release-address", [&whole]);
-    assert_eq!(changes(&run.json()), released);
+    assert_eq!(changes(&run.json()), of_pods("release-address", [&whole]));
     assert!(!site.dump().contains_key(&key::handle(&whole.handle)));
 }
 
@@ -225,8 +223,7 @@ fn names_that_nobody_knows_and_a_node_that_exists_release_nothing() {
     ] {
         site.release(&targets).exits(1).prints(says);
     }
-    let nothing = site.run(&["release", "--yes"]).refused(2, "\nhint: ");
-    assert!(nothing.stderr.starts_with("error: specify what to release: "), "{nothing:?}");
+    site.run(&["release", "--yes"]).refused(2, "\nhint: ").says_first("error: specify what to release: ");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 

@@ -16,8 +16,7 @@ fn a_plan_in_every_form() {
     }
     let (json, yaml) = (plan("json"), plan("yaml"));
     assert_eq!((json.code, &json.stderr), (yaml.code, &yaml.stderr));
-    let json = json.json();
-    assert_eq!(json, serde_yaml::from_str::<Value>(&yaml.stdout).unwrap());
+    assert_eq!(json.json(), serde_yaml::from_str::<Value>(&yaml.stdout).unwrap());
 }
 
 #[test]
@@ -29,11 +28,8 @@ fn a_file_is_never_written() {
         assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
     }
     // Without a second check, the plan assumes that the check would succeed.
-    let grace = on_example(&[&RELEASE[..], &["--grace", "1h", "--settle", "0"]].concat());
-    assert!(
-        grace.stderr.contains("the plan assumes that a second check, 1h later, finds the same"),
-        "{grace:?}"
-    );
+    on_example(&[&RELEASE[..], &["--grace", "1h", "--settle", "0"]].concat())
+        .says("the plan assumes that a second check, 1h later, finds the same");
     assert_eq!(std::fs::read(root().join(EXAMPLE)).unwrap(), before);
 }
 

@@ -144,9 +144,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     // If one permission of the role is missing, a repair names it. Together, the permissions that are named in this way
     // are exactly the role.
     let role = role("calipam-repairer");
-    let list = |value: &Value| {
-        value.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
+    let list = |value: &Value| serde_json::from_value::<Vec<String>>(value.clone()).unwrap();
     let mut tried = 0;
     for rule in role["rules"].as_array().unwrap() {
         for resource in list(&rule["resources"]) {
