@@ -19,7 +19,6 @@ const OTHERS: [(&str, &str); 12] = [
     ("--set", "helm"),
     ("--collector", "node_exporter"),
     ("--web", "node_exporter"),
-    ("--edges", "cargo tree"),
     ("--profile", "cargo test"),
     ("--check", "cargo xtask dist"),
     ("--twice", "cargo xtask dist"),

@@ -16,9 +16,9 @@ use crate::{protoc, step, tools, workspace, zig};
 /// The variable that sets how many tests a test program runs at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Filters for the tests that take longest in sum: those of the program in `tests/main.rs`, those with generated clusters
-/// in `crates/datastore/tests`, one of the explorer's, and those with an API server.
-const LONG: [&str; 4] = ["cli::", "generated::", "every_interleaving", "kube"];
+/// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
+/// `crates/datastore/tests`, and one of the explorer's.
+const LONG: [&str; 3] = ["cli::", "generated::", "every_interleaving"];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
 /// separate build. Clippy may optimize less than rustc, so no other task uses it.
@@ -215,11 +215,11 @@ fn for_mac() -> Result<zig::Variables, Failure> {
     zig::variables(MAC)
 }
 
-/// The number of tests that each part runs at the same time, unless the caller has set it: twice the number of cores,
-/// since tests mostly wait for their servers.
+/// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the
+/// number of cores, since tests mostly wait for their servers.
 fn threads() -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    std::env::var_os(THREADS).unwrap_or_else(|| (2 * cores).to_string().into())
+    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
 }
 
 /// Prints all failures, and returns one failure that states their number.
