@@ -12,7 +12,7 @@ use crate::cli::help::{called, commands};
 use crate::cli::program::{files, root};
 
 /// Options of other programs that documents and manifests mention without the program.
-const OTHERS: [(&str, &str); 12] = [
+const OTHERS: [(&str, &str); 11] = [
     ("--enable-v2", "etcd"),
     ("--service-cluster-ip-range", "kube-apiserver"),
     ("--create-namespace", "helm"),
