@@ -17,8 +17,8 @@ use crate::{protoc, step, tools, workspace, zig};
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
-/// `crates/datastore/tests`, and one of the explorer's.
-const LONG: [&str; 3] = ["cli::", "generated::", "every_interleaving"];
+/// `crates/datastore/tests`, one of the explorer's, and the replay of traces, which waits as long as they took.
+const LONG: [&str; 4] = ["cli::", "generated::", "every_interleaving", "every_allocator_trace"];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
 /// separate build. Clippy may optimize less than rustc, so no other task uses it.
