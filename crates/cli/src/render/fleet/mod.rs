@@ -111,9 +111,8 @@ impl Document for FleetReport {
             }
             Format::Html => page::write(self, out),
             Format::Ignore => write_ignore_file(&self.findings(), out),
-            Format::Table | Format::Wide | Format::Yaml | Format::Json => {
-                Err(unsupported(self.kind(), format))
-            }
+            // The common formats are not written here.
+            _ => Err(unsupported(self.kind(), format)),
         }
     }
 }
