@@ -34,6 +34,7 @@ pub struct Progress {
 /// Receives the progress of a read, from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// Progress that nobody watches.
 pub fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }

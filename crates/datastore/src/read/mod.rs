@@ -4,7 +4,7 @@ pub(crate) mod around;
 pub(crate) mod names;
 mod past;
 
-pub use calipam_files::{Extent, Progress, ProgressFn};
+pub use calipam_files::{Extent, Progress, ProgressFn, quiet};
 
 pub use self::around::Lookup;
 pub use self::names::NameKind;

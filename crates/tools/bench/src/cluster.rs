@@ -8,6 +8,7 @@ use calipam_model::IpNet;
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::datastore;
 use calipam_testkit::kube::{Flavour, create, install, seed_nodes};
 use calipam_testkit::servers::{Etcd, EtcdOptions, KubeApiserver, processor_seconds};
 use serde_json::{Value, json};
@@ -127,12 +128,8 @@ impl Cluster {
     /// The settings with which calipam finds the cluster.
     pub(crate) fn overrides(&self) -> Overrides {
         match self {
-            Self::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
-            Self::Kubernetes(server) => Overrides {
-                datastore: Some("kubernetes".into()),
-                kubeconfig: Some(server.kubeconfig().display().to_string()),
-                ..Overrides::default()
-            },
+            Self::Etcd(etcd) => datastore::etcd(etcd.endpoint()),
+            Self::Kubernetes(server) => datastore::kubernetes(&server.kubeconfig()),
         }
     }
 

@@ -1,10 +1,9 @@
 //! Reads a whole datastore.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::read::ProgressFn;
+use calipam_datastore::read::quiet;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_model::snapshot::Snapshot;
 
@@ -14,9 +13,8 @@ use crate::Failed;
 pub(crate) async fn observe(overrides: &Overrides, revision: Option<i64>) -> Result<Snapshot, Failed> {
     let settings = Settings::resolve(overrides, &BTreeMap::new(), &LocalFiles)?;
     let datastore = Datastore::open(&settings).await?;
-    let silent: ProgressFn = Arc::new(|_| ());
     Ok(match revision {
-        Some(revision) => datastore.observe_at(revision, &silent).await?,
-        None => datastore.observe(&silent).await?,
+        Some(revision) => datastore.observe_at(revision, &quiet()).await?,
+        None => datastore.observe(&quiet()).await?,
     })
 }

@@ -1,15 +1,14 @@
 //! Checks that the explorer's servers answer like real ones.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::write::{Batch, Change, Consent, Precondition, Question, Swap};
+use calipam_datastore::write::{Batch, Change, Precondition, Swap};
 use calipam_explore::world::{World, etcd, kubernetes};
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
+use calipam_testkit::datastore;
 use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::memory::MemoryStore;
 use calipam_testkit::servers::Etcd;
@@ -19,8 +18,7 @@ type Answer = (bool, Option<Object>);
 
 /// The answers to writes of a handle at current and outdated versions.
 async fn answers(store: &Datastore) -> Vec<Answer> {
-    let question = Question { handles: usize::MAX / 8, ..Question::default() };
-    let writer = store.writer(Consent::from_option(question, true).unwrap()).unwrap();
+    let writer = store.writer(datastore::consent("")).unwrap();
     let (key, other) = (Key::Handle("net.a".into()), Key::Handle("net.b".into()));
     let value = |key: &Key, count: u32| {
         let id = if *key == other { "net.b" } else { "net.a" };
@@ -54,10 +52,6 @@ async fn answers(store: &Datastore) -> Vec<Answer> {
     answers
 }
 
-async fn open(overrides: Overrides) -> Datastore {
-    Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
-}
-
 fn done(answers: &[Answer]) -> Vec<bool> {
     answers.iter().map(|(is_done, _)| *is_done).collect()
 }
@@ -65,7 +59,7 @@ fn done(answers: &[Answer]) -> Vec<bool> {
 #[tokio::test]
 async fn etcd_answers_as_the_real_one() {
     let server = Etcd::start().unwrap();
-    let real = open(Overrides { etcd_endpoints: Some(server.endpoint()), ..Overrides::default() }).await;
+    let real = datastore::open(datastore::etcd(server.endpoint())).await;
     let own = etcd::open(&Arc::new(World::free(MemoryStore::default())), 0).await;
     let (expected, found) = (answers(&real).await, answers(&own).await);
     assert_eq!(found, expected);
@@ -76,9 +70,7 @@ async fn etcd_answers_as_the_real_one() {
 #[tokio::test]
 async fn kubernetes_answers_as_the_real_one() {
     let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();
-    let kubeconfig = Some(server.kubeconfig().display().to_string());
-    let datastore = Some("kubernetes".to_owned());
-    let real = open(Overrides { datastore, kubeconfig, ..Overrides::default() }).await;
+    let real = datastore::open(datastore::kubernetes(&server.kubeconfig())).await;
     let own = kubernetes::open(&Arc::new(World::free(MemoryStore::default())), 0);
     let (expected, found) = (answers(&real).await, answers(&own).await);
     assert_eq!(found, expected);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::Consent;
+use calipam_testkit::datastore;
 use calipam_testkit::servers::Etcd;
 use etcd_client::{Client, DeleteOptions, Event, EventType, GetOptions, KeyValue, WatchOptions};
 use serde_json::{Map, Value, json};
@@ -37,8 +37,7 @@ impl Environment {
     pub async fn start(programs: &Path) -> Result<Self> {
         let etcd = Etcd::start()?;
         let client = etcd.client().await?;
-        let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
-        let settings = Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles)?;
+        let settings = datastore::settings(&datastore::etcd(etcd.endpoint()));
         let consent = Consent::from_runtime(etcd.endpoint());
         let store = AllocatorStore::connect(&settings, Selecting::All, consent).await?;
         let folder = tempfile::Builder::new().prefix("calipam-replay-").tempdir()?;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::read::ProgressFn;
+pub use calipam_datastore::read::quiet;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Snapshot;
@@ -54,11 +53,6 @@ pub async fn open(overrides: Overrides) -> Datastore {
 /// Panics if a read fails.
 pub async fn observe(store: &Datastore) -> Snapshot {
     store.observe(&quiet()).await.expect("everything can be read")
-}
-
-/// Progress that nobody watches.
-pub fn quiet() -> ProgressFn {
-    Arc::new(|_| {})
 }
 
 /// Consent to change any number of objects of a cluster.

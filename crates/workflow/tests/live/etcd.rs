@@ -1,10 +1,10 @@
 //! Comparing, migrating and following a cluster in etcd.
 
 use calipam_check::{Code, Scope};
-use calipam_datastore::settings::Overrides;
 use calipam_model::key::Key;
 use calipam_plan::migrate::{Phase, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::datastore::{self, open};
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{
     Access, Intent, Live, LiveCounts, MigrateRequest, Side, Step, Writing, diff, migrate, read_pair,
@@ -12,7 +12,7 @@ use calipam_workflow::{
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{Person, UNATTENDED, criteria, open, open_etcd, unattended};
+use super::{Person, UNATTENDED, criteria, open_etcd, unattended};
 
 /// The live state has one finding more than the file. Everything that findings depend on is written again before the
 /// second read. That read drops the findings that an operation in progress could explain.
@@ -27,8 +27,7 @@ async fn a_finding_of_both_states_is_not_gone() {
     let endpoint = entries.keys().find(|key| key.contains("/workloadendpoints/")).unwrap().clone();
     etcd.delete(&endpoint).unwrap();
 
-    let overrides = Overrides { datastore: Some(file.display().to_string()), ..Overrides::default() };
-    let old = Side { datastore: open(&overrides).await, revision: None };
+    let old = Side { datastore: open(datastore::file(&file)).await, revision: None };
     let new = Side { datastore: open_etcd(&etcd).await, revision: None };
     let pair = read_pair(&old, &new, false, &UNATTENDED).await.unwrap();
     for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {

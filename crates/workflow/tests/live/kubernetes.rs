@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use calipam_check::{Code, Finding, check};
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::Overrides;
 use calipam_model::snapshot::{Revision, Snapshot};
 use calipam_testkit::allocator::{Churn, ChurnLog, Target};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::datastore::{self, observe, open};
 use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed, seed_nodes};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, KubeApiserver};
@@ -20,22 +20,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{criteria, open, unattended};
+use super::{criteria, unattended};
 
 /// The time within which a change must reach the snapshot, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn on(server: &KubeApiserver, etcd: Option<&Etcd>) -> Overrides {
-    Overrides {
-        datastore: Some(if etcd.is_some() { "etcd" } else { "kubernetes" }.to_owned()),
-        etcd_endpoints: etcd.map(Etcd::endpoint),
-        kubeconfig: Some(server.kubeconfig().display().to_string()),
-        ..Overrides::default()
-    }
-}
-
 async fn read(datastore: &Datastore) -> Snapshot {
-    sorted(datastore.observe(&(Arc::new(|_| {}) as _)).await.unwrap())
+    sorted(observe(datastore).await)
 }
 
 /// Sorts all lists by UID, so that their order does not depend on names.
@@ -131,7 +122,7 @@ async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_fu
     Cluster::all_faults(spec, 1).kubernetes(flavour).write_to_server(&server).unwrap();
     let first = stored(&server, flavour);
     let keys: Vec<&String> = first.keys().collect();
-    let datastore = open(&on(&server, None)).await;
+    let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
     assert_equal(&mut live, &datastore, "at first").await;
 
@@ -192,7 +183,7 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     let server = Arc::new(KubeApiserver::start().unwrap());
     install(&server, flavour).unwrap();
     let nodes = seed(&server, flavour, &spec, 4).unwrap();
-    let datastore = open(&on(&server, None)).await;
+    let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
     let shared = Arc::clone(&server);
     let work = move |churn: Churn| churn.run_on(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
@@ -230,7 +221,7 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
         etcd.restart()
     };
     server.restart(copying).unwrap();
-    let datastore = open(&on(&server, None)).await;
+    let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
     for handle in server.etcd().entries_below(&handles(flavour)).unwrap().keys().take(3) {
         server.etcd().delete(handle).unwrap();
@@ -264,7 +255,7 @@ async fn the_snapshot_is_current_while_pods_of_an_etcd_come_and_go() {
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
     seed_nodes(&server, &nodes).unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let datastore = open(&on(&server, Some(&etcd))).await;
+    let datastore = open(datastore::etcd_with_kubernetes(etcd.endpoint(), &server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
     let (shared, endpoint) = (Arc::clone(&server), etcd.endpoint());
     let work = move |churn: Churn| {

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use calipam_datastore::settings::{KubectlOptions, Overrides};
+use calipam_testkit::datastore::open;
 use calipam_testkit::kube::fake::{Fake, Reply};
 use calipam_workflow::Live;
 use serde_json::{Value, json};
 
-use super::{criteria, open, unattended};
+use super::{criteria, unattended};
 
 const CALICO: &str = "/apis/crd.projectcalico.org/v1/";
 
@@ -112,7 +113,7 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
         kubectl: KubectlOptions { server: Some(fake.url.clone()), ..KubectlOptions::default() },
         ..Overrides::default()
     };
-    let datastore = open(&settings).await;
+    let datastore = open(settings).await;
     let mut live = Live::begin(unattended(&datastore), &criteria(1)).await.unwrap().unwrap();
     let mut reports = Vec::new();
     for _ in 0..6 {

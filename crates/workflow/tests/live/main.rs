@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use calipam_check::Options;
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
+use calipam_testkit::datastore;
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{Access, Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::SignedDuration;
@@ -59,13 +59,8 @@ impl Meter for NoMeter {
     fn end(&self) {}
 }
 
-async fn open(overrides: &Overrides) -> Datastore {
-    let settings = Settings::resolve(overrides, &Default::default(), &LocalFiles).unwrap();
-    Datastore::open(&settings).await.unwrap()
-}
-
 async fn open_etcd(etcd: &Etcd) -> Datastore {
-    open(&Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() }).await
+    datastore::open(datastore::etcd(etcd.endpoint())).await
 }
 
 /// Criteria without a grace period; findings that an operation could explain have to last for `settle` seconds.

@@ -7,12 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use calipam_datastore::settings::Timeouts;
-use calipam_datastore::write::{Batch, Change, Consent, Question};
+use calipam_datastore::write::{Batch, Change};
 use calipam_datastore::{Datastore, KubeClient};
 use calipam_files::objects::Encoding;
 use calipam_files::objects::kinds::by_plural;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
+use calipam_testkit::datastore::consent;
 use calipam_testkit::memory::MemoryStore;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -327,10 +328,7 @@ pub(crate) fn objects_of(
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
-        let many = usize::MAX / 8;
-        let question =
-            Question { addresses: many, blocks: many, handles: many, others: many, ..Question::default() };
-        let writer = open(&world, 0).writer(Consent::from_option(question, true)?).ok()?;
+        let writer = open(&world, 0).writer(consent("")).ok()?;
         for (path, value, _) in values {
             let Ok(Some(key)) = Key::parse(path) else { continue };
             if let Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig = key {
