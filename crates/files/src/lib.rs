@@ -34,7 +34,7 @@ pub struct Progress {
 /// Receives the progress of a read, from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Progress that nobody watches.
+/// Ignores the progress of a read.
 pub fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }

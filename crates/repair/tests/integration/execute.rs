@@ -211,10 +211,10 @@ async fn a_handle_with_addresses_in_two_blocks_is_released_completely_or_not_at_
         put(&etcd, &Key::Handle(id.clone()), json!({"block": counts, "deleted": false}));
         let steps = vec![release(a, &of_a[..2], Vec::new()), release(&second, &of_b[..2], Vec::new())];
         if second_changed {
-            let mut anew = second.clone();
-            anew.update(|edit| edit.release(&of_b[..1]));
-            anew.update(|edit| edit.assign(of_b[0], &record)).unwrap();
-            put(&etcd, &Key::Block(anew.cidr()), &anew);
+            let mut reassigned = second.clone();
+            reassigned.update(|edit| edit.release(&of_b[..1]));
+            reassigned.update(|edit| edit.assign(of_b[0], &record)).unwrap();
+            put(&etcd, &Key::Block(reassigned.cidr()), &reassigned);
         }
         let execution = site.run_as("run", steps).await;
         assert_eq!(execution.is_complete(), freed, "{execution:?}");

@@ -217,7 +217,7 @@ impl Session {
     }
 }
 
-/// Rebuilds everything in a world in which nobody else acts.
+/// Rebuilds everything in a world without other actors.
 ///
 /// # Errors
 /// Returns an error if the rebuild fails or is incomplete.

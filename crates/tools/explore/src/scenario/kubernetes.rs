@@ -40,7 +40,7 @@ pub(super) fn all() -> Vec<Scenario> {
         large("kubernetes-add-beside-del", KUBERNETES, POD, || {
             vec![add(call("a", "q")), del(call("a", "p"))]
         }),
-        // The last pod of a block without owner stops while a pod of another node claims the block anew.
+        // The last pod of a block without an owner stops while a pod of another node claims the block.
         large("kubernetes-claim-beside-del", Cluster { page: Some(0), ..ONE }, UNOWNED, || {
             vec![add(call("b", "q")), del(call("a", "p"))]
         }),

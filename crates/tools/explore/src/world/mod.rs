@@ -73,7 +73,7 @@ const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 /// The datastore, its pending requests, and the truth about the cluster.
 #[derive(Default)]
 pub struct World {
-    /// True if nobody decides on requests: each is answered at once.
+    /// True if each request is answered at once, without a decision.
     is_free: bool,
     memory: MemoryStore,
     state: Mutex<State>,
@@ -147,7 +147,7 @@ impl World {
         &self.memory
     }
 
-    /// Copies the values to a world in which nobody else acts.
+    /// Copies the values to a world without other actors.
     pub fn copy(&self) -> Arc<Self> {
         let memory = MemoryStore::new(self.now());
         for (path, value, _) in self.values() {

@@ -146,7 +146,7 @@ faults! {
     DuplicateTakenOver Many in_use::taken_over, "a pod uses another one's addresses instead";
     DuplicateTunnel Many in_use::duplicate_tunnel, "a pod and a tunnel have one address";
     DuplicateUnrecorded Many in_use::duplicate_unrecorded, "two pods use a free address";
-    AddressInSeveralBlocks Many in_use::in_several_blocks, "given out by two blocks";
+    AddressInSeveralBlocks Many in_use::in_several_blocks, "two blocks record the address";
     UnallocatedFreed Many in_use::freed, "the addresses of a live pod were released";
     UnallocatedBypassing Many in_use::bypassing, "a pod with ipAddrsNoIpam, which etcd does not show";
     UnallocatedCooling Many in_use::cooling, "the addresses of a live pod cool down";
