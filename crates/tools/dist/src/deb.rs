@@ -1,6 +1,7 @@
 //! The package for Debian and its descendants: an `ar` archive of two tar archives.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use tar::Builder;
 
@@ -14,7 +15,7 @@ pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
     let mut data = Builder::new(Vec::new());
     let mut bytes = 0;
     for folder in folders(entries) {
-        add_folder(&mut data, &format!("./{folder}/"))?;
+        add_folder(&mut data, &format!("./{}/", folder.display()))?;
     }
     for entry in entries {
         let path = format!("./{}", entry.place);
@@ -45,16 +46,9 @@ pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
 }
 
 /// The folders that contain the files. A folder comes before its subfolders.
-fn folders(entries: &[Entry]) -> BTreeSet<String> {
-    let mut folders = BTreeSet::new();
-    for entry in entries {
-        let mut place = entry.place.as_str();
-        while let Some((folder, _)) = place.rsplit_once('/') {
-            folders.insert(folder.to_owned());
-            place = folder;
-        }
-    }
-    folders
+fn folders(entries: &[Entry]) -> BTreeSet<&Path> {
+    let folders = entries.iter().flat_map(|entry| Path::new(&entry.place).ancestors().skip(1));
+    folders.filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
 
 fn fields(package: &Package, machine: &Machine, bytes: usize) -> String {

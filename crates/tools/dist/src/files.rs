@@ -1,13 +1,11 @@
 //! Files of packages, and their paths on an installed system.
 
-use std::fs;
 use std::io::Write;
-use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::{Result, cannot};
+use crate::Result;
 
 /// A file of a package.
 #[derive(Clone, Debug)]
@@ -59,20 +57,6 @@ impl Machine {
 
 pub(crate) fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entry {
     Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
-}
-
-/// Reads the files in a folder for whose names `wanted` returns true. Sorts them by name.
-pub(crate) fn folder(path: &Path, wanted: fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(cannot("read", path))? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        if let Some(name) = name.filter(|name| wanted(name) && path.is_file()) {
-            files.push((name.to_owned(), fs::read(&path).map_err(cannot("read", &path))?));
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// The path where a shell looks for a completion script, and its permissions; `None` for shells without such a path.

@@ -1,6 +1,5 @@
 //! Images of static programs as OCI layouts: folders that podman, skopeo and containerd read.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,8 @@ use tar::Builder;
 
 use crate::archive::{add_file, add_folder};
 use crate::files::{Machine, gzip};
-use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, cannot, sums};
+use crate::package::SUMMARY;
+use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, cannot, read, sums, write};
 
 /// The user that runs calipam in its image, and in the manifests of docs/kubernetes.
 const NOBODY: &str = "65532:65532";
@@ -34,7 +34,7 @@ struct Image {
 const IMAGES: [Image; 2] = [
     Image {
         name: "calipam",
-        title: "Inspects, checks and repairs the IP address management (IPAM) data of Calico",
+        title: SUMMARY,
         program: ("calipam", "usr/bin/calipam"),
         arguments: &[],
         user: NOBODY,
@@ -50,14 +50,13 @@ const IMAGES: [Image; 2] = [
 ];
 
 /// Writes both images for a target. Images for other platforms stay in the layouts.
-pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> Result<Vec<PathBuf>> {
-    let licence = request.root.join("LICENSE");
-    let licence = fs::read(&licence).map_err(cannot("read", &licence))?;
+pub(crate) fn write_all(request: &Request, commit: &str) -> Result<Vec<PathBuf>> {
+    let licence = read(&request.root.join("LICENSE"))?;
     let mut written = Vec::new();
     for image in &IMAGES {
         let layout = Layout { folder: request.output.join(image.name) };
         let layer = layer(image, &request.program(image.program.0)?, &licence)?;
-        layout.write(image, machine, &layer, commit)?;
+        layout.write(image, &request.machine, &layer, commit)?;
         written.push(layout.folder);
     }
     Ok(written)
@@ -76,18 +75,12 @@ fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
     Ok(tar.into_inner()?)
 }
 
-/// The user and the entry point of an unpacked image.
-pub(crate) struct Unpacked {
-    /// The numbers of the user and the group.
-    pub user: String,
-    pub entry: Vec<String>,
-}
-
-/// Unpacks the image for a platform from a layout into a folder.
-pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<Unpacked> {
+/// Unpacks the image for a platform from a layout into a folder. Returns the image's user, as `USER:GROUP` in numbers,
+/// and its entry point.
+pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<(String, Vec<String>)> {
     let layout = Layout { folder: layout.to_owned() };
     let manifests = layout.manifests();
-    let manifest = manifests.iter().find(|manifest| manifest["platform"]["architecture"] == machine.arch);
+    let manifest = manifests.iter().find(|manifest| is_for(manifest, machine));
     let manifest =
         manifest.ok_or_else(|| format!("{}: no image for {}", layout.folder.display(), machine.arch))?;
     let manifest = layout.read(&layout.path_of(manifest));
@@ -98,8 +91,12 @@ pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<Un
     }
     let config = layout.read(&layout.path_of(&manifest["config"]));
     let config = &config["config"];
-    let entry = serde_json::from_value(config["Entrypoint"].clone())?;
-    Ok(Unpacked { user: config["User"].as_str().unwrap_or_default().to_owned(), entry })
+    Ok(serde_json::from_value(json!([config["User"], config["Entrypoint"]]))?)
+}
+
+/// True if a manifest's descriptor names the platform.
+fn is_for(manifest: &Value, machine: &Machine) -> bool {
+    manifest["platform"]["architecture"] == machine.arch
 }
 
 struct Layout {
@@ -108,16 +105,10 @@ struct Layout {
 
 impl Layout {
     fn write(&self, image: &Image, machine: &Machine, layer: &[u8], commit: &str) -> Result<()> {
-        let blobs = self.blobs();
-        fs::create_dir_all(&blobs).map_err(cannot("create", &blobs))?;
-        self.put("oci-layout", json!({"imageLayoutVersion": "1.0.0"}).to_string().as_bytes())?;
-
+        self.put("oci-layout", &json!({"imageLayoutVersion": "1.0.0"}).to_string())?;
         let packed = self.blob(LAYER, &gzip(layer)?)?;
-        let entry: Vec<String> = [&format!("/{}", image.program.1)]
-            .into_iter()
-            .cloned()
-            .chain(image.arguments.iter().map(|word| (*word).to_owned()))
-            .collect();
+        let program = format!("/{}", image.program.1);
+        let entry = [&[&*program][..], image.arguments].concat();
         let mut labels = json!({
             "org.opencontainers.image.title": image.name,
             "org.opencontainers.image.description": image.title,
@@ -146,15 +137,28 @@ impl Layout {
         manifest["platform"] = json!({"architecture": machine.arch, "os": machine.os});
 
         let mut manifests = self.manifests();
-        manifests.retain(|found| found["platform"]["architecture"] != machine.arch);
+        manifests.retain(|found| !is_for(found, machine));
         manifests.push(manifest);
         manifests.sort_by_key(|manifest| manifest["platform"]["architecture"].to_string());
-        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
-        let mut index = self.blob(INDEX, index.to_string().as_bytes())?;
-        index["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
-        let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [index]});
-        self.put("index.json", top.to_string().as_bytes())?;
-        self.remove_unused()
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}).to_string();
+        let mut described = self.blob(INDEX, index.as_bytes())?;
+        described["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
+        let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [described]}).to_string();
+        self.put("index.json", &top)?;
+
+        let texts = manifests.iter().map(|manifest| self.read(&self.path_of(manifest)).to_string());
+        self.keep_named(&texts.chain([index, top]).collect::<String>())
+    }
+
+    /// Removes the blobs whose digests the text does not contain.
+    fn keep_named(&self, text: &str) -> Result<()> {
+        for blob in fs::read_dir(self.blobs())? {
+            let path = blob?.path();
+            if !text.contains(&*path.file_name().unwrap_or_default().to_string_lossy()) {
+                fs::remove_file(&path).map_err(cannot("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// The descriptors of the images, one per platform.
@@ -164,37 +168,10 @@ impl Layout {
         index["manifests"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Removes the blobs that no descriptor refers to.
-    fn remove_unused(&self) -> Result<()> {
-        let mut used = BTreeSet::new();
-        let mut open = vec![self.folder.join("index.json")];
-        while let Some(path) = open.pop() {
-            let content = self.read(&path);
-            let lists = ["manifests", "layers"].into_iter().filter_map(|list| content[list].as_array());
-            for blob in lists.flatten().chain([&content["config"]]).filter(|blob| blob["digest"].is_string())
-            {
-                let path = self.path_of(blob);
-                if blob["mediaType"] != LAYER && used.insert(path.clone()) {
-                    open.push(path);
-                } else {
-                    used.insert(path);
-                }
-            }
-        }
-        for blob in fs::read_dir(self.blobs())? {
-            let path = blob?.path();
-            if !used.contains(&path) {
-                fs::remove_file(&path).map_err(cannot("remove", &path))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Writes a blob, and returns its descriptor.
     fn blob(&self, kind: &str, content: &[u8]) -> Result<Value> {
         let descriptor = json!({"mediaType": kind, "digest": digest(content), "size": content.len()});
-        let path = self.path_of(&descriptor);
-        fs::write(&path, content).map_err(cannot("write", &path))?;
+        write(self.path_of(&descriptor), content)?;
         Ok(descriptor)
     }
 
@@ -212,9 +189,8 @@ impl Layout {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    fn put(&self, name: &str, content: &[u8]) -> Result<()> {
-        let path = self.folder.join(name);
-        fs::write(&path, content).map_err(cannot("write", &path))
+    fn put(&self, name: &str, content: &str) -> Result<PathBuf> {
+        write(self.folder.join(name), content)
     }
 }
 

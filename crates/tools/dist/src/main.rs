@@ -32,14 +32,8 @@ struct Request {
     programs: PathBuf,
     /// The target of the programs, such as `x86_64-unknown-linux-musl`.
     target: String,
+    machine: Machine,
     output: PathBuf,
-}
-
-/// The settings of krew's manifest.
-struct Krew {
-    /// The URL below which the archives can be downloaded.
-    base_url: String,
-    manifest: PathBuf,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -49,107 +43,110 @@ const AUTHORS: &str = env!("CARGO_PKG_AUTHORS");
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "\
-error: calipam-dist packages ROOT PROGRAMS TARGET OUTPUT BASE_URL MANIFEST
-       calipam-dist image ROOT PROGRAMS TARGET OUTPUT
-       calipam-dist try-programs ROOT PROGRAMS TARGET OUTPUT
-       calipam-dist try-images ROOT PROGRAMS TARGET OUTPUT
-`cargo xtask dist` and `cargo xtask image` call it";
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match run(&words) {
-        Some(Ok(written)) => {
+        Ok(written) => {
             written.iter().for_each(|path| println!("{}", path.display()));
             ExitCode::SUCCESS
         }
-        None => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
-        Some(Err(error)) => {
+        Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(1)
+            ExitCode::FAILURE
         }
     }
 }
 
-/// Returns the written files; `None` if the command line is invalid.
-fn run(words: &[&str]) -> Option<Result<Vec<PathBuf>>> {
-    let [order, root, programs, target, output, rest @ ..] = words else { return None };
-    let target = (*target).to_owned();
-    let request = Request { root: root.into(), programs: programs.into(), target, output: output.into() };
+/// Does what `cargo xtask dist` or `cargo xtask image` orders, and returns the written files.
+fn run(words: &[&str]) -> Result<Vec<PathBuf>> {
+    let [order, programs, target, output, rest @ ..] = words else {
+        return Err("`cargo xtask dist` and `cargo xtask image` call this program".into());
+    };
+    let request = Request::new(Path::new(programs), target, Path::new(output))?;
     match (*order, rest) {
-        ("packages", [base_url, manifest]) => {
-            let base_url = base_url.trim_end_matches('/').to_owned();
-            Some(packages(&request, &Krew { base_url, manifest: manifest.into() }))
-        }
-        ("image", []) => Some(images(&request)),
-        ("try-programs", []) => Some(trial::programs(&request).map(|()| Vec::new())),
-        ("try-images", []) => Some(trial::images(&request).map(|()| Vec::new())),
-        _ => None,
+        // The packages are published below a URL. krew's manifest is written into a file.
+        ("packages", [url, manifest]) => packages(&request, url.trim_end_matches('/'), Path::new(manifest)),
+        ("image", []) => images(&request),
+        ("try-programs", []) => trial::programs(&request).map(|()| Vec::new()),
+        ("try-images", []) => trial::images(&request).map(|()| Vec::new()),
+        _ => Err(format!("there is no order `{}`", words.join(" ")).into()),
     }
 }
 
-/// Writes the packages for one target, and the checksums and the manifest of all packages in the output folder.
-fn packages(request: &Request, krew: &Krew) -> Result<Vec<PathBuf>> {
-    let Request { root, target, output, .. } = request;
-    let machine = machine(target)?;
-    fs::create_dir_all(output).map_err(cannot("create", output))?;
+impl Request {
+    fn new(programs: &Path, target: &str, output: &Path) -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
+        Ok(Self {
+            root: root.ok_or("the packager is three folders below the root")?.to_owned(),
+            programs: programs.to_owned(),
+            target: target.to_owned(),
+            machine: Machine::of(target).ok_or_else(|| format!("nothing is packaged for {target}"))?,
+            output: output.to_owned(),
+        })
+    }
+
+    /// Reads a built program.
+    fn program(&self, name: &str) -> Result<Vec<u8>> {
+        read(&self.programs.join(name))
+    }
+}
+
+/// Writes the packages for one target, and the checksums and krew's manifest of all packages in the output folder.
+fn packages(request: &Request, url: &str, manifest: &Path) -> Result<Vec<PathBuf>> {
+    let Request { root, target, machine, output, .. } = request;
     let metadata = sbom::metadata(root, target)?;
-    let lock = root.join("Cargo.lock");
-    let lock = fs::read_to_string(&lock).map_err(cannot("read", &lock))?;
+    let lock = String::from_utf8(read(&root.join("Cargo.lock"))?)?;
 
     let mut paths = Vec::new();
-    for package in Package::all(request, &machine)? {
-        let stem = package.stem(target);
-        let parts = sbom::document(package.name, &metadata, &lock)?;
-        let mut written = vec![
+    for package in Package::all(request)? {
+        let (name, stem) = (package.name, package.stem(target));
+        let parts = sbom::document(name, &metadata, &lock)?;
+        let mut files = vec![
             (format!("{stem}.tar.gz"), archive::build(&stem, &package.entries)?),
             (format!("{stem}.cdx.json"), serde_json::to_vec_pretty(&parts)?),
         ];
         if machine.os == "linux" {
-            let (name, Machine { deb, rpm, .. }) = (package.name, machine);
-            written.push((format!("{name}_{VERSION}_{deb}.deb"), deb::build(&package, &machine)?));
-            written.push((format!("{name}-{VERSION}-1.{rpm}.rpm"), rpm::build(&package, &machine)?));
+            let Machine { deb, rpm, .. } = machine;
+            files.push((format!("{name}_{VERSION}_{deb}.deb"), deb::build(&package, machine)?));
+            files.push((format!("{name}-{VERSION}-1.{rpm}.rpm"), rpm::build(&package, machine)?));
         }
-        for (name, content) in written {
-            let path = output.join(name);
-            fs::write(&path, content).map_err(cannot("write", &path))?;
-            paths.push(path);
+        for (name, content) in files {
+            paths.push(write(output.join(name), content)?);
         }
     }
     paths.push(sums::write(output)?);
-    let manifest = krew::manifest(output, &krew.base_url)?;
-    fs::write(&krew.manifest, manifest).map_err(cannot("write", &krew.manifest))?;
-    paths.push(krew.manifest.clone());
+    paths.push(write(manifest.to_owned(), krew::manifest(output, url)?)?);
     Ok(paths)
 }
 
 /// Writes the images for one target.
 fn images(request: &Request) -> Result<Vec<PathBuf>> {
-    let machine = machine(&request.target)?;
+    let Request { root, target, machine, .. } = request;
     if machine.os != "linux" || machine.needs_libc {
-        return Err(format!(
-            "{}: an image needs static programs for Linux, those of a target with musl",
-            request.target
-        )
-        .into());
+        let what = "an image needs static programs for Linux, those of a target with musl";
+        return Err(format!("{target}: {what}").into());
     }
     // Without git, or outside of a checkout, an image does not name its commit.
-    let git = Command::new("git").arg("-C").arg(&request.root).args(["rev-parse", "HEAD"]).output();
+    let git = Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]).output();
     let commit = git.ok().filter(|git| git.status.success()).map(|git| git.stdout).unwrap_or_default();
-    image::write_all(request, &machine, String::from_utf8_lossy(&commit).trim())
-}
-
-fn machine(target: &str) -> Result<Machine> {
-    Ok(Machine::of(target).ok_or_else(|| format!("nothing is packaged for {target}"))?)
+    image::write_all(request, String::from_utf8_lossy(&commit).trim())
 }
 
 /// The maintainer that packages name: the first author.
 fn maintainer() -> &'static str {
     AUTHORS.split(':').next().unwrap_or_default()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(cannot("read", path))
+}
+
+/// Writes a file, and creates its folder. Returns the path.
+fn write(path: PathBuf, content: impl AsRef<[u8]>) -> Result<PathBuf> {
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, content));
+    written.map_err(cannot("write", &path))?;
+    Ok(path)
 }
 
 /// Describes an error with a file, for `map_err`.

@@ -1,10 +1,9 @@
 //! The two packages: calipam, and its CNI plugin.
 
-use std::fs;
 use std::path::Path;
 
-use crate::files::{Content, Entry, Machine, completion_place, file, folder};
-use crate::{Request, Result, VERSION, cannot};
+use crate::files::{Content, Entry, completion_place, file};
+use crate::{Request, Result, VERSION, read};
 
 /// A package of any format.
 #[derive(Debug)]
@@ -35,20 +34,19 @@ const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
 
 impl Package {
     /// Collects the packages for a target. The plugin is for Linux only.
-    pub(crate) fn all(request: &Request, machine: &Machine) -> Result<Vec<Self>> {
-        let mut all = vec![Self::calipam(request, machine)?];
-        if machine.os == "linux" {
+    pub(crate) fn all(request: &Request) -> Result<Vec<Self>> {
+        let mut all = vec![Self::calipam(request)?];
+        if request.machine.os == "linux" {
             all.push(Self::cni(request)?);
         }
         Ok(all)
     }
 
     /// The package of calipam, with completions, man pages and systemd units.
-    fn calipam(request: &Request, machine: &Machine) -> Result<Self> {
+    fn calipam(request: &Request) -> Result<Self> {
         let root = &request.root;
-        let name = program(machine.os);
-        let program = request.program(name)?;
-        let mut entries = vec![file(name, "usr/bin/calipam", program, 0o755)];
+        let name = program(request.machine.os);
+        let mut entries = vec![file(name, "usr/bin/calipam", request.program(name)?, 0o755)];
         for link in LINKS {
             let place = format!("usr/bin/{link}");
             entries.push(Entry { name: link.to_owned(), place, content: Content::Link("calipam") });
@@ -58,10 +56,10 @@ impl Package {
                 entries.push(file(&format!("completions/{name}"), &place, content, mode));
             }
         }
-        for (name, content) in folder(&root.join("docs/man"), |_| true)? {
+        for (name, text) in calipam::MAN_PAGES {
             let place = format!("usr/share/man/man1/{name}.gz");
             // Packages contain compressed man pages, archives plain ones.
-            entries.push(file(&format!("man/{name}"), &place, content, 0o644));
+            entries.push(file(&format!("man/{name}"), &place, text.as_bytes().to_owned(), 0o644));
         }
         for (path, place) in [
             ("docs/systemd/calipam-check.service", "usr/lib/systemd/system/calipam-check.service"),
@@ -106,16 +104,7 @@ A drop-in for Calico's CNI plugin calico-ipam, on the same data.
     }
 }
 
-impl Request {
-    /// Reads a built program.
-    pub(crate) fn program(&self, name: &str) -> Result<Vec<u8>> {
-        let path = self.programs.join(name);
-        fs::read(&path).map_err(cannot("read", &path))
-    }
-}
-
 /// A file of the project. Archives drop `docs/` from its path.
 fn project_file(root: &Path, path: &str, place: &str) -> Result<Entry> {
-    let (name, path) = (path.trim_start_matches("docs/"), root.join(path));
-    Ok(file(name, place, fs::read(&path).map_err(cannot("read", &path))?, 0o644))
+    Ok(file(path.trim_start_matches("docs/"), place, read(&root.join(path))?, 0o644))
 }

@@ -5,63 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Result;
 
-#[derive(Deserialize)]
-pub(crate) struct Metadata {
-    packages: Vec<Package>,
-    resolve: Resolve,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    /// Absent for the crates of this workspace.
-    source: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    pkg: String,
-    dep_kinds: Vec<Kind>,
-}
-
-#[derive(Deserialize)]
-struct Kind {
-    kind: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Lock {
-    package: Vec<Locked>,
-}
-
-#[derive(Deserialize)]
-struct Locked {
-    name: String,
-    version: String,
-    checksum: Option<String>,
-}
-
 /// Reads cargo's metadata of all packages for a target.
-pub(crate) fn metadata(root: &Path, target: &str) -> Result<Metadata> {
+pub(crate) fn metadata(root: &Path, target: &str) -> Result<Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
     let output = cargo.current_dir(root).output()?;
@@ -73,38 +22,33 @@ pub(crate) fn metadata(root: &Path, target: &str) -> Result<Metadata> {
 
 /// Builds the document for a program, which is the crate `name` of the workspace. The same input gives the same
 /// document.
-pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Value> {
-    let lock: Lock = toml::from_str(lock)?;
-    let sums: BTreeMap<(&str, &str), &str> = lock
-        .package
-        .iter()
-        .filter_map(|p| Some(((p.name.as_str(), p.version.as_str()), p.checksum.as_deref()?)))
-        .collect();
-    let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
-    let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();
-    let is_root = |package: &&Package| package.name == name && package.source.is_none();
-    let root = metadata.packages.iter().find(is_root).ok_or_else(|| format!("no crate {name}"))?;
+pub(crate) fn document(name: &str, metadata: &Value, lock: &str) -> Result<Value> {
+    let lock: Value = toml::from_str(lock)?;
+    let locked = list(&lock["package"]).filter(|package| package["checksum"].is_string());
+    let sums: BTreeMap<_, _> = locked.map(|package| (named(package), &package["checksum"])).collect();
+    let packages = by_id(&metadata["packages"]);
+    let nodes = by_id(&metadata["resolve"]["nodes"]);
+    let is_root = |package: &&&Value| package["name"] == name && package["source"].is_null();
+    let root = *packages.values().find(is_root).ok_or_else(|| format!("no crate {name}"))?;
 
     // The packages that are built into the program, without dev-dependencies.
-    let (mut found, mut open) = (BTreeSet::from([root.id.as_str()]), vec![root.id.as_str()]);
+    let (mut found, mut open) = (BTreeSet::from([text(&root["id"])]), vec![text(&root["id"])]);
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while let Some(id) = open.pop() {
         let node = nodes.get(id).ok_or_else(|| format!("cargo does not resolve {id}"))?;
-        let built = node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev")));
+        let is_built = |dependency: &&Value| list(&dependency["dep_kinds"]).any(|kind| kind["kind"] != "dev");
         let depends = edges.entry(reference(packages[id])).or_default();
-        for dependency in built {
-            depends.insert(reference(packages[dependency.pkg.as_str()]));
-            if found.insert(&dependency.pkg) {
-                open.push(&dependency.pkg);
+        for id in list(&node["deps"]).filter(is_built).map(|dependency| text(&dependency["pkg"])) {
+            depends.insert(reference(packages[id]));
+            if found.insert(id) {
+                open.push(id);
             }
         }
     }
 
-    let mut components: Vec<Value> = found
-        .iter()
-        .filter(|id| **id != root.id)
-        .map(|id| component("library", packages[id], &sums))
-        .collect();
+    found.remove(text(&root["id"]));
+    let mut components: Vec<Value> =
+        found.iter().map(|id| component("library", packages[id], &sums)).collect();
     components.sort_by_key(|component| component["bom-ref"].to_string());
     let dependencies: Vec<Value> =
         edges.into_iter().map(|(from, to)| json!({"ref": from, "dependsOn": to})).collect();
@@ -119,22 +63,39 @@ pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Va
     }))
 }
 
-/// Returns the package URL. Its type is `generic` for crates of the workspace, which no registry contains.
-fn reference(package: &Package) -> String {
-    let kind = if package.source.is_some() { "cargo" } else { "generic" };
-    // A version may contain a `+`, which must be encoded in URLs.
-    format!("pkg:{kind}/{}@{}", package.name, package.version.replace('+', "%2B"))
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
-fn component(kind: &str, package: &Package, sums: &BTreeMap<(&str, &str), &str>) -> Value {
-    let Package { name, version, license, .. } = package;
-    let url = reference(package);
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn by_id(values: &Value) -> BTreeMap<&str, &Value> {
+    list(values).map(|value| (text(&value["id"]), value)).collect()
+}
+
+/// The name and version of a package.
+fn named(package: &Value) -> [&str; 2] {
+    ["name", "version"].map(|field| text(&package[field]))
+}
+
+/// Returns the package URL. Its type is `generic` for crates of the workspace, which no registry contains.
+fn reference(package: &Value) -> String {
+    let kind = if package["source"].is_null() { "generic" } else { "cargo" };
+    let [name, version] = named(package);
+    // A version may contain a `+`, which must be encoded in URLs.
+    format!("pkg:{kind}/{name}@{}", version.replace('+', "%2B"))
+}
+
+fn component(kind: &str, package: &Value, sums: &BTreeMap<[&str; 2], &Value>) -> Value {
+    let ([name, version], url) = (named(package), reference(package));
     let mut component = json!({"type": kind, "bom-ref": url, "name": name, "version": version, "purl": url});
-    if let Some(license) = license {
+    if let Some(license) = package["license"].as_str() {
         // Older crates write `/` instead of `OR`.
         component["licenses"] = json!([{"expression": license.replace('/', " OR ")}]);
     }
-    if let Some(sum) = sums.get(&(name.as_str(), version.as_str())) {
+    if let Some(sum) = sums.get(&named(package)) {
         component["hashes"] = json!([{"alg": "SHA-256", "content": sum}]);
     }
     component

@@ -1,5 +1,6 @@
 //! Builds packages from a script, and reads them with the tools of distributions.
 
+mod dependencies;
 mod sbom;
 
 use std::fs;
@@ -9,8 +10,7 @@ use std::process::Command;
 use calipam_testkit::servers::{Tool, left_out};
 use serde_json::Value;
 
-use crate::files::Machine;
-use crate::{Krew, Request, VERSION, image, packages};
+use crate::{Request, VERSION, image, packages};
 
 const PROGRAM: &[u8] = b"#!/bin/sh\necho a program\n";
 const TARGET: &str = "x86_64-unknown-linux-musl";
@@ -31,18 +31,12 @@ fn request(folder: &Path, target: &str) -> Request {
     for program in ["calipam", "calico-ipam"] {
         fs::write(folder.join(program), PROGRAM).unwrap();
     }
-    Request {
-        root: root(),
-        programs: folder.to_owned(),
-        target: target.to_owned(),
-        output: folder.join("dist"),
-    }
+    Request::new(folder, target, &folder.join("dist")).unwrap()
 }
 
 /// Packages programs for a target.
 fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
-    let krew = Krew { base_url: "https://example.org/v0".to_owned(), manifest: folder.join("krew.yaml") };
-    packages(&request(folder, target), &krew).unwrap()
+    packages(&request(folder, target), "https://example.org/v0", &folder.join("krew.yaml")).unwrap()
 }
 
 /// Finds the file whose path ends with `end`.
@@ -208,7 +202,7 @@ fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
     let program = folder.join("calipam").display().to_string();
     stdout("cc", &["-static", "-o", &program, folder.join("program.c").to_str().unwrap()]);
     fs::copy(&program, folder.join("calico-ipam")).unwrap();
-    image::write_all(&request, &Machine::of(target).unwrap(), "0123abc").unwrap()
+    image::write_all(&request, "0123abc").unwrap()
 }
 
 /// Reads the JSON of a blob, and checks that the blob's name is its checksum.
@@ -339,10 +333,7 @@ fn the_same_programs_give_the_same_packages_and_images() {
     for (one, two) in packaged(one.path(), TARGET).iter().zip(packaged(two.path(), TARGET)) {
         assert_eq!(fs::read(one).unwrap(), fs::read(&two).unwrap(), "{}", two.display());
     }
-    let layouts = [&one, &two].map(|folder| {
-        request(folder.path(), TARGET);
-        image::write_all(&request(folder.path(), TARGET), &Machine::of(TARGET).unwrap(), "").unwrap()
-    });
+    let layouts = [&one, &two].map(|folder| image::write_all(&request(folder.path(), TARGET), "").unwrap());
     for (one, two) in layouts[0].iter().zip(&layouts[1]) {
         stdout("diff", &["--recursive", one.to_str().unwrap(), two.to_str().unwrap()]);
     }

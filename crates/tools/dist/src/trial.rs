@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::image::{self, Unpacked};
-use crate::{Request, Result, VERSION, cannot};
+use crate::image;
+use crate::{Request, Result, VERSION, cannot, read, write};
 
 /// Calico's plugin, which is present before the installer runs.
 const CALICO_PLUGIN: &[u8] = b"#!/bin/sh\necho v3.32.0\n";
@@ -41,11 +41,8 @@ impl Root {
     }
 
     fn put(&self, name: &str, content: &[u8], mode: u32) -> Result<()> {
-        let path = self.path(name);
-        let written =
-            path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, content));
-        let done = written.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
-        done.map_err(cannot("write", &path))
+        let path = write(self.path(name), content)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(cannot("write", &path))
     }
 
     /// Returns a command that runs with the folder as its root. It needs root rights or user namespaces.
@@ -77,17 +74,11 @@ impl Root {
     }
 }
 
-/// Checks that the programs need no library, run in an empty folder, and resolve names with the folder's /etc/hosts.
+/// Checks that the programs run in a folder with nothing else, and so need no library, and resolve names with the
+/// folder's /etc/hosts.
 pub(crate) fn programs(request: &Request) -> Result<()> {
     let root = Root::new("0:0")?;
     for name in ["calipam", "calico-ipam"] {
-        let program = request.programs.join(name);
-        let linked = Command::new("ldd").arg(&program).output();
-        let linked = linked.map_err(|error| format!("cannot run `ldd`: {error}"))?;
-        let text = [linked.stdout, linked.stderr].concat();
-        if !String::from_utf8_lossy(&text).contains("not a dynamic executable") {
-            return Err(format!("{} needs libraries: see `ldd`", program.display()).into());
-        }
         root.put(name, &request.program(name)?, 0o755)?;
     }
     root.put("etc/hosts", b"127.0.0.1 etcd.of.the.check\n", 0o644)?;
@@ -108,15 +99,14 @@ pub(crate) fn images(request: &Request) -> Result<()> {
 /// Unpacks the image `name` for the target's platform.
 fn unpacked(request: &Request, name: &str) -> Result<(Root, Vec<String>)> {
     let folder = TempDir::with_prefix("calipam-trial")?;
-    let machine = crate::machine(&request.target)?;
-    let Unpacked { user, entry } = image::unpack(&request.output.join(name), &machine, folder.path())?;
+    let layout = request.output.join(name);
+    let (user, entry) = image::unpack(&layout, &request.machine, folder.path())?;
     Ok((Root { folder, user, has_proc: true }, entry))
 }
 
 fn check_an_export(request: &Request) -> Result<()> {
     let (root, entry) = unpacked(request, "calipam")?;
-    let example = request.root.join("docs/examples/cluster.jsonl");
-    root.put("cluster.jsonl", &fs::read(&example).map_err(cannot("read", &example))?, 0o644)?;
+    root.put("cluster.jsonl", &read(&request.root.join("docs/examples/cluster.jsonl"))?, 0o644)?;
     let entry: Vec<&str> = entry.iter().map(String::as_str).collect();
     let [program] = entry[..] else { return Err(format!("the entry point is {entry:?}").into()) };
     root.expect(&[program, "version"], 0, &format!("calipam {VERSION}"))?;
@@ -125,13 +115,13 @@ fn check_an_export(request: &Request) -> Result<()> {
 
 fn install_and_uninstall(request: &Request) -> Result<()> {
     let (root, entry) = unpacked(request, "calipam-cni-installer")?;
-    let plugin = root.path(PLUGINS).join("calico-ipam");
+    let (plugin, ours) = (root.path(PLUGINS).join("calico-ipam"), request.program("calico-ipam")?);
     root.put(&format!("{PLUGINS}/calico-ipam"), CALICO_PLUGIN, 0o755)?;
     let program = entry.first().ok_or("there is no entry point")?.as_str();
     let (folder, installed) = (format!("--bin-dir=/{PLUGINS}"), format!("/{PLUGINS}/calico-ipam"));
 
     root.expect(&[program, "install", "--no-check", &folder], 0, "Calico's, which is kept")?;
-    holds(&plugin, &request.program("calico-ipam")?)?;
+    holds(&plugin, &ours)?;
     root.expect(&[&installed, "-v"], 0, &format!("calipam {VERSION}"))?;
     root.expect(&[program, "uninstall", &folder], 0, "")?;
     holds(&plugin, CALICO_PLUGIN)?;
@@ -140,11 +130,10 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
     let words: Vec<&str> = entry.iter().map(String::as_str).chain(["--no-check", &folder]).collect();
     let mut staying = root.call(&words).spawn().map_err(|error| format!("cannot run `unshare`: {error}"))?;
     let end = Instant::now() + PATIENCE;
-    let mut installed = holds(&plugin, &request.program("calico-ipam")?);
-    while installed.is_err() && Instant::now() < end {
+    while holds(&plugin, &ours).is_err() && Instant::now() < end {
         sleep(Duration::from_millis(100));
-        installed = holds(&plugin, &request.program("calico-ipam")?);
     }
+    let installed = holds(&plugin, &ours);
     // The standard library sends no signal but SIGKILL.
     let asked = Command::new("kill").arg(staying.id().to_string()).status();
     let ended = staying.wait()?;
@@ -157,7 +146,7 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
 }
 
 fn holds(path: &Path, content: &[u8]) -> Result<()> {
-    if fs::read(path).map_err(cannot("read", path))? == content {
+    if read(path)? == content {
         return Ok(());
     }
     Err(format!("{} is another file than expected", path.display()).into())

@@ -1,31 +1,19 @@
 //! Generates the Helm charts from the manifests in `docs/kubernetes`. Values that differ between clusters become
 //! settings.
 
-use std::fs;
-use std::path::Path;
-
 use crate::failure::Failure;
 use crate::publisher::Publisher;
-use crate::{step, workspace};
+use crate::workspace;
 
 /// A chart below `docs/kubernetes/charts`. Its `Chart.yaml` and `values.yaml` are written by hand.
 struct Chart {
     name: &'static str,
     /// The folder of the manifests.
     manifests: &'static str,
-    templates: &'static [Template],
+    /// The manifests, each with the setting that enables its template; empty if the template is always rendered.
+    templates: &'static [(&'static str, &'static str)],
     /// Strings in the manifests, each with its replacement in all templates.
     settings: &'static [(&'static str, &'static str)],
-}
-
-struct Template {
-    manifest: &'static str,
-    /// The setting that enables the template; empty if the template is always rendered.
-    when: &'static str,
-}
-
-const fn template(manifest: &'static str, when: &'static str) -> Template {
-    Template { manifest, when }
 }
 
 const PROMETHEUS_RELEASE: (&str, &str) =
@@ -36,12 +24,12 @@ const CHARTS: [Chart; 2] = [
         name: "calipam",
         manifests: "docs/kubernetes",
         templates: &[
-            template("rbac.yaml", ""),
-            template("cronjob.yaml", "not .Values.serve"),
-            template("metrics.yaml", "not .Values.serve"),
-            template("serve.yaml", ".Values.serve"),
-            template("archive.yaml", ".Values.archive"),
-            template("prometheus.yaml", ".Values.prometheus"),
+            ("rbac.yaml", ""),
+            ("cronjob.yaml", "not .Values.serve"),
+            ("metrics.yaml", "not .Values.serve"),
+            ("serve.yaml", ".Values.serve"),
+            ("archive.yaml", ".Values.archive"),
+            ("prometheus.yaml", ".Values.prometheus"),
         ],
         settings: &[
             ("namespace: calipam\n", "namespace: {{ .Release.Namespace }}\n"),
@@ -57,11 +45,7 @@ const CHARTS: [Chart; 2] = [
     Chart {
         name: "calipam-cni",
         manifests: "docs/kubernetes/cni",
-        templates: &[
-            template("rbac.yaml", ""),
-            template("daemonset.yaml", ""),
-            template("prometheus.yaml", ".Values.prometheus"),
-        ],
+        templates: &[("rbac.yaml", ""), ("daemonset.yaml", ""), ("prometheus.yaml", ".Values.prometheus")],
         settings: &[
             ("namespace: calipam-cni\n", "namespace: {{ .Release.Namespace }}\n"),
             ("image: registry.example.com/calipam-cni-installer:latest", "image: {{ .Values.image }}"),
@@ -82,26 +66,13 @@ const CHARTS: [Chart; 2] = [
     },
 ];
 
-/// Writes the templates of every chart.
-pub(crate) fn write() -> Result<(), Failure> {
-    step::announce("Writing the templates of docs/kubernetes/charts/");
-    for (path, text) in templates()? {
-        let path = workspace::root().join(path);
-        let failed = |error| Failure::io("write", &path, &error);
-        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
-        fs::write(&path, text).map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Returns every template: its path below the root, and its text.
-fn templates() -> Result<Vec<(String, String)>, Failure> {
+/// Returns every template of the charts: its path below the root, and its text.
+pub(crate) fn templates() -> Result<Vec<(String, String)>, Failure> {
     let image = format!("image: {}/", Publisher::read()?.registry);
     let mut all = Vec::new();
     for Chart { name, manifests, templates, settings } in &CHARTS {
-        for Template { manifest, when } in *templates {
-            let path = workspace::root().join(manifests).join(manifest);
-            let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
+        for (manifest, when) in *templates {
+            let text = workspace::read(format!("{manifests}/{manifest}"))?;
             // Alerts contain Prometheus templates, which Helm must not evaluate.
             let text = text.replace("{{", "{{ \"{{\" }}");
             let text = text.replace(&image, "image: registry.example.com/");
@@ -120,6 +91,7 @@ fn templates() -> Result<Vec<(String, String)>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_templates_are_those_of_the_manifests() {
@@ -134,14 +106,13 @@ mod tests {
         for Chart { name, manifests, templates, settings } in &CHARTS {
             let root = workspace::root();
             let read = |manifest: &str| fs::read_to_string(root.join(manifests).join(manifest)).unwrap();
-            let texts: String = templates.iter().map(|template| read(template.manifest)).collect();
+            let texts: String = templates.iter().map(|(manifest, _)| read(manifest)).collect();
             for (from, _) in *settings {
                 assert!(texts.contains(from), "{name}: {from}");
             }
             let values = root.join("docs/kubernetes/charts").join(name).join("values.yaml");
             let values = fs::read_to_string(values).unwrap();
-            let words =
-                settings.iter().map(|(_, to)| *to).chain(templates.iter().map(|template| template.when));
+            let words = settings.iter().map(|(_, to)| *to).chain(templates.iter().map(|(_, when)| *when));
             for word in words.flat_map(|text| text.split(".Values.").skip(1)) {
                 let key: String = word.chars().take_while(char::is_ascii_alphanumeric).collect();
                 assert!(values.contains(&format!("\n{key}:")), "{name}: {key}");

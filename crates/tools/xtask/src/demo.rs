@@ -21,9 +21,6 @@ Builds calipam and runs `calipam check` on docs/examples/cluster.jsonl, the
 export of a small cluster with a dozen different faults. It prints the command,
 so that you can run it again with other options.
 
-The build uses the dev profile: the example is small, and optimising everything
-would take longer than it saves.
-
 Needs Rust and a C compiler. Nothing outside of target/ is written.
 ",
     run,
@@ -32,8 +29,7 @@ Needs Rust and a C compiler. Nothing outside of target/ is written.
 fn run(arguments: &[String]) -> Result<(), Failure> {
     task::no_arguments(TASK.name, arguments)?;
     tools::need_c_compiler()?;
-    let mut build = workspace::cargo();
-    build.args(["build", "--package", "calipam"]).envs(protoc::variables()?);
+    let mut build = protoc::cargo(&["build", "--package", "calipam"])?;
     // Incremental compilation speeds up only later builds, and slows down this one.
     build.env("CARGO_INCREMENTAL", "0");
     step::run("Building calipam (the first time takes a minute or two)", &mut build)?;
@@ -45,12 +41,8 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     if !matches!(status.code(), Some(0 | FINDINGS)) {
         return Err(Failure::new(format!("the check did not come to a verdict ({status})")));
     }
-    eprint!("{}", what_next(&step::quoted(&program.to_string_lossy())));
-    Ok(())
-}
-
-fn what_next(program: &str) -> String {
-    format!(
+    let program = step::quoted(&program.to_string_lossy());
+    eprint!(
         "
 Exit code {FINDINGS} of `calipam check` means that it found something, as it should here.
 Try also:
@@ -59,5 +51,6 @@ Try also:
     {program} explain leaked-address
     {program} check --help
 "
-    )
+    );
+    Ok(())
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::foreign::Machine;
 use crate::publisher::Publisher;
 use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace, zig};
@@ -85,6 +84,11 @@ Needs what `cargo xtask dist` needs.
 /// views, and undo releases.
 const TESTS: [&str; 4] = ["cli::check::", "cli::etcd::", "cli::show::", "cli::repair::undo::"];
 
+/// A script that registers `$0` as the emulator for arm64 programs, and runs its arguments. The flag `F` makes Linux
+/// keep the emulator open, so that programs also run if their root folder does not contain the emulator.
+const BY_QEMU: &str = r#"at=/proc/sys/fs/binfmt_misc
+mount -t binfmt_misc none $at && printf %s ':aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$0:F" > $at/register && exec "$@""#;
+
 /// The options of `dist` and `image`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
@@ -132,10 +136,8 @@ fn run_image(arguments: &[String]) -> Result<(), Failure> {
 /// Returns a command that runs the packager. The packager is a separate program, so that building xtask does not build
 /// its dependencies.
 fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result<Command, Failure> {
-    let mut packager = workspace::cargo();
-    packager.args(["run", "--package", "calipam-dist", "--", order]);
-    packager.arg(workspace::root()).arg(programs).arg(target).arg(output);
-    packager.envs(protoc::variables()?);
+    let mut packager = protoc::cargo(&["run", "--package", "calipam-dist", "--", order])?;
+    packager.arg(programs).arg(target).arg(output);
     Ok(packager)
 }
 
@@ -157,8 +159,7 @@ fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     tools::need_c_compiler()?;
     tools::install_target(target)?;
-    let mut build = workspace::cargo();
-    build.args(["build", "--profile", "dist", "--target", target]);
+    let mut build = protoc::cargo(&["build", "--profile", "dist", "--target", target])?;
     build.args(["--package", "calipam", "--bin", "calipam"]);
     // The plugin is for Linux.
     if target.contains("-linux-") {
@@ -170,8 +171,7 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     let map = |from: &Path, to: &str| format!("\"--remap-path-prefix={}={to}\"", from.display());
     let maps = [map(&home, "/cargo"), map(checkout, "/calipam")].join(",");
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
-    build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
-    build.envs(zig::variables(target)?).envs(zig::linker(target)?);
+    build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(zig::variables(target)?);
     // The C code of mimalloc embeds the time of its compilation. The C compiler reads this time from the variable.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
@@ -180,20 +180,16 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
 
 /// Builds the checked-out commit from scratch in another folder, and compares the result with `programs`.
 fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
-    let git = |words: &[&str]| {
-        let mut git = Command::new("git");
-        git.args(words);
-        git
-    };
-    let unchanged = git(&["diff", "--quiet", "HEAD"]).status().is_ok_and(|status| status.success());
-    if !unchanged {
+    let unchanged = Command::new("git").args(["diff", "--quiet", "HEAD"]).status();
+    if !unchanged.is_ok_and(|status| status.success()) {
         return Err(Failure::new("--twice builds a commit, and files differ from it")
             .hint("commit or stash what has changed"));
     }
     let copy = workspace::root().join("target/tmp/dist-again");
     fs::remove_dir_all(&copy).ok();
-    let mut clone = git(&["clone", "--quiet"]);
-    step::run("Copying the commit to another folder", clone.arg(workspace::root()).arg(&copy))?;
+    let mut clone = Command::new("git");
+    clone.args(["clone", "--quiet"]).arg(workspace::root()).arg(&copy);
+    step::run("Copying the commit to another folder", &mut clone)?;
     let again = build(target, &copy, &copy.join("target"))?;
     for name in ["calipam", "calico-ipam"].into_iter().filter(|name| programs.join(name).is_file()) {
         let read = |path: PathBuf| fs::read(&path).map_err(|error| Failure::io("read", &path, &error));
@@ -208,57 +204,67 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
 
 /// Runs the plugin's tests, and some of calipam's, with the packaged programs.
 fn test(programs: &Path, machine: &Machine) -> Result<(), Failure> {
-    let variables = servers::prepare()?.build()?;
+    let servers = servers::prepare()?.build()?;
     let programs = programs.canonicalize().map_err(|error| Failure::io("find", programs, &error))?;
-    let tests = |variable: &str, program: &str, words: &[&str]| -> Result<Command, Failure> {
-        let mut tests = workspace::cargo();
-        tests.arg("test").args(words).env(variable, programs.join(program));
-        tests.envs(protoc::variables()?).envs(variables.clone());
-        Ok(tests)
+    let test = |title: &str, variable: &str, program: &str, words: &[&str]| {
+        let mut tests = protoc::cargo(&[&["test"], words].concat())?;
+        tests.env(variable, programs.join(program)).envs(servers.clone());
+        step::run(title, &mut machine.on(tests))
     };
     let plugin = ["--package", "calipam-cni", "--test", "integration"];
-    let plugin = tests("CALIPAM_TEST_PLUGIN", "calico-ipam", &plugin)?;
-    step::run("Testing the packaged plugin", &mut machine.on(plugin))?;
+    test("Testing the packaged plugin", "CALIPAM_TEST_PLUGIN", "calico-ipam", &plugin)?;
     let program = [&["--workspace", "--test", "tests", "--"][..], &TESTS].concat();
-    let program = tests("CALIPAM_TEST_PROGRAM", "calipam", &program)?;
-    step::run("Testing the packaged program", &mut machine.on(program))
+    test("Testing the packaged program", "CALIPAM_TEST_PROGRAM", "calipam", &program)
+}
+
+/// The means to run programs for a target: directly, or with QEMU.
+struct Machine {
+    qemu: Option<PathBuf>,
+}
+
+impl Machine {
+    /// Prepares to run programs for a target. Unpacks QEMU if this machine cannot run them itself.
+    fn of(target: &str, programs: &Path) -> Result<Self, Failure> {
+        if Command::new(programs.join("calipam")).arg("version").output().is_ok() {
+            return Ok(Self { qemu: None });
+        }
+        if !target.starts_with("aarch64-unknown-linux-") {
+            return Err(Failure::new(format!("this machine does not run programs for {target}")));
+        }
+        Ok(Self { qemu: Some(servers::unpack_qemu()?) })
+    }
+
+    /// Wraps a command so that it runs programs for the target.
+    fn on(&self, command: Command) -> Command {
+        let Some(qemu) = &self.qemu else { return command };
+        let mut outer = Command::new("unshare");
+        outer.args(["--map-root-user", "--mount", "sh", "-c", BY_QEMU]).arg(qemu);
+        workspace::run_by(outer, &command)
+    }
 }
 
 /// Returns the target triple of this machine, as rustc reports it.
 fn host() -> Result<String, Failure> {
-    let output = std::process::Command::new("rustc").arg("-vV").output();
-    let output = output.map_err(|error| Failure::new(format!("cannot run `rustc -vV`: {error}")))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::new("`rustc -vV` does not name the host"))
+    let printed = step::output(Command::new("rustc").args(["--print", "host-tuple"]))?;
+    Ok(String::from_utf8_lossy(&printed.stdout).trim().to_owned())
 }
 
-fn usage(what: String) -> Failure {
-    Failure::new(what).hint("`cargo xtask help dist` says what it takes")
-}
-
-/// Parses the options of `dist` and `image`.
-fn parse(arguments: &[String]) -> Result<Request, Failure> {
+/// Parses the options of `dist` and `image`: `--name value` or `--name=value`.
+fn parse<'a>(arguments: &'a [String]) -> Result<Request, Failure> {
+    let usage = |what: String| Failure::new(what).hint("`cargo xtask help dist` says what it takes");
     let mut request = Request::default();
-    let mut words = arguments.iter();
+    let parts = |word: &'a String| word.splitn(if word.starts_with("--") { 2 } else { 1 }, '=');
+    let mut words = arguments.iter().flat_map(parts);
     while let Some(word) = words.next() {
-        if let "--check" | "--twice" = word.as_str() {
-            *(if word == "--check" { &mut request.check } else { &mut request.twice }) = true;
-            continue;
-        }
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, value.to_owned()),
-            None => {
-                let value = words.next().ok_or_else(|| usage(format!("`{word}` needs a value")))?;
-                (word.as_str(), value.clone())
-            }
-        };
-        match name {
-            "--target" => request.target = Some(value),
-            "--programs" => request.programs = Some(value.into()),
-            "--output" => request.output = Some(value.into()),
-            "--manifest" => request.manifest = Some(value.into()),
-            _ => return Err(usage(format!("unknown option `{name}`"))),
+        let mut value = || words.next().ok_or_else(|| usage(format!("`{word}` needs a value")));
+        match word {
+            "--check" => request.check = true,
+            "--twice" => request.twice = true,
+            "--target" => request.target = Some(value()?.to_owned()),
+            "--programs" => request.programs = Some(value()?.into()),
+            "--output" => request.output = Some(value()?.into()),
+            "--manifest" => request.manifest = Some(value()?.into()),
+            _ => return Err(usage(format!("unknown option `{word}`"))),
         }
     }
     Ok(request)

@@ -35,16 +35,14 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let site = workspace::root().join("target/site");
     let pages = site.join("src");
     fs::remove_dir_all(&site).ok();
+    let folder = pages.join("tests/fixtures");
+    fs::create_dir_all(&folder).map_err(|error| Failure::io("create", &folder, &error))?;
+    let copy = |from: &str, to: PathBuf| step::run_silently(Command::new("cp").args(["-R", from]).arg(to));
     for source in SOURCES {
-        let target = pages.join(source);
-        let folder = target.parent().unwrap_or(&pages);
-        fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
-        step::run_silently(Command::new("cp").arg("-R").arg(workspace::root().join(source)).arg(&target))?;
+        copy(source, pages.join(source))?;
     }
-    for (file, folder) in [("book.toml", &site), ("SUMMARY.md", &pages)] {
-        let (from, to) = (workspace::root().join("docs/site").join(file), folder.join(file));
-        fs::copy(&from, &to).map_err(|error| Failure::io("copy", &from, &error))?;
-    }
+    copy("docs/site/book.toml", site.join("book.toml"))?;
+    copy("docs/site/SUMMARY.md", pages.join("SUMMARY.md"))?;
     step::run("Building target/site/book", Command::new(mdbook).arg("build").arg(&site))?;
     list_folders(&site.join("book/docs"))
 }

@@ -25,23 +25,20 @@ Needs Rust and a C compiler.
 fn run(arguments: &[String]) -> Result<(), Failure> {
     task::no_arguments(TASK.name, arguments)?;
     tools::need_c_compiler()?;
-    publisher::write()?;
-    charts::write()?;
-    let mut generate = workspace::cargo();
-    generate
-        .args(["run", "--package", "calipam", "--example", "generated_files", "--"])
-        .arg(workspace::root());
-    generate.envs(protoc::variables()?);
-    step::run("Writing completions/ and docs/man/", &mut generate)?;
-
-    let mut program = workspace::cargo();
-    program.args(["build", "--package", "calipam", "--bin", "calipam"]).envs(protoc::variables()?);
-    step::run("Building calipam", &mut program)?;
-    let mut pictures = workspace::cargo();
-    pictures
-        .args(["run", "--package", "calipam", "--example", "pictures", "--"])
-        .arg(workspace::root())
-        .arg(workspace::root().join("target/debug/calipam"));
-    pictures.envs(protoc::variables()?);
-    step::run("Drawing docs/images/", &mut pictures)
+    step::announce("Writing the charts, and where packages and images are published");
+    // The charts are made of manifests that name the publisher's registry.
+    for files in [publisher::files, charts::templates] {
+        for (path, text) in files()? {
+            workspace::write(path, &text)?;
+        }
+    }
+    let example = |name: &str| {
+        let mut example = protoc::cargo(&["run", "--package", "calipam", "--example", name, "--"])?;
+        example.arg(workspace::root());
+        Ok(example)
+    };
+    step::run("Writing completions/ and docs/man/", &mut example("generated_files")?)?;
+    let mut build = protoc::cargo(&["build", "--package", "calipam", "--bin", "calipam"])?;
+    step::run("Building calipam", &mut build)?;
+    step::run("Drawing docs/images/", example("pictures")?.arg(workspace::built("calipam")?))
 }

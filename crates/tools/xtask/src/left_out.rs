@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -16,13 +16,9 @@ pub(crate) struct LeftOut {
 impl LeftOut {
     /// Starts an empty list.
     pub(crate) fn begin() -> Result<Self, Failure> {
-        let folder = workspace::root().join("target");
-        fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
-        let list = folder.join(format!("tests-left-out-{}", std::process::id()));
-        match fs::remove_file(&list) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::io("remove", &list, &error)),
-            _ => Ok(Self { list }),
-        }
+        let list = workspace::root().join(format!("target/tests-left-out-{}", std::process::id()));
+        workspace::write(&list, "")?;
+        Ok(Self { list })
     }
 
     /// The variable that allows tests to be left out, with the path of the list.

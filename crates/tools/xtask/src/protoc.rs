@@ -2,9 +2,17 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::failure::Failure;
-use crate::tools;
+use crate::{tools, workspace};
+
+/// Returns a [cargo command](workspace::cargo) that can build etcd-client.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Failure> {
+    let mut cargo = workspace::cargo();
+    cargo.args(arguments).envs(variables()?);
+    Ok(cargo)
+}
 
 /// Returns the environment variables for building etcd-client: none if the machine has `protoc`, otherwise those that
 /// point to the `protoc` of the crate `protoc-bin-vendored`.

@@ -1,7 +1,5 @@
 //! The URL and the registry under which the project is published, and the files that contain them.
 
-use std::fs;
-
 use crate::failure::Failure;
 use crate::workspace;
 
@@ -29,14 +27,13 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn read() -> Result<Self, Failure> {
-        let manifest = workspace::root().join("Cargo.toml");
-        let text = fs::read_to_string(&manifest).map_err(|error| Failure::io("read", &manifest, &error))?;
+        let text = workspace::read("Cargo.toml")?;
         let table = text.split("[workspace.metadata.publisher]").nth(1).unwrap_or_default();
         let value = |name: &str| {
-            let line = table.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('='));
-            line.map(|value| value.trim().trim_matches('"').to_owned()).ok_or_else(|| {
-                Failure::new(format!("Cargo.toml has no `{name}` in workspace.metadata.publisher"))
-            })
+            let mut values = table.lines().filter_map(|line| line.strip_prefix(name)?.split('"').nth(1));
+            let missing =
+                || Failure::new(format!("Cargo.toml has no `{name}` in workspace.metadata.publisher"));
+            values.next().map(str::to_owned).ok_or_else(missing)
         };
         Ok(Self { downloads: value("downloads")?, registry: value("registry")? })
     }
@@ -75,14 +72,10 @@ fn replace_before(text: &str, end: &str, word: &str) -> String {
     parts.join(end)
 }
 
-/// Writes the publisher's URL and registry into every file.
-pub(crate) fn write() -> Result<(), Failure> {
+/// Returns every file with the publisher's URL and registry: its path below the root, and its text.
+pub(crate) fn files() -> Result<Vec<(String, String)>, Failure> {
     let publisher = Publisher::read()?;
-    for path in FILES.map(|file| workspace::root().join(file)) {
-        let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
-        fs::write(&path, publisher.current(&text)).map_err(|error| Failure::io("write", &path, &error))?;
-    }
-    Ok(())
+    FILES.iter().map(|file| Ok(((*file).to_owned(), publisher.current(&workspace::read(file)?)))).collect()
 }
 
 #[cfg(test)]
@@ -94,7 +87,7 @@ mod tests {
         let publisher = Publisher::read().unwrap();
         let other = Publisher { downloads: "https://x.org/y".into(), registry: "r.org:5000/z".into() };
         for file in FILES {
-            let text = fs::read_to_string(workspace::root().join(file)).unwrap();
+            let text = workspace::read(file).unwrap();
             assert!(
                 publisher.current(&text) == text,
                 "{file} is not current: `cargo xtask generate` writes it"

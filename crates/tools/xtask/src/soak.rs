@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::task::Task;
-use crate::{protoc, servers, step, tools, workspace};
+use crate::{protoc, servers, step, tools};
 
 /// The number of random cases per property: ten times proptest's default of 256.
 const CASES: &str = "2560";
@@ -13,13 +13,10 @@ pub(crate) const TASK: Task = Task {
     arguments: "[-- <arguments of cargo test>]",
     summary: "Run the tests with ten times as many random cases",
     details: "\
-`cargo xtask test` runs a sample of the long matrices: a few seeds of generated
-clusters, a few hundred random changes. This runs ten times as many of them, and
-of the cases of each property. It sets CALIPAM_SOAK, which the tests read
-(calipam_testkit::rounds), and PROPTEST_CASES. 16 allocators with 1,000
-containers each, whose calls are killed now and then, run on etcd 3.4 and 3.6
-and on both API groups of Kubernetes. Takes hours on two cores; with arguments
-only the tests run that they select:
+Sets CALIPAM_SOAK, which the tests read (calipam_testkit::rounds), and
+PROPTEST_CASES: ten times as many seeds and random changes as in `cargo xtask
+test`, and 16 allocators with 1,000 containers each on every datastore. Takes
+hours on two cores; with arguments only the tests run that they select:
 
     cargo xtask soak -- --package calipam-check
 
@@ -32,9 +29,8 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
     let servers = servers::prepare()?.build()?;
     let left_out = LeftOut::begin()?;
-    let mut tests = workspace::cargo();
-    tests.arg("test").envs(protoc::variables()?).envs(servers).envs([left_out.variable()]);
-    tests.env("CALIPAM_SOAK", "1").env("PROPTEST_CASES", CASES);
+    let mut tests = protoc::cargo(&["test"])?;
+    tests.envs(servers).envs([left_out.variable()]).env("CALIPAM_SOAK", "1").env("PROPTEST_CASES", CASES);
     match arguments {
         [] => tests.args(["--workspace", "--no-fail-fast"]),
         selected => tests.args(selected),

@@ -2,7 +2,7 @@
 
 use std::iter;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -10,6 +10,10 @@ use crate::failure::Failure;
 /// Announces and runs a command. Fails unless it succeeds.
 pub(crate) fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
     let status = run_for_status(title, command)?;
+    ended_well(title, command, status)
+}
+
+fn ended_well(title: &str, command: &Command, status: ExitStatus) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
     }
@@ -32,26 +36,28 @@ pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitS
 
 /// Runs a command. Shows its output only if it fails.
 pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
-    let line = command_line(command);
-    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    let output = output(command)?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
+    Err(Failure::new(format!("`{}` failed ({}): {}", command_line(command), output.status, said.trim())))
 }
 
 /// Announces and runs a command in parallel with others, and prints its output when it has ended.
 pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<(), Failure> {
     let line = command_line(command);
     announce(&format!("{title}: {line}"));
-    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    let output = output(command)?;
     let text = [&output.stderr[..], &output.stdout].concat();
     announce(&format!("{title}: {line}\n{}", String::from_utf8_lossy(&text)));
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Failure::new(format!("{title}: `{line}` failed ({})", output.status)))
+    ended_well(title, command, output.status)
+}
+
+/// Runs a command, and returns its output.
+pub(crate) fn output(command: &mut Command) -> Result<Output, Failure> {
+    let output = command.output();
+    output.map_err(|error| Failure::new(format!("cannot run `{}`: {error}", command_line(command))))
 }
 
 /// Prints the title of a step.

@@ -1,8 +1,8 @@
 //! Paths in the checkout, and cargo commands.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use crate::failure::Failure;
 
@@ -16,6 +16,19 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn enter() -> Result<(), Failure> {
     let root = root();
     env::set_current_dir(&root).map_err(|error| Failure::io("enter", &root, &error))
+}
+
+/// Reads a file. A relative path begins at the root of the checkout.
+pub(crate) fn read(path: impl AsRef<Path>) -> Result<String, Failure> {
+    let path = root().join(path);
+    fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))
+}
+
+/// Writes a file, and creates its folder. A relative path begins at the root of the checkout.
+pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<(), Failure> {
+    let path = root().join(path);
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+    made.map_err(|error| Failure::io("write", &path, &error))
 }
 
 /// Returns a command for the cargo that runs this program.
@@ -54,9 +67,7 @@ pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
 /// The folder of cargo's builds: `target`, unless `CARGO_TARGET_DIR` or cargo's configuration says otherwise. This
 /// program is in its subfolder `debug`.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
-    let own = own()?;
-    let folder = own.ancestors().nth(2);
-    Ok(folder.map_or_else(|| root().join("target"), Path::to_owned))
+    Ok(own()?.ancestors().nth(2).expect("this program is in target/debug").to_owned())
 }
 
 fn own() -> Result<PathBuf, Failure> {

@@ -1,8 +1,6 @@
 //! Zig as the C compiler for targets that the machine's own compiler does not support.
 
 use std::env;
-use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -32,9 +30,10 @@ const FRAMEWORKS: [(&str, &str); 2] = [
 ];
 
 /// Environment variables of a build.
-pub(crate) type Variables = Vec<(String, OsString)>;
+pub(crate) type Variables = Vec<(String, String)>;
 
-/// Returns the environment variables for compiling the C code of crates for a target. Installs Zig if it is missing.
+/// Returns the environment variables for compiling the C code of crates for a target, and for linking programs for
+/// macOS on another system. Installs Zig if it is missing.
 /// Returns no variables if Zig does not compile for the target, or if the environment already names a compiler.
 pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     let suffix = target.replace('-', "_");
@@ -47,19 +46,17 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     if !zig.is_file() {
         let mut install = Command::new("python3");
         install
-            .args(["-m", "pip", "install", "--quiet", "--target"])
-            .arg(&folder)
-            .arg(format!("ziglang=={VERSION}"));
+            .args(["-m", "pip", "install", "--quiet", &format!("ziglang=={VERSION}"), "--target"])
+            .arg(&folder);
         // pip warns if it runs as root. The warning does not apply here, since this installs into a separate folder.
         install.env("PIP_ROOT_USER_ACTION", "ignore");
-        step::run("Installing Zig, a C compiler for other machines", &mut install).map_err(|failure| {
-            let hint =
-                format!("`apt-get install -y python3-pip` installs pip; or set {compiler} to a C compiler");
-            failure.hint(hint)
-        })?;
+        let installed = step::run("Installing Zig, a C compiler for other machines", &mut install);
+        let hint =
+            format!("`apt-get install -y python3-pip` installs pip; or set {compiler} to a C compiler");
+        installed.map_err(|failure| failure.hint(hint))?;
     }
     let zig = zig.display();
-    let variables = [
+    let mut variables = vec![
         (compiler, format!("{zig} cc -target {name}")),
         (format!("AR_{suffix}"), format!("{zig} ar")),
         (format!("CFLAGS_{suffix}"), "-O3 -ffunction-sections -fdata-sections".to_owned()),
@@ -67,34 +64,22 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
         // know.
         ("CRATE_CC_NO_DEFAULTS".to_owned(), "1".to_owned()),
     ];
-    Ok(variables.into_iter().map(|(name, value)| (name, value.into())).collect())
-}
-
-/// Returns the environment variables for linking a macOS program on another system, once [`variables`] has installed
-/// Zig. Linux targets need none.
-pub(crate) fn linker(target: &str) -> Result<Variables, Failure> {
-    if name_of(target).is_none() || !target.ends_with("-apple-darwin") {
-        return Ok(Vec::new());
+    if target.ends_with("-apple-darwin") {
+        variables.push((format!("CARGO_TARGET_{}_LINKER", suffix.to_uppercase()), "rust-lld".to_owned()));
+        variables.push(("SDKROOT".to_owned(), libraries()?.display().to_string()));
     }
-    let linker = format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase());
-    Ok(vec![(linker, "rust-lld".into()), ("SDKROOT".to_owned(), libraries()?.into())])
+    Ok(variables)
 }
 
 /// Writes stubs of macOS's libraries for a linker. They contain only names and symbols. Returns the folder.
 fn libraries() -> Result<PathBuf, Failure> {
-    let path = folder().join("ziglang/lib/libc/darwin/libSystem.tbd");
-    let system = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
+    let system = workspace::read(folder().join("ziglang/lib/libc/darwin/libSystem.tbd"))?;
     // Rust's linker does not know the architecture `arm64e.x1`, and needs `arm64`.
     let system = system.replace("arm64e.x1-", "arm64-");
     let sdk = folder().join("macos");
-    let put = |name: &str, text: &str| {
-        let path = sdk.join(name);
-        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-        made.map_err(|error| Failure::io("write", &path, &error))
-    };
     // The programs use no symbol of iconv, so its stub can list any.
     for name in ["System", "c", "m", "iconv"] {
-        put(&format!("usr/lib/lib{name}.tbd"), &system)?;
+        workspace::write(sdk.join(format!("usr/lib/lib{name}.tbd")), &system)?;
     }
     for (name, symbols) in FRAMEWORKS {
         let place = format!("System/Library/Frameworks/{name}.framework");
@@ -105,7 +90,7 @@ fn libraries() -> Result<PathBuf, Failure> {
              symbols: [ {} ]\n...\n",
             symbols.join(", ")
         );
-        put(&format!("{place}/{name}.tbd"), &text)?;
+        workspace::write(sdk.join(format!("{place}/{name}.tbd")), &text)?;
     }
     Ok(sdk)
 }

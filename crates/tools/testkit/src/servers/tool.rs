@@ -40,39 +40,34 @@ pub enum Tool {
     Zsh,
 }
 
+/// All tools in the order of their installation, each with its Debian package and its name. The name is that of a program
+/// in `PATH`, unless `find` looks elsewhere.
+const TOOLS: [(Tool, &str, &str); 12] = [
+    (Tool::OldEtcd, "etcd-server", "etcd 3.4 or 3.5"),
+    (Tool::Promtool, "prometheus", "promtool"),
+    (Tool::Dpkg, "dpkg", "dpkg-deb"),
+    (Tool::Groff, "groff-base", "groff"),
+    (Tool::Jq, "jq", "jq"),
+    (Tool::Rpm, "rpm", "rpm"),
+    (Tool::Strace, "strace", "strace"),
+    (Tool::SystemdAnalyze, "systemd", "systemd-analyze"),
+    (Tool::BashCompletion, "bash-completion", "bash-completion"),
+    (Tool::Zsh, "zsh", "zsh"),
+    (Tool::Fish, "fish", "fish"),
+    (Tool::Chromium, "chromium-headless-shell", "Chromium"),
+];
+
 impl Tool {
     /// All tools, in the order of their installation.
-    pub const ALL: [Self; 12] = [
-        Self::OldEtcd,
-        Self::Promtool,
-        Self::Dpkg,
-        Self::Groff,
-        Self::Jq,
-        Self::Rpm,
-        Self::Strace,
-        Self::SystemdAnalyze,
-        Self::BashCompletion,
-        Self::Zsh,
-        Self::Fish,
-        Self::Chromium,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        TOOLS.into_iter().map(|(tool, ..)| tool)
+    }
 
-    /// The tool's Debian package, and its name. The name is that of a program in `PATH`, unless `find` looks elsewhere.
+    /// The tool's Debian package, and its name.
     fn texts(self) -> [&'static str; 2] {
-        match self {
-            Self::BashCompletion => ["bash-completion", "bash-completion"],
-            Self::Chromium => ["chromium-headless-shell", "Chromium"],
-            Self::Dpkg => ["dpkg", "dpkg-deb"],
-            Self::Fish => ["fish", "fish"],
-            Self::Groff => ["groff-base", "groff"],
-            Self::Jq => ["jq", "jq"],
-            Self::OldEtcd => ["etcd-server", "etcd 3.4 or 3.5"],
-            Self::Promtool => ["prometheus", "promtool"],
-            Self::Rpm => ["rpm", "rpm"],
-            Self::Strace => ["strace", "strace"],
-            Self::SystemdAnalyze => ["systemd", "systemd-analyze"],
-            Self::Zsh => ["zsh", "zsh"],
-        }
+        let (_, package, name) =
+            TOOLS.into_iter().find(|(tool, ..)| *tool == self).expect("it is in the table");
+        [package, name]
     }
 
     /// The tool's Debian package.

@@ -7,7 +7,16 @@ use std::time::SystemTime;
 
 use crate::failure::Failure;
 use crate::locate::Program;
-use crate::{step, tools};
+use crate::{step, tools, workspace};
+
+/// The programs that are built with Go, and their packages. Most tests need only etcd.
+pub(super) const PACKAGES: [(Program, &str); 5] = [
+    (Program::Etcd, "go.etcd.io/etcd/server/v3"),
+    (Program::KubeApiserver, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    (Program::Kubectl, "k8s.io/kubernetes/cmd/kubectl"),
+    (Program::Jv, "github.com/santhosh-tekuri/jsonschema/cmd/jv"),
+    (Program::CniClient, "."),
+];
 
 /// The Go package that contains the version that kube-apiserver and kubectl report. A plain build leaves the version at
 /// v0.0.0.
@@ -15,23 +24,23 @@ const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
 /// Returns the command that builds a program into `target/servers`; `None` if the program is newer than the files that
 /// name its version.
-pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Failure> {
-    let package =
-        package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
+pub(super) fn build(program: Program) -> Result<Option<Command>, Failure> {
+    let package = PACKAGES.into_iter().find(|(known, _)| *known == program);
+    let (_, package) =
+        package.ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
     let (folder, sources): (_, &[&str]) = match program {
         Program::CniClient => ("cni-client", &["go.mod", "go.sum", "main.go"]),
         _ => ("servers", &["go.mod", "go.sum"]),
     };
-    let module = root.join("tests").join(folder);
-    let output = program.installed_path(root);
+    let root = workspace::root();
+    let (module, output) = (root.join("tests").join(folder), program.installed_path(&root));
     let sources: Vec<_> = sources.iter().map(|file| changed(&module.join(file))).collect();
     if is_current(&output, &sources) {
         return Ok(None);
     }
-    let path = module.join("go.mod");
-    let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
-    let wanted =
-        go_directive(&text).ok_or_else(|| Failure::new(format!("{} names no Go version", path.display())))?;
+    let text = workspace::read(module.join("go.mod"))?;
+    let wanted = go_directive(&text)
+        .ok_or_else(|| Failure::new(format!("{}/go.mod names no Go version", module.display())))?;
     let mut go = Command::new(tools::go(wanted)?);
     go.current_dir(&module)
         .env("CGO_ENABLED", "0")
@@ -53,18 +62,6 @@ pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> 
             failure.hint("without access to Go modules, put the program on PATH or into KUBEBUILDER_ASSETS")
         },
     )
-}
-
-/// The Go package of a program; `None` if it is not built with Go.
-fn package(program: Program) -> Option<&'static str> {
-    match program {
-        Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
-        Program::KubeApiserver => Some("k8s.io/kubernetes/cmd/kube-apiserver"),
-        Program::Kubectl => Some("k8s.io/kubernetes/cmd/kubectl"),
-        Program::Jv => Some("github.com/santhosh-tekuri/jsonschema/cmd/jv"),
-        Program::CniClient => Some("."),
-        Program::OldEtcd | Program::Promtool | Program::Qemu => None,
-    }
 }
 
 /// Returns flags that strip symbols, which makes the programs a third smaller, and flags that set the version that the

@@ -4,7 +4,7 @@ mod go;
 mod install;
 mod package;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -12,74 +12,67 @@ use crate::locate::{self, Program};
 use crate::tool::{self, Tool};
 use crate::{step, workspace};
 
-/// The programs that are built from Go modules. Most tests need only etcd.
-const BUILT: [Program; 5] =
-    [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Jv, Program::CniClient];
-
 /// Environment variables for cargo and the tests. Each value is a path.
 pub(crate) type Variables = Vec<(&'static str, PathBuf)>;
 
-/// The programs from Go modules: the paths of those that exist, and the build commands of the others.
-pub(crate) struct Servers {
-    found: Vec<(Program, PathBuf)>,
-    builds: Vec<(Program, Command)>,
+/// A program from a Go module.
+struct Server {
+    program: Program,
+    path: PathBuf,
+    /// The command that builds the program if the machine lacks it.
+    build: Option<Command>,
 }
+
+/// The programs from Go modules.
+pub(crate) struct Servers(Vec<Server>);
 
 /// Installs the distribution packages that tests need, and prepares the builds of the other programs.
 ///
 /// Warns about tools that cannot be installed, since the tests that need them are skipped. In CI, a missing tool is a
 /// failure.
 pub(crate) fn prepare() -> Result<Servers, Failure> {
-    let root = workspace::root();
-    install_tools(&root)?;
-    let mut servers = Servers { found: Vec::new(), builds: Vec::new() };
-    for program in BUILT {
-        if let Some(path) = installed(program)? {
-            servers.found.push((program, path));
-        } else if let Some(build) = go::build(program, &root)? {
-            servers.builds.push((program, build));
-        } else {
-            servers.found.push((program, program.installed_path(&root)));
-        }
-    }
-    Ok(servers)
+    install_tools()?;
+    let programs = go::PACKAGES.into_iter().map(|(program, _)| Server::find(program));
+    Ok(Servers(programs.collect::<Result<_, _>>()?))
 }
 
 impl Servers {
     /// Builds the missing programs, and returns the variables with the paths of all programs.
     pub(crate) fn build(self) -> Result<Variables, Failure> {
-        let mut found = self.found;
-        for (program, mut build) in self.builds {
+        self.0.into_iter().map(Server::build).collect()
+    }
+}
+
+/// Finds or builds one program from a Go module. Returns the variable that names it to tests, and its path.
+pub(crate) fn find_or_build(program: Program) -> Result<(&'static str, PathBuf), Failure> {
+    Server::find(program)?.build()
+}
+
+impl Server {
+    fn find(program: Program) -> Result<Self, Failure> {
+        let (path, build) = match installed(program)? {
+            Some(path) => (path, None),
+            None => (program.installed_path(&workspace::root()), go::build(program)?),
+        };
+        Ok(Self { program, path, build })
+    }
+
+    fn build(self) -> Result<(&'static str, PathBuf), Failure> {
+        let Self { program, path, build } = self;
+        if let Some(mut build) = build {
             go::run(program, &mut build)?;
-            found.push((program, program.installed_path(&workspace::root())));
         }
-        for (program, path) in &found {
-            step::announce(&format!("{program}: {}", path.display()));
-        }
-        Ok(found.into_iter().map(|(program, path)| (program.variable(), path)).collect())
+        step::announce(&format!("{program}: {}", path.display()));
+        Ok((program.variable(), path))
     }
 }
 
 /// Finds or unpacks the arm64 emulator, and returns its path.
 pub(crate) fn unpack_qemu() -> Result<PathBuf, Failure> {
-    if let Some(path) = installed(Program::Qemu)? {
-        return Ok(path);
+    match installed(Program::Qemu)? {
+        Some(path) => Ok(path),
+        None => package::unpack(Program::Qemu, "qemu-user-static"),
     }
-    let root = workspace::root();
-    package::unpack(Program::Qemu, "qemu-user-static", "qemu", &root)?;
-    Ok(Program::Qemu.installed_path(&root))
-}
-
-/// Finds or builds one program from a Go module. Returns the variable that names it to tests, and its path.
-pub(crate) fn find_or_build(program: Program) -> Result<(&'static str, PathBuf), Failure> {
-    let root = workspace::root();
-    if let Some(path) = installed(program)? {
-        return Ok((program.variable(), path));
-    }
-    if let Some(mut build) = go::build(program, &root)? {
-        go::run(program, &mut build)?;
-    }
-    Ok((program.variable(), program.installed_path(&root)))
 }
 
 /// Finds a program on this machine. Fails if its variable is set but names no program.
@@ -96,19 +89,22 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
 
 /// Installs missing tools from packages of the distribution. Unpacks the packages of etcd and promtool instead, since
 /// installing them would also install services.
-fn install_tools(root: &Path) -> Result<(), Failure> {
-    let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
+fn install_tools() -> Result<(), Failure> {
+    let root = workspace::root();
+    let missing = || Tool::all().filter(|tool| tool.find(&root).is_none()).collect::<Vec<_>>();
     let mut to_install = Vec::new();
     for tool in missing() {
-        let unpacked = match tool {
-            Tool::OldEtcd => package::unpack(Program::OldEtcd, tool.package(), "etcd-3.4", root),
-            Tool::Promtool => package::unpack(Program::Promtool, tool.package(), "prometheus", root),
+        let program = match tool {
+            Tool::OldEtcd => Program::OldEtcd,
+            Tool::Promtool => Program::Promtool,
             _ => {
                 to_install.push(tool);
-                Ok(())
+                continue;
             }
         };
-        unpacked.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
+        if let Err(failure) = package::unpack(program, tool.package()) {
+            eprintln!("{}", failure.as_warning());
+        }
     }
     install::install(&to_install);
 

@@ -6,13 +6,14 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::locate::{self, Program};
-use crate::{step, tools};
+use crate::{step, tools, workspace};
 
-/// Downloads a program's package and unpacks it into a folder of `target/servers`, unless the program is already there.
-pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
-    let installed = program.installed_path(root);
+/// Downloads a program's package and unpacks it below `target/servers`, unless the program is already there. Returns the
+/// program's path.
+pub(super) fn unpack(program: Program, package: &str) -> Result<PathBuf, Failure> {
+    let installed = program.installed_path(&workspace::root());
     if installed.is_file() {
-        return Ok(());
+        return Ok(installed);
     }
     let manual = format!("install {program} yourself and set {} to its path", program.variable());
     if tools::on_path("apt-get").is_none() || tools::on_path("dpkg").is_none() {
@@ -21,18 +22,18 @@ pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path)
     step::announce(&format!(
         "Unpacking {program} from the distribution's package {package} (not installing it)"
     ));
-    let servers = root.join("target").join("servers");
-    let work = servers.join("apt");
-    let deb = download(package, &work)?;
-    let (unpacked, target) = (work.join("unpacked"), servers.join(folder));
-    step::run_silently(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
-    let file = unpacked.join(installed.strip_prefix(&target).expect("the program lies in its folder"));
+    let target = installed.ancestors().nth(3).expect("the path is FOLDER/usr/bin/PROGRAM");
+    let work = target.with_file_name("apt");
+    let unpacked = work.join("unpacked");
+    step::run_silently(Command::new("dpkg").arg("-x").arg(download(package, &work)?).arg(&unpacked))?;
+    let file = unpacked.join(installed.strip_prefix(target).expect("the program is in its folder"));
     if !locate::is_wanted(program, &file) {
         return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
     }
     // Only a complete folder gets the final name.
-    fs::rename(&unpacked, &target).map_err(|error| Failure::io("rename", &unpacked, &error))?;
-    fs::remove_dir_all(&work).map_err(|error| Failure::io("remove", &work, &error))
+    fs::rename(&unpacked, target).map_err(|error| Failure::io("rename", &unpacked, &error))?;
+    fs::remove_dir_all(&work).map_err(|error| Failure::io("remove", &work, &error))?;
+    Ok(installed)
 }
 
 /// Downloads the package into a new, empty folder and returns the path of the package file.
@@ -44,29 +45,22 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
         let folder = work.join(folder);
         fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
     }
-    if step::run_silently(apt(work).args(["download", package])).is_err() {
+    let apt_get = |lists: &[String], words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        // apt's download user often cannot enter a home directory.
+        command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]).args(lists).args(words);
+        step::run_silently(&mut command)
+    };
+    if apt_get(&[], &["download", package]).is_err() {
         // A fresh machine often has no package lists. They are fetched into a folder of our own.
-        step::run_silently(apt_with_own_lists(work).arg("update"))?;
-        step::run_silently(apt_with_own_lists(work).args(["download", package]))?;
+        let own = [("Dir::State::lists", "lists"), ("Dir::Cache", "cache")]
+            .map(|(option, folder)| format!("-o{option}={}", work.join(folder).display()));
+        apt_get(&own, &["update"])?;
+        apt_get(&own, &["download", package])?;
     }
     let entries = fs::read_dir(work).map_err(|error| Failure::io("read", work, &error))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     files.find(|path| path.extension().is_some_and(|extension| extension == "deb")).ok_or_else(|| {
         Failure::new(format!("apt-get download {package} left no package in {}", work.display()))
     })
-}
-
-/// Returns an apt-get command that runs in the folder. It does not switch to apt's download user, who often cannot
-/// enter a home directory.
-fn apt(work: &Path) -> Command {
-    let mut command = Command::new("apt-get");
-    command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]);
-    command
-}
-
-fn apt_with_own_lists(work: &Path) -> Command {
-    let mut command = apt(work);
-    command.arg("-o").arg(format!("Dir::State::lists={}", work.join("lists").display()));
-    command.arg("-o").arg(format!("Dir::Cache={}", work.join("cache").display()));
-    command
 }
