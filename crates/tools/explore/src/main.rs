@@ -2,60 +2,65 @@
 
 mod mutants;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, anyhow};
 use calipam_explore::scenario::{Scenario, all};
 use calipam_explore::script;
 use calipam_explore::search::{Violation, exhaustive, random, replay, shrink};
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 
-/// The default duration of the exploration.
-const USUAL: Duration = Duration::from_secs(5 * 60);
 /// Maximum number of faults of a schedule.
 const FAULTS: usize = 3;
 
+#[derive(Parser)]
+struct Arguments {
+    /// The scenarios to explore; all if there are none.
+    #[arg(value_parser = PossibleValuesParser::new(all().into_iter().map(|scenario| scenario.name)))]
+    scenarios: Vec<String>,
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+    #[arg(long)]
+    hours: Option<f64>,
+    /// Continues after a violation.
+    #[arg(long)]
+    keep_going: bool,
+    /// A schedule to follow.
+    #[arg(long)]
+    replay: Option<PathBuf>,
+    /// Prefixes of the names of the mutants to try; all if there are none.
+    #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',')]
+    mutants: Option<Vec<String>>,
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match run(&arguments) {
+    match run(Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {error:#}");
             ExitCode::from(2)
         }
     }
 }
 
 /// Returns true if all invariants hold.
-fn run(arguments: &[String]) -> Result<bool, String> {
-    let (mut names, mut time, mut keep_going) = (Vec::new(), USUAL, false);
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
-        match argument.as_str() {
-            "--replay" => return replay_file(value()?),
-            "--mutants" => return mutants::run(None),
-            "--keep-going" => keep_going = true,
-            "--minutes" => time = duration(value()?, 60)?,
-            "--hours" => time = duration(value()?, 3_600)?,
-            option if option.starts_with("--mutants=") => return mutants::run(option.split('=').nth(1)),
-            option if option.starts_with('-') => return Err(format!("there is no option {option}")),
-            name => names.push(name),
-        }
+fn run(arguments: Arguments) -> Result<bool> {
+    if let Some(path) = &arguments.replay {
+        return replay_file(path);
     }
-
+    if let Some(wanted) = &arguments.mutants {
+        return mutants::run(wanted);
+    }
+    let is_named = |scenario: &Scenario| arguments.scenarios.iter().any(|name| name == scenario.name);
     let mut scenarios = all();
-    if let Some(name) = names.iter().find(|name| scenarios.iter().all(|known| known.name != **name)) {
-        let known: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
-        return Err(format!("there is no scenario {name}; there are {}", known.join(", ")));
-    }
-    scenarios.retain(|scenario| names.is_empty() || names.contains(&scenario.name));
-    Ok(explore(scenarios, time, keep_going))
-}
-
-fn duration(text: &str, unit: u64) -> Result<Duration, String> {
-    let number: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
-    Duration::try_from_secs_f64(number * unit as f64).map_err(|error| format!("{text}: {error}"))
+    scenarios.retain(|scenario| arguments.scenarios.is_empty() || is_named(scenario));
+    let minutes = arguments.hours.map_or(arguments.minutes, |hours| hours * 60.0);
+    Ok(explore(scenarios, Duration::try_from_secs_f64(minutes * 60.0)?, arguments.keep_going))
 }
 
 /// Explores in rounds, first without faults, then with one more fault per round. Each round follows every schedule of
@@ -128,9 +133,10 @@ fn report(scenario: &Scenario, found: Violation) {
     print!("{}", script::print(scenario, &shrink(scenario, found)));
 }
 
-fn replay_file(path: &str) -> Result<bool, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let (scenario, schedule) = script::parse(&text).map_err(|error| format!("{path}: {error}"))?;
+fn replay_file(path: &Path) -> Result<bool> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let (scenario, schedule) =
+        script::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let (holds, end) = match replay(&scenario, &schedule) {
         Ok(schedule) => {
             let what = format!("{} steps, and all holds", schedule.len());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
+use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,19 +34,12 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The request that the choice is about.
-    pub(crate) fn request(self) -> Option<RequestId> {
-        match self {
-            Self::Decide(id, _) | Self::Land(id) => Some(id),
-            _ => None,
-        }
-    }
-
     /// The actor that the choice is about.
     pub(crate) fn actor(self) -> Option<usize> {
         match self {
+            Self::Decide(id, _) | Self::Land(id) => Some(id.actor),
             Self::Kill(actor) | Self::Crash(actor) => Some(actor),
-            other => other.request().map(|id| id.actor),
+            _ => None,
         }
     }
 
@@ -64,9 +58,25 @@ pub struct Possible {
     pub footprint: Footprint,
 }
 
+/// A schedule that ends with a violation.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub schedule: Vec<Choice>,
+    /// A description of the violation.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "after {} steps: {}", self.schedule.len(), self.what)
+    }
+}
+
 /// An execution so far.
 pub struct Run<'s> {
     pub world: Arc<World>,
+    /// The choices that were executed.
+    pub schedule: Vec<Choice>,
     scenario: &'s Scenario,
     actors: Vec<RunningActor>,
     faults_left: usize,
@@ -97,18 +107,23 @@ impl<'s> Run<'s> {
     ///
     /// # Errors
     /// Returns an error if an invariant does not hold.
-    pub fn new(scenario: &'s Scenario) -> Result<Self, String> {
+    pub fn new(scenario: &'s Scenario) -> Result<Self, Violation> {
         let (world, actors) = scenario.begin();
-        let mut run = Self { world, scenario, actors: Vec::new(), faults_left: scenario.faults };
+        let (schedule, faults_left) = (Vec::new(), scenario.faults);
+        let mut run = Self { world, schedule, scenario, actors: Vec::new(), faults_left };
         run.world.audit().is_alone = actors.len() == 1;
         for (number, actor) in actors.into_iter().enumerate() {
-            let task = (actor.begin)(Arc::clone(&run.world), number);
+            let task = Task::new((actor.begin)(Arc::clone(&run.world), number, false), actor.is_process);
             run.actors.push(RunningActor { actor, task: Some(task), kills: 0 });
-            run.poll(number)?;
+            run.poll(number).map_err(|what| run.violation(what))?;
         }
         run.world.take_touched();
-        invariants::always(&run.world, None, false)?;
+        invariants::always(&run.world, None).map_err(|what| run.violation(what))?;
         Ok(run)
+    }
+
+    fn violation(&self, what: String) -> Violation {
+        Violation { schedule: self.schedule.clone(), what }
     }
 
     /// Returns the possible next choices, in a stable order. There are none at the end.
@@ -130,7 +145,7 @@ impl<'s> Run<'s> {
         }
 
         let faults = self.scenario.kinds;
-        for request in asked.iter().filter(|_| faults.answers) {
+        for request in asked.iter().filter(|_| faults.failures) {
             let id = request.id;
             for (is_possible, verdict, why) in [
                 (request.can_fail(), Verdict::Fail, "no answer"),
@@ -148,7 +163,7 @@ impl<'s> Run<'s> {
                 }
             }
         }
-        for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.kills) {
+        for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.failures) {
             if acting.task.is_some() && self.world.is_waiting(number) {
                 let what = format!("{} is killed", name(number));
                 let footprint = fault(number).and(&self.killed(number));
@@ -194,27 +209,32 @@ impl<'s> Run<'s> {
     ///
     /// # Errors
     /// Returns an error if an invariant is violated.
-    pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
+    pub fn step(&mut self, choice: Choice) -> Result<Footprint, Violation> {
+        self.schedule.push(choice);
+        self.execute(choice).map_err(|what| self.violation(what))?;
+        Ok(self.world.take_touched())
+    }
+
+    fn execute(&mut self, choice: Choice) -> Result<(), String> {
         if choice.is_fault() {
             self.faults_left -= 1;
             self.world.audit().has_faults = true;
         }
-        let mut is_orphan = false;
+        let mut request = None;
         match choice {
             Choice::Decide(id, verdict) => {
                 self.world.audit().has_lost_answers |= verdict == Verdict::Fail;
-                self.world.decide(id, verdict);
+                request = self.world.decide(id, verdict);
                 self.poll(id.actor)?;
             }
-            Choice::Land(id) => is_orphan = self.world.land(id),
+            Choice::Land(id) => request = self.world.land(id),
             Choice::Kill(actor) => self.kill(actor, false)?,
             Choice::Crash(actor) => self.kill(actor, true)?,
             Choice::Jump(seconds) => self.world.jump(SignedDuration::from_secs(seconds)),
             Choice::TearNotes(node) => self.world.notes.tear(NODES[node]),
             Choice::OldNotes(node) => self.world.notes.revert(NODES[node]),
         }
-        invariants::always(&self.world, choice.request(), is_orphan)?;
-        Ok(self.world.take_touched())
+        invariants::always(&self.world, request.as_ref())
     }
 
     fn kill(&mut self, number: usize, tears: bool) -> Result<(), String> {
@@ -226,8 +246,9 @@ impl<'s> Run<'s> {
         if tears {
             self.world.files.tear(number);
         }
-        if let Some(begin) = &acting.actor.after_kill {
-            acting.task = Some(begin(Arc::clone(&self.world), number));
+        if acting.actor.goes_on {
+            let work = (acting.actor.begin)(Arc::clone(&self.world), number, true);
+            acting.task = Some(Task::new(work, acting.actor.is_process));
             self.poll(number)?;
         }
         Ok(())
@@ -250,6 +271,7 @@ impl<'s> Run<'s> {
                 return Err(format!("{} panics: {what}", acting.actor.name));
             }
         }
+        self.world.forget_cancelled();
         Ok(())
     }
 
@@ -257,10 +279,10 @@ impl<'s> Run<'s> {
     ///
     /// # Errors
     /// Returns an error if an actor waits but no request can be decided, since a lock is never released.
-    pub fn is_over(&self) -> Result<bool, String> {
+    pub fn is_over(&self) -> Result<bool, Violation> {
         let is_over = self.actors.iter().all(|acting| acting.task.is_none());
         if !is_over && self.world.waiting().is_empty() {
-            return Err("deadlock: every actor waits for a lock".to_owned());
+            return Err(self.violation("deadlock: every actor waits for a lock".to_owned()));
         }
         Ok(is_over)
     }
@@ -269,8 +291,8 @@ impl<'s> Run<'s> {
     ///
     /// # Errors
     /// Returns an error if an invariant does not hold.
-    pub fn examine_end(&self) -> Result<(), String> {
-        (self.scenario.end)(&self.world)
+    pub fn examine_end(&self) -> Result<(), Violation> {
+        (self.scenario.end)(&self.world).map_err(|what| self.violation(what))
     }
 
     /// A hash of the state. Two runs of a scenario with the same hash have the same possible continuations.

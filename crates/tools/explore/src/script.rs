@@ -10,38 +10,50 @@ use crate::world::{RequestId, Verdict};
 /// Prints a schedule with a description of its steps.
 pub fn print(scenario: &Scenario, found: &Violation) -> String {
     let mut text = format!("scenario {}\nfaults {}\n", scenario.name, scenario.faults);
-    let mut run = Run::new(scenario).ok();
-    for choice in &found.schedule {
-        let options = run.as_ref().map(Run::options).unwrap_or_default();
-        let what = options.into_iter().find(|option| option.choice == *choice).map(|option| option.what);
-        let _ = writeln!(text, "{:<12} # {}", line(*choice), what.unwrap_or_default());
-        // The step of the violation is the last one.
-        if run.as_mut().is_some_and(|run| run.step(*choice).is_err()) {
-            run = None;
+    if let Ok(mut run) = Run::new(scenario) {
+        for choice in &found.schedule {
+            let option = run.options().into_iter().find(|option| option.choice == *choice);
+            let _ = writeln!(
+                text,
+                "{:<12} # {}",
+                line(*choice),
+                option.map_or(String::new(), |option| option.what)
+            );
+            // The last step may be the violation.
+            let _ = run.step(*choice);
         }
     }
     let _ = writeln!(text, "# {}", found.what);
     text
 }
 
-/// The word for each decision.
-const VERDICTS: [(&str, Verdict); 4] =
-    [("go", Verdict::Go), ("fail", Verdict::Fail), ("put-off", Verdict::PutOff), ("expire", Verdict::Expire)];
+/// Creates a choice about a request.
+type About = fn(RequestId) -> Choice;
+
+/// The word for each choice, except for jumps. Choices that are not about requests are about the actor or the node with
+/// this number.
+const WORDS: [(&str, About); 9] = [
+    ("go", |id| Choice::Decide(id, Verdict::Go)),
+    ("fail", |id| Choice::Decide(id, Verdict::Fail)),
+    ("put-off", |id| Choice::Decide(id, Verdict::PutOff)),
+    ("expire", |id| Choice::Decide(id, Verdict::Expire)),
+    ("land", Choice::Land),
+    ("kill", |id| Choice::Kill(id.actor)),
+    ("crash", |id| Choice::Crash(id.actor)),
+    ("tear-notes", |id| Choice::TearNotes(id.actor)),
+    ("old-notes", |id| Choice::OldNotes(id.actor)),
+];
 
 fn line(choice: Choice) -> String {
-    let of_request = |word: &str, id: RequestId| format!("{word} {}.{}", id.actor, id.number);
-    match choice {
-        Choice::Decide(id, verdict) => {
-            let word = VERDICTS.into_iter().find(|(_, known)| *known == verdict);
-            of_request(word.map_or("", |(word, _)| word), id)
+    let (id, about) = match choice {
+        Choice::Decide(id, _) | Choice::Land(id) => (id, format!("{}.{}", id.actor, id.number)),
+        Choice::Kill(actor) | Choice::Crash(actor) | Choice::TearNotes(actor) | Choice::OldNotes(actor) => {
+            (RequestId { actor, number: 0 }, actor.to_string())
         }
-        Choice::Land(id) => of_request("land", id),
-        Choice::Kill(actor) => format!("kill {actor}"),
-        Choice::Crash(actor) => format!("crash {actor}"),
-        Choice::Jump(seconds) => format!("jump {seconds}"),
-        Choice::TearNotes(node) => format!("tear-notes {node}"),
-        Choice::OldNotes(node) => format!("old-notes {node}"),
-    }
+        Choice::Jump(seconds) => return format!("jump {seconds}"),
+    };
+    let word = WORDS.into_iter().find(|(_, of)| of(id) == choice).map_or("", |(word, _)| word);
+    format!("{word} {about}")
 }
 
 /// Parses a schedule.
@@ -68,21 +80,11 @@ pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
     Ok((faults.map_or(scenario, |faults| scenario.with_faults(faults)), schedule))
 }
 
-fn step(word: &str, rest: &str) -> Option<Choice> {
-    let id = || {
-        let (actor, number) = rest.split_once('.')?;
-        Some(RequestId { actor: actor.parse().ok()?, number: number.parse().ok()? })
-    };
-    if let Some((_, verdict)) = VERDICTS.into_iter().find(|(known, _)| *known == word) {
-        return Some(Choice::Decide(id()?, verdict));
+fn step(word: &str, about: &str) -> Option<Choice> {
+    if word == "jump" {
+        return about.parse().ok().map(Choice::Jump);
     }
-    match word {
-        "land" => id().map(Choice::Land),
-        "jump" => rest.parse().ok().map(Choice::Jump),
-        "kill" => rest.parse().ok().map(Choice::Kill),
-        "crash" => rest.parse().ok().map(Choice::Crash),
-        "tear-notes" => rest.parse().ok().map(Choice::TearNotes),
-        "old-notes" => rest.parse().ok().map(Choice::OldNotes),
-        _ => None,
-    }
+    let (actor, number) = about.split_once('.').unwrap_or((about, "0"));
+    let id = RequestId { actor: actor.parse().ok()?, number: number.parse().ok()? };
+    WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, of)| of(id))
 }

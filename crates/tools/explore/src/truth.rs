@@ -37,8 +37,6 @@ pub struct Truth(Mutex<State>);
 #[derive(Default)]
 struct State {
     pods: BTreeMap<String, Pod>,
-    /// The user of each address, from the address's assignment to the start of its release.
-    users: BTreeMap<IpAddr, String>,
     violations: Vec<String>,
 }
 
@@ -54,9 +52,9 @@ impl Truth {
     pub fn give(&self, handle: &str, addresses: &[IpAddr]) {
         let mut state = lock(&self.0);
         for address in addresses {
-            if let Some(other) = state.users.insert(*address, handle.to_owned()) {
-                state.violations.push(format!("{address} is given to {handle} while {other} uses it"));
-            }
+            let user = state.pods.iter().find(|(_, pod)| pod.addresses.contains(address));
+            let what = user.map(|(other, _)| format!("{address} is given to {handle} while {other} uses it"));
+            state.violations.extend(what);
         }
         state.pods.get_mut(handle).into_iter().for_each(|pod| pod.addresses.extend_from_slice(addresses));
     }
@@ -76,9 +74,7 @@ impl Truth {
         let mut state = lock(&self.0);
         let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
         pod.exists = false;
-        let addresses = std::mem::take(&mut pod.addresses);
-        state.users.retain(|_, user| user != handle);
-        addresses
+        std::mem::take(&mut pod.addresses)
     }
 
     /// The addresses of a pod.
@@ -91,8 +87,10 @@ impl Truth {
         lock(&self.0).pods.clone()
     }
 
+    /// The user of each address, from the address's assignment to the start of its release.
     pub fn users(&self) -> BTreeMap<IpAddr, String> {
-        lock(&self.0).users.clone()
+        let pods = self.pods().into_iter();
+        pods.flat_map(|(handle, pod)| pod.addresses.into_iter().map(move |ip| (ip, handle.clone()))).collect()
     }
 
     /// Records a violation.

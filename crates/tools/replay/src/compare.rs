@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::symbols::Symbols;
 
@@ -28,48 +28,42 @@ impl Difference {
     }
 }
 
-/// Adds every field in which `found` differs from `expected` to `differences`.
+/// Returns every field in which `found` differs from `expected`.
 pub(crate) fn compare(
     field: &str,
     expected: &Value,
     found: &Value,
     symbols: &mut Symbols,
-    differences: &mut Vec<Difference>,
-) {
+) -> Vec<Difference> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
-            objects(field, expected, found, symbols, differences);
+            let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+            let place = |name: &str| match name.contains('/') {
+                true => format!("{field}[{name}]"),
+                false => format!("{field}.{name}"),
+            };
+            let compared = names.into_iter().map(|name| match (expected.get(name), found.get(name)) {
+                (Some(expected), Some(found)) => compare(&place(name), expected, found, symbols),
+                (expected, found) => {
+                    let text = |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
+                    vec![Difference::new(place(name), text(expected), text(found))]
+                }
+            });
+            compared.flatten().collect()
         }
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
-            for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
-                compare(&format!("{field}[{index}]"), expected, found, symbols, differences);
-            }
+            let pairs = expected.iter().zip(found).enumerate();
+            pairs
+                .flat_map(|(i, (expected, found))| {
+                    compare(&format!("{field}[{i}]"), expected, found, symbols)
+                })
+                .collect()
         }
         (Value::String(text), _) if let Some(matched) = symbols.matches(text, found) => {
             let other = |wanted| Difference::new(field, format!("{text} ({wanted})"), found);
-            differences.extend(matched.err().map(other));
+            matched.err().map(other).into_iter().collect()
         }
-        _ if expected != found => differences.push(Difference::new(field, expected, found)),
-        _ => {}
-    }
-}
-
-fn objects(
-    field: &str,
-    expected: &Map<String, Value>,
-    found: &Map<String, Value>,
-    symbols: &mut Symbols,
-    differences: &mut Vec<Difference>,
-) {
-    let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
-    for name in names {
-        let place = if name.contains('/') { format!("{field}[{name}]") } else { format!("{field}.{name}") };
-        match (expected.get(name), found.get(name)) {
-            (Some(expected), Some(found)) => compare(&place, expected, found, symbols, differences),
-            (expected, found) => {
-                let text = |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
-                differences.push(Difference::new(place, text(expected), text(found)));
-            }
-        }
+        _ if expected != found => vec![Difference::new(field, expected, found)],
+        _ => Vec::new(),
     }
 }

@@ -1,5 +1,7 @@
 //! Differences between calipam and Calico that are intended.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// A step of a trace in which calipam differs on purpose.
@@ -11,19 +13,14 @@ pub struct KnownDifference {
     pub reason: String,
 }
 
-#[derive(Deserialize)]
-struct List {
-    difference: Vec<KnownDifference>,
-}
-
 /// Returns the project's list of known differences.
 ///
 /// # Panics
 /// Panics if the built-in list is malformed. A test reads it.
 pub fn known() -> Vec<KnownDifference> {
-    let list: List =
+    let list: BTreeMap<String, Vec<KnownDifference>> =
         toml::from_str(include_str!("../differences.toml")).expect("the built-in list is well formed");
-    list.difference
+    list.into_values().flatten().collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Seek, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ const ROOT: &str = "/calico";
 pub struct Environment {
     etcd: Etcd,
     client: Client,
-    store: AllocatorStore,
+    /// The datastore as an allocator sees it.
+    pub(crate) store: AllocatorStore,
     /// The revision of the last write that was returned.
     revision: AtomicI64,
     /// The folder that `DIR` stands for in traces. It contains links to the programs, with the names of Calico's
@@ -64,11 +65,6 @@ impl Environment {
         let mut command = Command::new(self.folder.path().join(name));
         command.env_clear().env("HOME", self.folder.path());
         command
-    }
-
-    /// The datastore as an allocator sees it.
-    pub(crate) fn store(&self) -> &AllocatorStore {
-        &self.store
     }
 
     /// Deletes everything under `/calico`.
@@ -135,7 +131,7 @@ impl Environment {
         }
         command.env("CNI_PATH", self.folder.path());
         let configuration = self.filled(input.get("conf").unwrap_or(&Value::Null));
-        let (code, text) = run(&mut command, &configuration, self.folder.path(), false)?;
+        let (code, text) = run(&mut command, &configuration, false)?;
         let text = self.generic(&text);
         let stdout: Value = serde_json::from_str(&text).unwrap_or_else(|_| text.into());
         Ok(json!({"error": null, "exitCode": code, "stdout": stdout}))
@@ -146,25 +142,24 @@ impl Environment {
         let mut command = self.command("calicoctl");
         command.args(arguments.split_whitespace());
         command.env("DATASTORE_TYPE", "etcdv3").env("ETCD_ENDPOINTS", self.etcd.endpoint());
-        let (code, text) = run(&mut command, "", self.folder.path(), true)?;
+        let (code, text) = run(&mut command, "", true)?;
         Ok(json!({"error": null, "exitCode": code, "stdout": without_own_lines(&self.generic(&text))}))
     }
 }
 
 /// Runs a program. Returns its exit code and its output, which includes standard error if `both` is true.
-fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<(i32, String)> {
-    let mut file = tempfile::tempfile_in(folder)?;
-    command.stdin(Stdio::piped()).stdout(file.try_clone()?);
-    let errors = if both { Stdio::from(file.try_clone()?) } else { Stdio::inherit() };
-    let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command.stderr(errors).spawn().with_context(|| format!("{program} cannot be run"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program may end before it has read its input.
-        stdin.write_all(input.as_bytes()).ok();
+fn run(command: &mut Command, input: &str, both: bool) -> Result<(i32, String)> {
+    let [mut stdin, mut stdout] = [tempfile::tempfile()?, tempfile::tempfile()?];
+    stdin.write_all(input.as_bytes())?;
+    stdin.rewind()?;
+    command.stdin(stdin).stdout(stdout.try_clone()?);
+    if both {
+        command.stderr(stdout.try_clone()?);
     }
-    let status = child.wait()?;
-    file.rewind()?;
-    Ok((status.code().unwrap_or(-1), std::io::read_to_string(file)?))
+    let status =
+        command.status().with_context(|| format!("{} cannot be run", command.get_program().display()))?;
+    stdout.rewind()?;
+    Ok((status.code().unwrap_or(-1), std::io::read_to_string(stdout)?))
 }
 
 /// Removes the lines that the drop-in prints on standard error and calicoctl does not: the journal of a change,

@@ -14,7 +14,7 @@ use calipam_model::attributes::Attribute;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::{Claimed, Operator};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 type Entries = BTreeMap<String, String>;
@@ -83,10 +83,7 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 fn texts(value: &Value) -> Option<Entries> {
-    let fields = value.as_object()?;
-    let text =
-        |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
-    Some(fields.iter().map(text).collect())
+    Entries::deserialize(value).ok()
 }
 
 /// Runs an operation of the allocator.
@@ -103,14 +100,11 @@ pub(crate) async fn perform(
         "assign" => only_error(allocator.assign_ip(&assign_request(input)?).await),
         "release" => release(allocator, input).await,
         "release-handle" => only_error(allocator.release_by_handle(handle).await),
-        "ips-of-handle" => match allocator.ips_by_handle(handle).await {
-            Ok(ips) => json!({"error": null, "ips": ips}),
-            Err(error) => json!({"error": error.to_string(), "ips": null}),
-        },
-        "attributes" => match allocator.assignment_attributes(input.address()?).await {
-            Ok(record) => json!({"error": null, "attributes": attributes(&record)}),
-            Err(error) => json!({"error": error.to_string(), "attributes": null}),
-        },
+        "ips-of-handle" => found("ips", allocator.ips_by_handle(handle).await),
+        "attributes" => {
+            let record = allocator.assignment_attributes(input.address()?).await;
+            found("attributes", record.map(|record| attributes(&record)))
+        }
         "set-owner" => set_owner(allocator, input).await?,
         "claim" => claim(allocator, input).await?,
         "release-affinity" => {
@@ -130,6 +124,12 @@ fn only_error<E: ToString>(result: Result<(), E>) -> Value {
     json!({"error": result.err().map(|error| error.to_string())})
 }
 
+fn found<E: ToString>(name: &str, result: Result<impl Serialize, E>) -> Value {
+    let (found, error) =
+        result.map_or_else(|error| (None, Some(error.to_string())), |found| (Some(found), None));
+    json!({"error": error, name: found})
+}
+
 async fn auto(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
     let request = AutoAssign {
         host: input.host.clone(),
@@ -147,11 +147,10 @@ async fn auto(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value
     };
     let (done, error) = match allocator.auto_assign(&request).await {
         Ok(done) => (done, None),
-        Err(partly) => (partly.done.clone(), Some(partly.error.to_string())),
+        Err(partly) => (partly.done, Some(partly.error.to_string())),
     };
-    Ok(
-        json!({"error": error, "ipv4": done.v4.as_ref().map(assigned), "ipv6": done.v6.as_ref().map(assigned)}),
-    )
+    let [v4, v6] = [done.v4, done.v6].map(|family| family.as_ref().map(assigned));
+    Ok(json!({"error": error, "ipv4": v4, "ipv6": v6}))
 }
 
 fn assigned(assigned: &Assigned) -> Value {
@@ -206,21 +205,18 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input) -> Value {
 /// The result of a release. Calico repeats addresses as the request spells them; `texts` contains these spellings.
 fn released(done: &Released, error: Option<String>, texts: &BTreeMap<IpAddr, &str>) -> Value {
     let request = |request: &Release| {
-        json!({"Address": texts.get(&request.address), "Handle": request.handle.as_deref().unwrap_or_default(),
-            "SequenceNumber": request.sequence})
+        let (address, handle) = (texts.get(&request.address), request.handle.as_deref().unwrap_or_default());
+        json!({"Address": address, "Handle": handle, "SequenceNumber": request.sequence})
     };
     let without_error: Vec<Value> = done.without_error.iter().map(request).collect();
     json!({"error": error, "notAllocated": done.not_allocated, "withoutError": without_error})
 }
 
 fn attributes(record: &Attribute) -> Value {
-    let mut fields = Map::new();
-    let maps = [("secondary", &record.owner), ("alternateOwnerAttrs", &record.alternate)];
-    fields.extend(record.handle.iter().map(|handle| ("handle_id".to_owned(), handle.as_str().into())));
-    for (name, entries) in maps {
-        fields.extend(entries.iter().map(|entries| (name.to_owned(), json!(entries))));
-    }
-    fields.into()
+    let Attribute { handle, owner, alternate, .. } = record;
+    let mut fields = json!({"handle_id": handle, "secondary": owner, "alternateOwnerAttrs": alternate});
+    fields.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    fields
 }
 
 async fn claim(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
@@ -239,40 +235,48 @@ async fn claim(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Valu
 
 async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
     let (updates, preconditions) = (&input.updates, &input.preconditions);
-    let is =
-        |fields: &Map<String, Value>, name: &str| fields.get(name).and_then(Value::as_bool).unwrap_or(false);
-    let exclusive = |first: &str, second: &str| json!({"error": format!("cannot set both {first} and {second}: these are mutually exclusive")});
-
-    let mut owners = Vec::new();
-    for side in ["Active", "Alternate"] {
-        let (clear, attributes) = (format!("Clear{side}Owner"), format!("{side}OwnerAttrs"));
-        owners.push(match (is(updates, &clear), updates.get(&attributes).and_then(texts)) {
-            (true, Some(_)) => return Ok(exclusive(&format!("{clear}=true"), &attributes)),
-            (true, None) => NewOwner::Clear,
-            (false, Some(attributes)) => NewOwner::Set(attributes),
-            (false, None) => NewOwner::Keep,
-        });
-    }
-    let mut expected = Vec::new();
-    for side in ["Active", "Alternate"] {
-        let (owner, empty) = (format!("Expected{side}Owner"), format!("Verify{side}OwnerEmpty"));
-        let pod = preconditions.get(&owner).and_then(Value::as_object).map(|pod| {
-            let text = |name: &str| pod.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            PodName { namespace: text("Namespace"), name: text("Name") }
-        });
-        expected.push(match (is(preconditions, &empty), pod) {
-            (true, Some(_)) => return Ok(exclusive(&owner, &empty)),
-            (true, None) => Expected::None,
-            (false, Some(pod)) => Expected::Pod(pod),
-            (false, None) => Expected::Any,
-        });
-    }
-    let (alternate, active) = (owners.pop().unwrap_or_default(), owners.pop().unwrap_or_default());
-    let updates = OwnerUpdates { active, alternate };
-    let (alternate, active) = (expected.pop().unwrap_or_default(), expected.pop().unwrap_or_default());
-    let conditions = OwnerConditions { active, alternate };
+    let request = || {
+        let (active, alternate) = (new_owner(updates, "Active")?, new_owner(updates, "Alternate")?);
+        let updates = OwnerUpdates { active, alternate };
+        let (active, alternate) = (expected(preconditions, "Active")?, expected(preconditions, "Alternate")?);
+        Ok((updates, OwnerConditions { active, alternate }))
+    };
+    let (updates, conditions) = match request() {
+        Ok(request) => request,
+        Err(error) => return Ok(only_error::<String>(Err(error))),
+    };
     let handle = input.handle.as_deref().unwrap_or_default();
     Ok(only_error(allocator.set_owner_attributes(input.address()?, handle, &updates, &conditions).await))
+}
+
+fn new_owner(updates: &Map<String, Value>, side: &str) -> Result<NewOwner, String> {
+    let (clear, attributes) = (format!("Clear{side}Owner"), format!("{side}OwnerAttrs"));
+    match (is_set(updates, &clear), updates.get(&attributes).and_then(texts)) {
+        (true, Some(_)) => Err(exclusive(&format!("{clear}=true"), &attributes)),
+        (true, None) => Ok(NewOwner::Clear),
+        (false, attributes) => Ok(attributes.map_or(NewOwner::Keep, NewOwner::Set)),
+    }
+}
+
+fn expected(preconditions: &Map<String, Value>, side: &str) -> Result<Expected, String> {
+    let (owner, empty) = (format!("Expected{side}Owner"), format!("Verify{side}OwnerEmpty"));
+    let pod = preconditions.get(&owner).and_then(texts).map(|mut pod| {
+        let mut text = |name: &str| pod.remove(name).unwrap_or_default();
+        PodName { namespace: text("Namespace"), name: text("Name") }
+    });
+    match (is_set(preconditions, &empty), pod) {
+        (true, Some(_)) => Err(exclusive(&owner, &empty)),
+        (true, None) => Ok(Expected::None),
+        (false, pod) => Ok(pod.map_or(Expected::Any, Expected::Pod)),
+    }
+}
+
+fn is_set(fields: &Map<String, Value>, name: &str) -> bool {
+    fields.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn exclusive(first: &str, second: &str) -> String {
+    format!("cannot set both {first} and {second}: these are mutually exclusive")
 }
 
 /// Sets fields by their names in Go.

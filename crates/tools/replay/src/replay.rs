@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use calipam_assign::{Allocator, Store as _};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::compare::{Difference, compare};
 use crate::differences::KnownDifference;
 use crate::environment::Environment;
 use crate::operation::perform;
 use crate::symbols::Symbols;
-use crate::trace::{Step, Trace};
+use crate::trace::{Step, Trace, kind_and_path};
 
 /// The prefix of an allocator's keys.
 const IPAM: &str = "/calico/ipam/v2/";
@@ -57,29 +57,29 @@ struct Replay<'r> {
     outcome: Outcome,
 }
 
-/// The result of a step, its writes, and the objects after it.
-struct StepResult {
-    result: Value,
-    writes: Vec<Value>,
-    after: BTreeMap<String, Value>,
-}
-
 impl Replay<'_> {
     async fn load(&mut self) -> Result<()> {
         self.environment.clear().await?;
-        let now = self.environment.store().now();
-        for (path, value) in &self.trace.initial {
-            let value = self.symbols.fill(value, now);
-            self.environment.set(path, Some(&value)).await?;
-        }
+        let initial = self.trace.initial.iter().map(|(path, value)| (path.as_str(), Some(value)));
+        self.write(initial).await?;
         self.environment.writes().await.map(drop)
+    }
+
+    /// Stores and deletes values of the trace.
+    async fn write<'v>(&mut self, values: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Result<()> {
+        let now = self.environment.store.now();
+        for (path, value) in values {
+            let value = value.map(|value| self.symbols.fill(value, now));
+            self.environment.set(path, value.as_ref()).await?;
+        }
+        Ok(())
     }
 
     async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
         let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM).await?);
-        let done = StepResult { result, writes, after };
+        let done = Step { result, writes, after, ..step.clone() };
 
         let differences = self.differences(step, &done);
         if differences.is_empty() {
@@ -102,9 +102,8 @@ impl Replay<'_> {
     }
 
     fn record(&mut self, step: &Step) {
-        for write in &step.writes {
-            let Ok(path) = path_of(write) else { continue };
-            match write.get("value") {
+        for (path, value) in step.written() {
+            match value {
                 Some(value) => drop(self.recorded.insert(path.to_owned(), value.clone())),
                 None => drop(self.recorded.remove(path)),
             }
@@ -115,7 +114,9 @@ impl Replay<'_> {
     async fn perform(&mut self, step: &Step) -> Result<Value> {
         let input = |name: &str| step.input.get(name).cloned().unwrap_or_default();
         match step.op.as_str() {
-            "put" | "patch" | "delete" | "node" | "pool" | "reservation" => self.apply_writes(step).await?,
+            "put" | "patch" | "delete" | "node" | "pool" | "reservation" => {
+                self.write(step.written()).await?
+            }
             "sleep" => {
                 let milliseconds = input("milliseconds").as_u64().unwrap_or_default();
                 tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -125,48 +126,26 @@ impl Replay<'_> {
             operation => {
                 let mut input = step.input.clone();
                 if let Some(number) = input.get_mut("sequenceNumber") {
-                    *number = self.symbols.fill(number, self.environment.store().now());
+                    *number = self.symbols.fill(number, self.environment.store.now());
                 }
-                return perform(&Allocator::new(self.environment.store()), operation, input).await;
+                return perform(&Allocator::new(&self.environment.store), operation, input).await;
             }
         }
         Ok(json!({"error": null}))
     }
 
-    /// Applies the recorded writes of a step that calipam does not run.
-    async fn apply_writes(&mut self, step: &Step) -> Result<()> {
-        let now = self.environment.store().now();
-        for write in &step.writes {
-            let value = write.get("value").map(|value| self.symbols.fill(value, now));
-            self.environment.set(path_of(write)?, value.as_ref()).await?;
-        }
-        Ok(())
-    }
-
     /// Restores the state that the trace recorded after a step.
     async fn restore(&mut self, step: &Step) -> Result<()> {
-        let now = self.environment.store().now();
         let found = self.environment.values(IPAM).await?;
-        for path in found.keys().filter(|path| !step.after.contains_key(*path)) {
-            self.environment.set(path, None).await?;
-        }
-        for (path, value) in &step.after {
-            let value = self.symbols.fill(value, now);
-            if found.get(path) != Some(&value) {
-                self.environment.set(path, Some(&value)).await?;
-            }
-        }
-        for write in
-            step.writes.iter().filter(|write| path_of(write).is_ok_and(|path| !path.starts_with(IPAM)))
-        {
-            let value = write.get("value").map(|value| self.symbols.fill(value, now));
-            self.environment.set(path_of(write)?, value.as_ref()).await?;
-        }
+        let surplus = found.keys().filter(|path| !step.after.contains_key(*path));
+        let after = step.after.iter().map(|(path, value)| (path.as_str(), Some(value)));
+        let others = step.written().filter(|(path, _)| !path.starts_with(IPAM));
+        self.write(surplus.map(|path| (path.as_str(), None)).chain(after).chain(others)).await?;
         self.environment.writes().await.map(drop)
     }
 
-    fn differences(&mut self, step: &Step, done: &StepResult) -> Vec<Difference> {
-        let mut differences = Vec::new();
+    /// Compares a step with the same step as it was done now.
+    fn differences(&mut self, step: &Step, done: &Step) -> Vec<Difference> {
         let symbols = &mut self.symbols;
         let (mut expected, mut found) = (with_error(&step.result), with_error(&done.result));
         if step.any_order() {
@@ -181,19 +160,20 @@ impl Replay<'_> {
         if is_other_refusal {
             found["error"] = expected["error"].clone();
         }
-        compare("result", &expected, &found, symbols, &mut differences);
+        let mut differences = compare("result", &expected, &found, symbols);
 
         let found = if step.any_order() { last_of_each(&done.writes) } else { done.writes.clone() };
         let expected = expected_writes(step, &self.recorded);
         if expected.len() == found.len() {
-            compare("writes", &expected.into(), &found.into(), symbols, &mut differences);
+            differences.extend(compare("writes", &expected.into(), &found.into(), symbols));
         } else {
-            let kinds = |writes: &[Value]| writes.iter().map(kind_of).collect::<Vec<_>>().join(", ");
-            differences.push(Difference::new("writes", kinds(&expected), kinds(&found)));
+            let shown = |write: &Value| format!("{} {}", kind_and_path(write).0, kind_and_path(write).1);
+            let all = |writes: &[Value]| writes.iter().map(shown).collect::<Vec<_>>().join(", ");
+            differences.push(Difference::new("writes", all(&expected), all(&found)));
         }
 
         let object = |values: &BTreeMap<String, Value>| Value::Object(values.clone().into_iter().collect());
-        compare("after", &object(&step.after), &object(&done.after), symbols, &mut differences);
+        differences.extend(compare("after", &object(&step.after), &object(&done.after), symbols));
         differences
     }
 }
@@ -217,8 +197,7 @@ fn refuses_one_of(step: &Step, result: &Value) -> bool {
 
 /// The last write of each key, sorted by key.
 fn last_of_each(writes: &[Value]) -> Vec<Value> {
-    let last: BTreeMap<&str, &Value> =
-        writes.iter().filter_map(|write| Some((path_of(write).ok()?, write))).collect();
+    let last: BTreeMap<&str, &Value> = writes.iter().map(|write| (kind_and_path(write).1, write)).collect();
     last.into_values().cloned().collect()
 }
 
@@ -230,11 +209,9 @@ fn sorted_lists(value: &Value) -> Value {
             items.sort_by_cached_key(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
             items.into()
         }
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| (name.clone(), sorted_lists(value)))
-            .collect::<Map<_, _>>()
-            .into(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), sorted_lists(value))).collect()
+        }
         other => other.clone(),
     }
 }
@@ -248,21 +225,9 @@ fn with_error(result: &Value) -> Value {
     result
 }
 
-/// The kind of a write (`create`, `update` or `delete`) and its path.
-fn kind_of(write: &Value) -> String {
-    let kinds = ["create", "update", "delete"].into_iter();
-    let found = kinds.filter_map(|kind| Some(format!("{kind} {}", write.get(kind)?.as_str()?)));
-    found.collect()
-}
-
-fn path_of(write: &Value) -> Result<&str> {
-    let path = ["create", "update", "delete"].into_iter().find_map(|kind| write.get(kind)?.as_str());
-    path.context("a write of the trace names no key")
-}
-
 /// True if a step in which calipam chose otherwise had an equivalent effect: the same error and messages, the same
 /// number of addresses, and the same kinds of writes on the same kinds of objects in the same order.
-fn has_same_shape(step: &Step, done: &StepResult) -> bool {
+fn has_same_shape(step: &Step, done: &Step) -> bool {
     let shape = |result: &Value| {
         let of = |family: &str| {
             let assigned = &result[family];
@@ -272,10 +237,9 @@ fn has_same_shape(step: &Step, done: &StepResult) -> bool {
         json!([result["error"], of("ipv4"), of("ipv6")])
     };
     let kind = |write: &Value| {
-        let text = kind_of(write);
-        let object =
-            ["/assignment/", "/handle/", "/host/", "/virtual/"].into_iter().find(|part| text.contains(part));
-        (text.split(' ').next().map(str::to_owned), object)
+        let (kind, path) = kind_and_path(write);
+        let objects = ["/assignment/", "/handle/", "/host/", "/virtual/"];
+        (kind.to_owned(), objects.into_iter().find(|part| path.contains(part)))
     };
     shape(&step.result) == shape(&done.result)
         && step.writes.iter().map(kind).eq(done.writes.iter().map(kind))

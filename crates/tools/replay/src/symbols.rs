@@ -43,8 +43,7 @@ impl Symbols {
             Value::String(text) if let Some(symbol) = Symbol::parse(text) => self.value_of(symbol, now),
             Value::Array(items) => items.iter().map(|item| self.fill(item, now)).collect(),
             Value::Object(fields) => {
-                let filled = fields.iter().map(|(name, value)| (name.clone(), self.fill(value, now)));
-                Value::Object(filled.collect())
+                fields.iter().map(|(name, value)| (name.clone(), self.fill(value, now))).collect()
             }
             other => other.clone(),
         }

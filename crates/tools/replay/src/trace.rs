@@ -34,7 +34,7 @@ pub struct Step {
     pub choice: bool,
     /// `any` if the order of the writes varies from run to run.
     #[serde(default)]
-    write_order: Option<String>,
+    pub(crate) write_order: Option<String>,
     pub result: Value,
     /// The writes. Each has a path under `create`, `update` or `delete`, and a `value` unless it is a deletion.
     pub writes: Vec<Value>,
@@ -55,14 +55,10 @@ impl Trace {
     /// Reads a trace file.
     pub fn read(path: &Path) -> Result<Self> {
         let bad = || format!("{} cannot be read as a trace", path.display());
-        let trace: Self =
-            serde_json::from_slice(&std::fs::read(path).with_context(bad)?).with_context(bad)?;
-        ensure!(
-            trace.format == FORMAT,
-            "{}: its format is {}, but only {FORMAT} is known",
-            bad(),
-            trace.format
-        );
+        let text = std::fs::read(path).with_context(bad)?;
+        let trace: Self = serde_json::from_slice(&text).with_context(bad)?;
+        let format = trace.format;
+        ensure!(format == FORMAT, "{}: its format is {format}, but only {FORMAT} is known", bad());
         Ok(trace)
     }
 
@@ -73,8 +69,19 @@ impl Trace {
 }
 
 impl Step {
+    /// The written paths with their new values; `None` for deletions.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (&str, Option<&Value>)> {
+        self.writes.iter().map(|write| (kind_and_path(write).1, write.get("value")))
+    }
+
     /// True if the writes may come in any order.
     pub fn any_order(&self) -> bool {
         self.write_order.as_deref() == Some("any")
     }
+}
+
+/// The kind of a write (`create`, `update` or `delete`) and its path.
+pub(crate) fn kind_and_path(write: &Value) -> (&str, &str) {
+    let mut kinds = ["create", "update", "delete"].into_iter();
+    kinds.find_map(|kind| Some((kind, write.get(kind)?.as_str()?))).unwrap_or_default()
 }

@@ -59,6 +59,13 @@ impl MemoryStore {
         Self { state: Mutex::new(State { now, ..State::default() }) }
     }
 
+    /// Copies the values, with their revisions, to a datastore whose clock is at `now`.
+    pub fn copy(&self, now: Timestamp) -> Self {
+        let State { values, revisions, .. } = &*self.state();
+        let (values, revisions) = (values.clone(), revisions.clone());
+        Self { state: Mutex::new(State { values, revisions, now, ..State::default() }) }
+    }
+
     /// Makes every request let other tasks run first, like a request to a server. A scheduler can then decide which
     /// operation takes the next step.
     pub fn interleaved(self) -> Self {

@@ -16,6 +16,8 @@ pub(super) const NETWORK: &str = "k8s-pod-network";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Calipam,
+    /// calipam's plugin with a datastore that answers each query of a read separately.
+    OneByOne,
     /// calipam's plugin with an API server. calipam's own client reads and writes the objects.
     OnKubernetes,
     Calico,
@@ -31,8 +33,6 @@ pub struct Call {
     pub network: &'static str,
     pub wanted: Wanted,
     pub program: Program,
-    /// True if the datastore answers each query of a read separately.
-    pub one_by_one: bool,
     /// True if the call is slow: the endpoint is written some time after the address is recorded, and the pod is
     /// deleted some time after its start. The address is then recorded with a time of the machine's clock, which
     /// commands read.
@@ -41,26 +41,21 @@ pub struct Call {
     pub keeps_notes: bool,
 }
 
-impl Call {
-    /// Creates a call for a pod that wants any IPv4 address.
-    pub fn new(node: &str, pod: &str) -> Self {
+impl From<&str> for Call {
+    /// Creates a call for a pod that wants any IPv4 address. The text is the node and the pod, such as `a/p`.
+    fn from(text: &str) -> Self {
+        let (node, pod) = text.split_once('/').expect("a node and a pod");
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
-        let (node, pod) = (node.to_owned(), pod.to_owned());
-        let network = NETWORK;
-        let (program, one_by_one, is_watched, keeps_notes) = (Program::Calipam, false, false, false);
-        Self { node, pod, network, wanted, program, one_by_one, is_watched, keeps_notes }
+        let (node, pod, network) = (node.to_owned(), pod.to_owned(), NETWORK);
+        let (program, is_watched, keeps_notes) = (Program::Calipam, false, false);
+        Self { node, pod, network, wanted, program, is_watched, keeps_notes }
     }
+}
 
+impl Call {
     /// Creates a call for a pod that wants an address of each family.
-    pub fn of_both(node: &str, pod: &str) -> Self {
-        let wanted = Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 };
-        Self { wanted, ..Self::new(node, pod) }
-    }
-
-    /// Sets the plugin.
-    #[must_use]
-    pub fn by(self, program: Program) -> Self {
-        Self { program, ..self }
+    pub fn of_both(pod: &str) -> Self {
+        Self { wanted: Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 }, ..pod.into() }
     }
 
     pub fn handle(&self) -> String {
@@ -113,11 +108,9 @@ impl Call {
     /// there are no addresses, the pod still waits for one.
     pub(super) fn show(&self, world: &World, addresses: &[IpAddr]) {
         if world.is_kubernetes() {
-            world
-                .data()
-                .put(&object_path(&self.pod), pod_object(&self.pod, &self.node, addresses).to_string());
+            world.data.put(&object_path(&self.pod), pod_object(&self.pod, &self.node, addresses).to_string());
         } else if !addresses.is_empty() {
-            world.data().put(&self.endpoint(), self.endpoint_object(addresses).to_string());
+            world.data.put(&self.endpoint(), self.endpoint_object(addresses).to_string());
         }
         world.touch(&self.touched());
     }

@@ -48,11 +48,11 @@ pub enum Command {
 
 /// Creates a person who runs commands one after another. After a kill, they run `after_kill` instead.
 pub fn calipam(locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
-    let session = move |commands: &[Command]| {
-        let commands = commands.to_vec();
-        move |world: Arc<World>, actor| Session { world, actor, locks }.run(commands.clone())
-    };
-    Actor::process(format!("{:?}", commands[0]), session(commands), session(after_kill))
+    let (name, commands) = (format!("{:?}", commands[0]), [commands.to_vec(), after_kill.to_vec()]);
+    let person = Actor::going_on(name, move |world, actor, is_killed| {
+        Session { world, actor, locks }.run(commands[usize::from(is_killed)].clone())
+    });
+    Actor { is_process: true, ..person }
 }
 
 /// Creates a person who runs a command, and runs it again after a kill.
@@ -98,7 +98,7 @@ impl Session {
     /// Begins a run with its own journal.
     fn begin(&self, phase: Phase) -> (PathBuf, Intent) {
         let (journal, folder) = self.world.files.next_journal(self.actor);
-        self.world.begin_phase(self.actor, phase);
+        self.world.audit().begin(self.actor, phase);
         let writing = Writing {
             command: "explored".into(),
             lock: self.locks,
@@ -118,7 +118,7 @@ impl Session {
             // A migration can proceed only after the users of the pool have moved.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
             // There may be nothing left to clean up.
-            Ok(Repaired { run: None, .. }) if self.world.is_free() => return,
+            Ok(Repaired { run: None, .. }) if self.world.is_free => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
         };
@@ -150,8 +150,8 @@ impl Session {
         let Self { world, actor, .. } = self;
         let footprint = delete.into_iter().fold(Footprint::default().write(key), Footprint::write);
         let is_done = world.turn(*actor, format!("others create {key}"), footprint).answered().await;
-        if is_done && delete.is_none_or(|other| world.data().remove(other)) {
-            world.data().put(key, value);
+        if is_done.is_ok() && delete.is_none_or(|other| world.data.remove(other)) {
+            world.data.put(key, value);
             world.audit().of_others.extend(delete.into_iter().chain([key]).map(str::to_owned));
         }
     }
@@ -224,7 +224,7 @@ impl Session {
 pub(crate) fn rebuild_all(world: &Arc<World>) -> Result<(), String> {
     world.audit().is_alone = true;
     let session = Session { world: Arc::clone(world), actor: 0, locks: false };
-    let has_ended = Task::process(session.run(vec![Command::Rebuild])).resume();
+    let has_ended = Task::new(Box::pin(session.run(vec![Command::Rebuild])), true).resume();
     match world.truth.take_violations().pop() {
         Some(violation) => Err(violation),
         None if has_ended => Ok(()),

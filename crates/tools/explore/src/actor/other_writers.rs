@@ -5,31 +5,23 @@ use std::sync::Arc;
 use calipam_testkit::memory::MemoryStore;
 
 use super::Actor;
-use crate::world::{Footprint, World, Write};
+use crate::world::{Footprint, World};
 
-/// A change of a value. `None` means that there is no value.
-pub type Edit = fn(Option<&str>) -> Option<String>;
-
-/// Creates an actor that reads a key and then writes it only if its version is still the same, like `calicoctl apply`
-/// and `calicoctl delete`.
-pub fn edit(name: &'static str, path: &'static str, edit: Edit) -> Actor {
+/// Creates an actor that reads a value and then replaces it only if its version is still the same, like `calicoctl
+/// apply`.
+pub fn edit(name: &'static str, path: &'static str, edit: fn(&str) -> String) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
-        if !world.turn(actor, format!("read {path}"), Footprint::default().read(path)).answered().await {
-            return;
-        }
-        let found = world.data().value_at(path);
+        let read = world.turn(actor, format!("read {path}"), Footprint::default().read(path));
+        let (Ok(()), Some(found)) = (read.answered().await, world.data.value_at(path)) else { return };
         world.record_answer(actor, &found);
-        let after = edit(found.as_ref().and_then(|(raw, _)| std::str::from_utf8(raw).ok()));
-        let expected = found.map_or(0, |(_, revision)| revision);
-        let change = (path.to_string(), after.map(String::into_bytes));
-        let write: Write = Arc::new(move |store: &MemoryStore| {
-            if store.value_at(&change.0).map_or(0, |(_, revision)| revision) == expected {
-                store.change_together(std::slice::from_ref(&change));
+        let (value, revision) = found;
+        let after = edit(&String::from_utf8_lossy(&value));
+        let write = move |store: &MemoryStore| {
+            if store.value_at(path).is_some_and(|(_, now)| now == revision) {
+                store.put(path, after.clone());
             }
-        });
+        };
         let turn = world.turn(actor, format!("write {path}"), Footprint::default().write(path));
-        if turn.writing(Arc::clone(&write)).answered().await {
-            write(world.data());
-        }
+        let _ = turn.executed(write).await;
     })
 }

@@ -1,56 +1,39 @@
 //! The CNI plugin and the kubelet that calls it. The plugin is calipam's own code, or a model of Calico's plugin.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use calipam_assign::plugin::{Container, Del, Failure, Gc, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, Entry, Error, Query, Release, Store, StoreError, Swap};
-use calipam_datastore::allocation::AllocatorStore;
-use calipam_datastore::write::Consent;
+use calipam_assign::{Allocator, Error, Family, FullBlocks, MemoryNotes, Notes, Release, Store};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
-use calipam_model::snapshot::Revision;
 use calipam_testkit::memory::MemoryStore;
+use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Actor;
 use super::call::{Call, NETWORK, Program, object_path};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
-use crate::world::{Client, LockGuard, NodeLock, NodeNotes, Phase, World, kubernetes};
+use crate::world::{Client, NodeLock, NodeNotes, Phase, World};
 
 /// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
 /// Number of times that the kubelet calls DEL. No scenario is long enough for another call.
 const ATTEMPTS: usize = 4;
 
-/// The host on which a plugin call runs. It sets no time limits.
-struct OnNode(NodeLock);
-
-impl Host for OnNode {
-    type LockGuard = LockGuard;
-    type Error = Infallible;
-
-    async fn lock(&self) -> LockGuard {
-        self.0.take().await
-    }
-
-    async fn within<T>(&self, _: Duration, work: impl Future<Output = T>) -> Option<T> {
-        Some(work.await)
-    }
-}
+/// The time for which a node may remember a search without a result is over after this.
+const LATER: SignedDuration = SignedDuration::from_secs(6);
 
 /// Creates an actor that starts a pod.
-pub fn add(call: Call) -> Actor {
-    kubelet("ADD", call, async |kubelet| kubelet.start().await)
+pub fn add(call: impl Into<Call>) -> Actor {
+    kubelet("ADD", call.into(), async |kubelet| kubelet.start().await)
 }
 
 /// Creates an actor that stops a pod.
-pub fn del(call: Call) -> Actor {
-    kubelet("DEL", call, async |kubelet| {
+pub fn del(call: impl Into<Call>) -> Actor {
+    kubelet("DEL", call.into(), async |kubelet| {
         if kubelet.call.is_watched {
             kubelet.step("delete the pod").await;
         }
@@ -59,16 +42,17 @@ pub fn del(call: Call) -> Actor {
 }
 
 /// Creates an actor that stops a pod, and releases its addresses one by one under its handle before DEL.
-pub fn del_by_address(call: Call) -> Actor {
-    kubelet("releases the addresses of", call, async |kubelet| kubelet.release_addresses().await).abandoned()
+pub fn del_by_address(call: impl Into<Call>) -> Actor {
+    kubelet("releases the addresses of", call.into(), async |kubelet| kubelet.release_addresses().await)
+        .abandoned()
 }
 
 /// Creates an actor that writes a pod's endpoint late. The pod was believed to be deleted, but still uses its recorded
 /// address.
-pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
-    kubelet("writes the endpoint of", call, async move |Kubelet { world, actor, call }| {
+pub fn writes_endpoint_late(call: impl Into<Call>, address: IpAddr) -> Actor {
+    kubelet("writes the endpoint of", call.into(), async move |Kubelet { world, actor, call }| {
         let footprint = call.touched().read_range(crate::world::ALL);
-        world.turn(*actor, "write the endpoint".into(), footprint).await;
+        let _ = world.turn(*actor, "write the endpoint".into(), footprint).answered().await;
         if invariants::is_recorded(world, address, &call.handle()) {
             world.truth.update(&call.handle(), |pod| pod.exists = true);
             give(world, call, &[address]);
@@ -79,23 +63,14 @@ pub fn writes_endpoint_late(call: Call, address: IpAddr) -> Actor {
 
 /// Creates an actor for a call, which is followed by DEL after a kill.
 fn kubelet(verb: &str, call: Call, work: impl AsyncFn(&Kubelet) + Clone + 'static) -> Actor {
-    let program = call.program;
-    let of = if program == Program::Calico { "Calico's " } else { "" };
+    let of = if call.program == Program::Calico { "Calico's " } else { "" };
     let name = format!("{of}{verb} {} on {}", call.pod, call.node);
-    let new = move |world, actor| Kubelet { world, actor, call: call.clone() };
-    let again = new.clone();
-    let begin = move |world, actor| {
-        let (kubelet, work) = (new(world, actor), work.clone());
-        async move { work(&kubelet).await }
-    };
-    let after_kill = move |world, actor| {
-        let kubelet = again(world, actor);
-        async move { kubelet.stop().await }
-    };
-    match program {
-        Program::OnKubernetes => Actor::process(name, begin, after_kill),
-        Program::Calipam | Program::Calico => Actor::new(name, begin).after_kill(after_kill),
-    }
+    let is_process = call.program == Program::OnKubernetes;
+    let actor = Actor::going_on(name, move |world, actor, is_killed| {
+        let (kubelet, work) = (Kubelet { world, actor, call: call.clone() }, work.clone());
+        async move { if is_killed { kubelet.stop().await } else { work(&kubelet).await } }
+    });
+    Actor { is_process, ..actor }
 }
 
 /// The kubelet that calls the plugin for a pod.
@@ -108,18 +83,22 @@ struct Kubelet {
 impl Kubelet {
     /// Waits for a step of the kubelet, which changes the pod.
     async fn step(&self, what: &'static str) {
-        self.world.turn(self.actor, what.into(), self.call.touched()).await;
+        let _ = self.world.turn(self.actor, what.into(), self.call.touched()).answered().await;
         self.world.record_answer(self.actor, what);
     }
 
     fn client(&self) -> Client {
         let client = Client::new(&self.world, self.actor);
-        if self.call.one_by_one { client.one_by_one() } else { client }
+        match self.call.program {
+            Program::Calipam | Program::Calico => client,
+            Program::OneByOne => client.one_by_one(),
+            Program::OnKubernetes => client.on_kubernetes(),
+        }
     }
 
     /// The allocator of the plugin.
-    fn allocator<S: Store>(&self, store: S) -> Allocator<S> {
-        let allocator = Allocator::new(store);
+    fn allocator(&self) -> Allocator<Client> {
+        let allocator = Allocator::new(self.client());
         if !self.call.keeps_notes {
             return allocator;
         }
@@ -127,12 +106,8 @@ impl Kubelet {
         allocator.with_notes(Arc::new(NodeNotes { world, actor: self.actor, node }))
     }
 
-    fn host(&self) -> OnNode {
-        OnNode(NodeLock::new(&self.world, self.actor, &self.call.node))
-    }
-
-    fn calico(&self) -> Calico {
-        Calico::new(Client::new(&self.world, self.actor))
+    fn host(&self) -> NodeLock {
+        NodeLock::new(&self.world, self.actor, &self.call.node)
     }
 
     async fn start(&self) {
@@ -145,8 +120,7 @@ impl Kubelet {
         let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
         let added = match call.program {
             Program::Calico => self.calico_add(now).await,
-            Program::Calipam => self.own_add(self.client(), now).await,
-            Program::OnKubernetes => self.own_add(OnApiServer::open(world, *actor), now).await,
+            _ => self.own_add(now).await,
         };
         if let Some(addresses) = &added {
             if addresses.len() != call.wants() {
@@ -164,16 +138,15 @@ impl Kubelet {
         }
     }
 
-    async fn own_add<S: Store>(&self, store: S, now: Timestamp) -> Option<Vec<IpAddr>> {
-        let allocator = self.allocator(store);
-        let plugin = Plugin { allocator: &allocator, host: &self.host() };
+    async fn own_add(&self, now: Timestamp) -> Option<Vec<IpAddr>> {
+        let plugin = Plugin { allocator: &self.allocator(), host: &self.host() };
         let added = plugin.add(&self.call.to_add(now)).await.ok()?;
         Some(added.addresses.iter().map(IpNet::addr).collect())
     }
 
     async fn calico_add(&self, now: Timestamp) -> Option<Vec<IpAddr>> {
         let _held = self.host().lock().await;
-        let (calico, handle) = (self.calico(), self.call.handle());
+        let (calico, handle) = (Calico::new(self.client()), self.call.handle());
         let owner = Some(self.call.attributes(now));
         let record = Attribute { handle: Some(handle.clone()), owner, ..Attribute::default() };
         let wanted = ByCalico { host: self.call.node.clone(), handle, record };
@@ -187,9 +160,9 @@ impl Kubelet {
     /// Stops the pod and returns its addresses, which are about to be released.
     fn remove_pod(&self) -> Vec<IpAddr> {
         let Self { world, actor, call } = self;
-        world.begin_phase(*actor, Phase::Releases);
-        world.data().remove(&call.endpoint());
-        world.data().remove(&object_path(&call.pod));
+        world.audit().begin(*actor, Phase::Releases);
+        world.data.remove(&call.endpoint());
+        world.data.remove(&object_path(&call.pod));
         world.touch(&call.touched());
         world.truth.remove_pod(&call.handle())
     }
@@ -207,14 +180,13 @@ impl Kubelet {
 
     /// Stops the pod, and repeats DEL until it succeeds.
     async fn stop(&self) {
-        let Self { world, actor, call } = self;
+        let Self { world, call, .. } = self;
         let (handle, previous) = (call.handle(), self.remove_pod());
         world.truth.update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
         for _ in 0..ATTEMPTS {
             let deleted = match call.program {
                 Program::Calico => self.calico_del().await,
-                Program::Calipam => self.own_del(self.client(), &previous).await,
-                Program::OnKubernetes => self.own_del(OnApiServer::open(world, *actor), &previous).await,
+                _ => self.own_del(&previous).await,
             };
             match deleted {
                 Ok(true) if invariants::may_be_left(world, &handle) => return,
@@ -229,9 +201,8 @@ impl Kubelet {
     }
 
     /// Runs DEL once. Returns false if a request gets no answer.
-    async fn own_del<S: Store>(&self, store: S, previous: &[IpAddr]) -> Result<bool, String> {
-        let allocator = self.allocator(store);
-        let plugin = Plugin { allocator: &allocator, host: &self.host() };
+    async fn own_del(&self, previous: &[IpAddr]) -> Result<bool, String> {
+        let plugin = Plugin { allocator: &self.allocator(), host: &self.host() };
         let (container, old_handle) = (self.call.container(), self.call.old_handle());
         match plugin.del(&Del { container, old_handle, previous: previous.to_owned() }).await {
             Ok(()) => Ok(true),
@@ -243,7 +214,7 @@ impl Kubelet {
     async fn calico_del(&self) -> Result<bool, String> {
         let _held = self.host().lock().await;
         for handle in [self.call.handle(), self.call.old_handle()] {
-            match self.calico().release_by_handle(&handle).await {
+            match Calico::new(self.client()).release_by_handle(&handle).await {
                 Ok(()) | Err(Stop::Gone) => {}
                 Err(Stop::NoAnswer) => return Ok(false),
                 Err(stop) => return Err(format!("{stop:?}")),
@@ -255,11 +226,23 @@ impl Kubelet {
 
 /// Returns the addresses that an ADD is assigned on a datastore that no other actor uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
-    let (allocator, add) = (Allocator::new(store), call.to_add(store.now()));
-    match crate::world::at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)) {
+    let plugin = Plugin { allocator: &Allocator::new(store), host: &NodeLock::alone() };
+    match plugin.add(&call.to_add(store.now())).now_or_never() {
         Some(Ok(added)) => added.addresses.iter().map(IpNet::addr).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Returns true if an ADD a few seconds from now would write, given these notes of its node. An ADD writes once it has
+/// found a free address, or room for a block.
+pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
+    let kept = MemoryNotes::default();
+    notes.into_iter().for_each(|full| kept.keep_full_blocks(Family::V4, full));
+    let store = world.data.copy(world.now() + LATER);
+    let allocator = Allocator::new(&store).with_notes(Arc::new(kept));
+    let add = call.to_add(world.now());
+    drop(Plugin { allocator: &allocator, host: &NodeLock::alone() }.add(&add).now_or_never());
+    !store.take_changes().is_empty()
 }
 
 /// Gives a pod more addresses and writes its endpoint.
@@ -267,33 +250,6 @@ pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     let handle = call.handle();
     world.truth.give(&handle, addresses);
     call.show(world, &world.truth.addresses(&handle));
-}
-
-/// An API server with the clock of the world.
-struct OnApiServer {
-    store: AllocatorStore,
-    world: Arc<World>,
-}
-
-impl OnApiServer {
-    fn open(world: &Arc<World>, actor: usize) -> Self {
-        let store = kubernetes::open(world, actor).allocator(Consent::from_runtime("kubernetes"));
-        Self { store: store.expect("an allocator's store"), world: Arc::clone(world) }
-    }
-}
-
-impl Store for OnApiServer {
-    fn now(&self) -> Timestamp {
-        self.world.now()
-    }
-
-    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        self.store.read(queries).await
-    }
-
-    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
-        self.store.swap(swap).await
-    }
 }
 
 /// Creates an actor for a container runtime that calls GC, which releases the addresses of all containers on the node
@@ -307,9 +263,9 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
     Actor::new(format!("GC on {node}"), move |world, actor| {
         let gc = gc.clone();
         async move {
-            world.begin_phase(actor, Phase::Releases);
+            world.audit().begin(actor, Phase::Releases);
             let allocator = Allocator::new(Client::new(&world, actor));
-            let host = OnNode(NodeLock::new(&world, actor, &gc.node));
+            let host = NodeLock::new(&world, actor, &gc.node);
             // The runtime ignores errors, since it calls GC again later.
             drop(Plugin { allocator: &allocator, host: &host }.gc(&gc).await);
         }
@@ -323,25 +279,9 @@ pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), Str
     let allocator = Allocator::new(store);
     let container = Container { node: node.to_owned(), handle: handle.to_owned(), machine: None };
     let del = Del { container, old_handle: format!("{handle}.old"), previous: Vec::new() };
-    let done = crate::world::at_once(Plugin { allocator: &allocator, host: &Alone }.del(&del));
-    match done {
-        Some(Ok(())) => Ok(()),
-        Some(Err(Failure::Allocator(Error::NoHandle(_)))) => Ok(()),
+    match (Plugin { allocator: &allocator, host: &NodeLock::alone() }).del(&del).now_or_never() {
+        Some(Ok(()) | Err(Failure::Allocator(Error::NoHandle(_)))) => Ok(()),
         Some(Err(failure)) => Err(failure.to_string()),
         None => Err(format!("waits at {:?}", allocator.store().now())),
-    }
-}
-
-/// A node on which nothing else runs.
-pub(super) struct Alone;
-
-impl Host for Alone {
-    type LockGuard = ();
-    type Error = Infallible;
-
-    async fn lock(&self) {}
-
-    async fn within<T>(&self, _: Duration, work: impl Future<Output = T>) -> Option<T> {
-        Some(work.await)
     }
 }

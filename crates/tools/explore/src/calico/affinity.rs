@@ -29,13 +29,12 @@ impl Calico {
 
     async fn set_state(
         &self,
-        mut affinity: Versioned<Affinity>,
+        found: Versioned<Affinity>,
         state: AffinityState,
     ) -> Result<Versioned<Affinity>> {
-        affinity.value.state = state;
-        affinity.revision =
-            self.store.update(&Record::Affinity(affinity.value.clone()), &affinity.revision).await?;
-        Ok(affinity)
+        let value = Affinity { state, ..found.value };
+        let revision = self.store.update(&Record::Affinity(value.clone()), &found.revision).await?;
+        Ok(Versioned { value, revision })
     }
 
     async fn delete_affinity(&self, affinity: Versioned<Affinity>) -> Result<()> {
@@ -110,7 +109,7 @@ impl Calico {
             let _ = self.delete_affinity(affinity).await;
             return Err(Stop::NotOurs);
         }
-        if !block.value.without_cooled(self.store.now(), config.cooldown()).is_empty() {
+        if !self.current(&block.value, config).is_empty() {
             return Err(Stop::NotEmpty);
         }
 

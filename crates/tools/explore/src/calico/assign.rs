@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_assign::Store;
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::block::Block;
 use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::Pool;
@@ -26,10 +26,12 @@ pub(crate) struct Wanted {
     pub record: Attribute,
 }
 
-impl Wanted {
-    fn owns(&self, block: &Block) -> bool {
-        block.owner().and_then(BlockOwner::host) == Some(&*self.host)
-    }
+/// A request for any address, with what was read first.
+struct Search<'c> {
+    calico: &'c Calico,
+    wanted: &'c Wanted,
+    config: IpamConfig,
+    pools: Vec<Pool>,
 }
 
 impl Calico {
@@ -40,109 +42,16 @@ impl Calico {
         let mut own: VecDeque<IpNet> = self.affinities(&wanted.host).await?.into();
         own.retain(|block| pools.iter().any(|pool| pool.cidr.contains(block)));
 
+        let search = Search { calico: self, wanted, config, pools };
         loop {
-            let block = match self.find_or_claim(wanted, &config, &pools, &mut own).await {
-                Err(Stop::NoFreeBlock) => return self.borrow(wanted, &config, &pools).await,
+            let block = match search.find_or_claim(&mut own).await {
+                Err(Stop::NoFreeBlock) => return search.borrow().await,
                 found => found?,
             };
-            if let Some(address) = self.take_own(block, wanted, &config).await {
+            if let Some(address) = search.take_own(block).await {
                 return Ok(Some(address));
             }
         }
-    }
-
-    /// Returns a block of the host with a free address. Claims one if there is none.
-    async fn find_or_claim(
-        &self,
-        wanted: &Wanted,
-        config: &IpamConfig,
-        pools: &[Pool],
-        own: &mut VecDeque<IpNet>,
-    ) -> Result<Versioned<Block>> {
-        let free = |block: &Block| {
-            let current = block.without_cooled(self.store.now(), config.cooldown());
-            !current.free().is_empty()
-        };
-        while let Some(cidr) = own.pop_front() {
-            let key = key_of(&wanted.host, cidr);
-            let found = retried(async || self.block_of(self.affinity(&key).await?).await).await;
-            if let Ok(block) = found
-                && free(&block.value)
-            {
-                return Ok(block);
-            }
-        }
-        retried(async || {
-            let key = key_of(&wanted.host, self.usable_block(wanted, config, pools).await?);
-            match retried(async || self.block_of(self.pending_affinity(&key).await?).await).await {
-                Ok(block) if free(&block.value) => Ok(block),
-                Ok(_) => Err(Stop::Refused),
-                // Another host was faster.
-                Err(Stop::NotOurs) => Err(Stop::Conflict),
-                Err(stop) => Err(stop),
-            }
-        })
-        .await
-    }
-
-    /// Returns the CIDR of a block to use: the first one that has no block yet, or whose block belongs to the host and
-    /// has a free address. If there is none, takes an empty block from another host.
-    async fn usable_block(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<IpNet> {
-        let blocks = self.blocks().await?;
-        let now = self.store.now();
-        let mut empty = Vec::new();
-        for cidr in walk(pools, &wanted.host) {
-            let Some(found) = blocks.iter().find(|block| block.value.cidr() == cidr) else { return Ok(cidr) };
-            let current = found.value.without_cooled(now, config.cooldown());
-            if wanted.owns(&current) && !current.free().is_empty() {
-                return Ok(cidr);
-            }
-            if current.is_empty() {
-                empty.push(&found.value);
-            }
-        }
-        for block in empty {
-            let is_young =
-                block.claimed_at().is_some_and(|claimed| now.duration_since(claimed) < MIN_RECLAIM_AGE);
-            let Some(owner) = block.owner().and_then(BlockOwner::host).filter(|_| !is_young) else {
-                continue;
-            };
-            let key = key_of(owner, block.cidr());
-            if self.release(&key, config, Some(block.sequence())).await.is_ok() {
-                return Ok(block.cidr());
-            }
-        }
-        Err(Stop::NoFreeBlock)
-    }
-
-    /// Assigns an address from a block of the host. Retries after lost races. On any other error, returns `None`:
-    /// Calico logs the error and tries another block.
-    async fn take_own(
-        &self,
-        block: Versioned<Block>,
-        wanted: &Wanted,
-        config: &IpamConfig,
-    ) -> Option<IpAddr> {
-        let cidr = block.value.cidr();
-        let mut known = Some(block);
-        let taken = retried(async || {
-            let block = match known.take() {
-                Some(block) => block,
-                None => self.block(cidr).await?,
-            };
-            self.take(block, wanted, config).await
-        });
-        taken.await.ok().flatten()
-    }
-
-    async fn borrow(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<Option<IpAddr>> {
-        for cidr in walk(pools, &wanted.host) {
-            let take = async || self.take(self.block(cidr).await?, wanted, config).await;
-            if let Ok(Some(address)) = retried(take).await {
-                return Ok(Some(address));
-            }
-        }
-        Ok(None)
     }
 
     /// Assigns an address from a block; `None` if no address is free. If writing the block fails or gets no answer, the
@@ -161,7 +70,7 @@ impl Calico {
         });
         let Some(ordinal) = taken.first() else { return Ok(None) };
         self.increment(&wanted.handle, cidr).await?;
-        if let Err(stop) = self.update_block(Versioned { value: after, revision: block.revision }).await {
+        if let Err(stop) = self.update_block(Versioned { value: after, ..block }).await {
             let _ = self.decrement(&wanted.handle, cidr, 1).await;
             return Err(stop);
         }
@@ -188,7 +97,7 @@ impl Calico {
             });
             assigned.map_err(|_| Stop::Refused)?;
             self.increment(&wanted.handle, cidr).await?;
-            let written = self.update_block(Versioned { value: after, revision: block.revision }).await;
+            let written = self.update_block(Versioned { value: after, ..block }).await;
             if written.as_ref().is_err_and(|stop| *stop != Stop::Conflict) {
                 let _ = self.decrement(&wanted.handle, cidr, 1).await;
             }
@@ -198,13 +107,99 @@ impl Calico {
     }
 }
 
-/// The CIDRs of all possible blocks in order, beginning at one that depends on the host.
-fn walk(pools: &[Pool], host: &str) -> Vec<IpNet> {
-    let of_pool = |pool: &Pool| {
-        let mut places: Vec<IpNet> = pool.cidr.subnets(pool.block_size).into_iter().flatten().collect();
-        let start = host.bytes().map(usize::from).sum::<usize>() % places.len().max(1);
-        places.rotate_left(start);
-        places
-    };
-    pools.iter().flat_map(of_pool).collect()
+impl Search<'_> {
+    /// Returns a block of the host with a free address. Claims one if there is none.
+    async fn find_or_claim(&self, own: &mut VecDeque<IpNet>) -> Result<Versioned<Block>> {
+        let Self { calico, wanted, .. } = self;
+        while let Some(cidr) = own.pop_front() {
+            let key = key_of(&wanted.host, cidr);
+            let found = retried(async || calico.block_of(calico.affinity(&key).await?).await).await;
+            if let Ok(block) = found
+                && self.has_free(&block.value)
+            {
+                return Ok(block);
+            }
+        }
+        retried(async || {
+            let key = key_of(&wanted.host, self.usable_block().await?);
+            match retried(async || calico.block_of(calico.pending_affinity(&key).await?).await).await {
+                Ok(block) if self.has_free(&block.value) => Ok(block),
+                Ok(_) => Err(Stop::Refused),
+                // Another host was faster.
+                Err(Stop::NotOurs) => Err(Stop::Conflict),
+                Err(stop) => Err(stop),
+            }
+        })
+        .await
+    }
+
+    fn has_free(&self, block: &Block) -> bool {
+        !self.calico.current(block, &self.config).free().is_empty()
+    }
+
+    /// Returns the CIDR of a block to use: the first one that has no block yet, or whose block belongs to the host and
+    /// has a free address. If there is none, takes an empty block from another host.
+    async fn usable_block(&self) -> Result<IpNet> {
+        let blocks = self.calico.blocks().await?;
+        let now = self.calico.store.now();
+        let mut empty = Vec::new();
+        for cidr in self.walk() {
+            let Some(block) = blocks.iter().map(|found| &found.value).find(|block| block.cidr() == cidr)
+            else {
+                return Ok(cidr);
+            };
+            if block.host() == Some(&*self.wanted.host) && self.has_free(block) {
+                return Ok(cidr);
+            }
+            if self.calico.current(block, &self.config).is_empty() {
+                empty.push(block);
+            }
+        }
+        for block in empty {
+            let age = block.claimed_at().map(|claimed| now.duration_since(claimed));
+            let is_young = age.is_some_and(|age| age < MIN_RECLAIM_AGE);
+            let Some(owner) = block.host().filter(|_| !is_young) else { continue };
+            let key = key_of(owner, block.cidr());
+            if self.calico.release(&key, &self.config, Some(block.sequence())).await.is_ok() {
+                return Ok(block.cidr());
+            }
+        }
+        Err(Stop::NoFreeBlock)
+    }
+
+    /// Assigns an address from a block of the host. Retries after lost races. On any other error, returns `None`:
+    /// Calico logs the error and tries another block.
+    async fn take_own(&self, block: Versioned<Block>) -> Option<IpAddr> {
+        let (cidr, mut known) = (block.value.cidr(), Some(block));
+        let taken = retried(async || {
+            let block = match known.take() {
+                Some(block) => block,
+                None => self.calico.block(cidr).await?,
+            };
+            self.calico.take(block, self.wanted, &self.config).await
+        });
+        taken.await.ok().flatten()
+    }
+
+    async fn borrow(&self) -> Result<Option<IpAddr>> {
+        let Self { calico, wanted, config, .. } = self;
+        for cidr in self.walk() {
+            let take = async || calico.take(calico.block(cidr).await?, wanted, config).await;
+            if let Ok(Some(address)) = retried(take).await {
+                return Ok(Some(address));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The CIDRs of all possible blocks in order, beginning at one that depends on the host.
+    fn walk(&self) -> impl Iterator<Item = IpNet> {
+        let start = self.wanted.host.bytes().map(usize::from).sum::<usize>();
+        self.pools.iter().flat_map(move |pool| {
+            let mut places: Vec<IpNet> = pool.cidr.subnets(pool.block_size).into_iter().flatten().collect();
+            let start = start % places.len().max(1);
+            places.rotate_left(start);
+            places
+        })
+    }
 }

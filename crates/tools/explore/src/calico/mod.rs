@@ -14,6 +14,7 @@ mod release;
 
 pub(crate) use self::assign::Wanted;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use calipam_assign::{Entry, Family, Query, Record, Store, StoreError};
@@ -127,6 +128,11 @@ impl Calico {
         let record = Record::Block(Arc::new(block.value.clone()));
         let revision = self.store.update(&record, &block.revision).await?;
         Ok(Versioned { value: block.value, revision })
+    }
+
+    /// A block without the addresses whose cooldown is over.
+    fn current<'b>(&self, block: &'b Block, config: &IpamConfig) -> Cow<'b, Block> {
+        block.without_cooled(self.store.now(), config.cooldown())
     }
 
     async fn delete(&self, record: Record, revision: Revision) -> Result<()> {

@@ -84,7 +84,7 @@ impl Calico {
     async fn release_in(&self, cidr: IpNet, requests: &[&Release], config: &IpamConfig) -> Result<()> {
         retried(async || {
             let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
-            let losses = losses(&block.value.without_cooled(self.store.now(), config.cooldown()), requests)?;
+            let losses = losses(&self.current(&block.value, config), requests)?;
             if losses.is_empty() {
                 return Ok(());
             }

@@ -18,7 +18,7 @@ use jiff::SignedDuration;
 use crate::actor::{Call, clean_up, served, would_assign};
 use crate::scenario::NODES;
 use crate::truth::Pod;
-use crate::world::{RequestId, World, kubernetes};
+use crate::world::{PendingRequest, World, kubernetes};
 
 /// Findings that a crash may leave in addition to [`OF_QUIET`] (facts 3.15). Any other finding would be damage.
 /// Addresses leak if their endpoint is not written yet, or already deleted. A handle is left over if it counts an
@@ -38,17 +38,16 @@ const OF_QUIET: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// Checks the invariants after a step. `by` is the request of the step, and `is_orphan` is true if its sender was
-/// killed.
-pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> Result<(), String> {
+/// Checks the invariants after a step. `by` is the request of the step.
+pub(crate) fn always(world: &World, by: Option<&PendingRequest>) -> Result<(), String> {
     if let Some(violation) = world.truth.take_violations().into_iter().next() {
         return Err(violation);
     }
-    let changes = world.data().take_changes();
+    let changes = world.data.take_changes();
     if changes.is_empty() {
         return Ok(());
     }
-    repairs::written(world, by, is_orphan, changes)?;
+    repairs::written(world, by, changes)?;
     let objects = Objects::of(&world.values())?;
     let recorded = objects.recorded()?;
     for (address, user) in world.truth.users() {
@@ -82,13 +81,13 @@ pub(crate) fn at_the_end_of_claims(world: &World) -> Result<(), String> {
 pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])?;
     let copy = world.copy();
-    stop(world, copy.data(), |pod| !pod.is_served())?;
-    let call = Call::of_both(NODES[0], "later");
-    let addresses = served(copy.data(), &call);
+    stop(world, &copy.data, |pod| !pod.is_served())?;
+    let call = Call::of_both("a/later");
+    let addresses = served(&copy.data, &call);
     if addresses.len() != call.wants() {
         return Err(format!("the next pod gets {addresses:?}"));
     }
-    copy.data().put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
+    copy.data.put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
     let mut recorded = Objects::of(&copy.values())?.recorded()?;
     for address in addresses {
         if let Some(user) = world.truth.users().get(&address) {
@@ -118,7 +117,7 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
     explained(world, &copy.values(), &[OF_QUIET, OF_CRASHES, also].concat())?;
 
     // A late write, which takes effect last, may also leave something behind.
-    stop(world, copy.data(), |pod| !pod.is_served())?;
+    stop(world, &copy.data, |pod| !pod.is_served())?;
     let objects = Objects::of(&copy.values())?;
     let users = world.truth.users();
     if !world.audit().has_lost_answers {
@@ -127,7 +126,7 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
     objects.are_only_of(&users).map_err(|what| format!("{what} after DEL was repeated"))?;
     explained(world, &copy.values(), &[OF_QUIET, also].concat())?;
 
-    stop(world, copy.data(), Pod::is_served)?;
+    stop(world, &copy.data, Pod::is_served)?;
     let left = Objects::of(&copy.values())?.are_only_of(&BTreeMap::new());
     left.map_err(|what| format!("{what} after all pods stopped"))
 }
@@ -136,7 +135,7 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
 pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     at_the_end(world)?;
     for node in NODES {
-        let (call, notes) = (Call::new(node, "next"), world.notes.of(node));
+        let (call, notes) = (Call::from(&*format!("{node}/next")), world.notes.of(node));
         if would_assign(world, &call, notes.as_ref()) != would_assign(world, &call, None) {
             return Err(format!(
                 "the next ADD on {node} ends otherwise by what the node has kept: {notes:?}"
@@ -155,11 +154,10 @@ pub(crate) fn may_be_left(world: &World, handle: &str) -> bool {
 
 /// Checks that nothing is recorded for a handle once its release has succeeded.
 pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
-    let recorded = Objects::of(&world.values())?.recorded()?;
-    match recorded.into_iter().find(|(_, recorded)| recorded == handle) {
-        Some((address, _)) => Err(format!("DEL of {handle} succeeds, and {address} stays recorded for it")),
-        None => Ok(()),
-    }
+    let mut recorded = Objects::of(&world.values())?.recorded()?.into_iter();
+    recorded.find(|(_, recorded)| recorded == handle).map_or(Ok(()), |(address, _)| {
+        Err(format!("DEL of {handle} succeeds, and {address} stays recorded for it"))
+    })
 }
 
 /// True for a block without an owner.
@@ -194,14 +192,12 @@ fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code])
             && finding.message().contains("was released in the future")
     };
     let mut findings = check(&snapshot, &options).findings.into_iter();
-    match findings.find(|finding| !allowed.contains(&finding.code) && !is_of_clock(finding)) {
-        Some(finding) => Err(format!("check finds {}: {}", finding.code, finding.message())),
-        None => Ok(()),
-    }
+    let other = findings.find(|finding| !allowed.contains(&finding.code) && !is_of_clock(finding));
+    other.map_or(Ok(()), |other| Err(format!("check finds {}: {}", other.code, other.message())))
 }
 
 /// Creates the snapshot that a check would take of these values.
-fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
+pub(crate) fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (path, value, revision) in values {
         if !kubernetes::decode(&mut snapshot, path, value, *revision) {
@@ -254,10 +250,8 @@ impl Objects {
                 return Err(format!("{address} stays recorded for {handle}"));
             }
         }
-        match self.handles.keys().find(|handle| !users.values().any(|user| user == *handle)) {
-            Some(handle) => Err(format!("the handle {handle} stays")),
-            None => Ok(()),
-        }
+        let left = self.handles.keys().find(|handle| !users.values().any(|user| user == *handle));
+        left.map_or(Ok(()), |handle| Err(format!("the handle {handle} stays")))
     }
 
     /// The number of addresses by handle and block.
@@ -296,7 +290,7 @@ impl Objects {
         let counts = self.counts();
         let is_restored = |id: &String| {
             let path = Key::Handle(id.clone()).to_string();
-            world.data().value(&path).is_some_and(|now| world.audit().is_restored(&path, &now))
+            world.data.value(&path).is_some_and(|now| world.audit().is_restored(&path, &now))
         };
         let is_exact =
             |id: &String| !world.truth.has(id, |pod| pod.is_damaged || pod.is_of_calico) && !is_restored(id);
@@ -333,10 +327,9 @@ impl Objects {
             self.affinities.iter().any(|Affinity { key, .. }| key.cidr == cidr && key.owner() == *owner)
         };
         let mut owned = self.blocks.iter().filter_map(|block| Some((block.cidr(), block.owner()?)));
-        match owned.find(|(cidr, owner)| !is_claimed(*cidr, owner)) {
-            Some((cidr, owner)) => Err(format!("{cidr} stays with {owner}, which has no affinity for it")),
-            None => Ok(()),
-        }
+        owned.find(|(cidr, owner)| !is_claimed(*cidr, owner)).map_or(Ok(()), |(cidr, owner)| {
+            Err(format!("{cidr} stays with {owner}, which has no affinity for it"))
+        })
     }
 
     /// Checks that at most one node has a confirmed affinity for each block.

@@ -1,9 +1,10 @@
 //! The invariants of calipam's own commands.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use calipam_check::Code;
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::block::Block;
 use calipam_model::cidr::overlap;
 use calipam_model::handle::Handle;
 use calipam_model::pool::Pool;
@@ -13,7 +14,7 @@ use jiff::SignedDuration;
 
 use super::{OF_CRASHES, OF_QUIET, Objects, explained};
 use crate::actor::rebuild_all;
-use crate::world::{NotedWrite, Phase, RequestId, World};
+use crate::world::{NotedWrite, PendingRequest, Phase, World};
 
 /// The handle of addresses that a person assigns manually.
 pub(crate) const BY_HAND: &str = "by-hand";
@@ -32,18 +33,17 @@ const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddre
 /// locked.
 pub(super) fn written(
     world: &World,
-    by: Option<RequestId>,
-    is_orphan: bool,
+    by: Option<&PendingRequest>,
     changes: Vec<Change>,
 ) -> Result<(), String> {
-    let writes = world.audit().note(by, is_orphan, changes);
+    let (by, writes) = (by.map(|by| by.id.actor), world.audit().note(by, changes));
     for write in writes {
         let (path, phase) = (&*write.path, write.phase);
         let is_of_command = phase.is_some_and(Phase::is_of_command);
         let is_lock = path.contains("/clusterinformations/");
         if !is_of_command {
             keeps_strict_affinity(world, &write)?;
-            if let Some(node) = by.and_then(|id| world.audit().adds.get(&id.actor).cloned()) {
+            if let Some(node) = by.and_then(|actor| world.audit().adds.get(&actor).cloned()) {
                 takes_no_block(world, &write, &node)?;
             }
         }
@@ -52,9 +52,9 @@ pub(super) fn written(
             overlaps_no_pool(world, &write)?;
         }
         // After a lost answer, a run may mistake another run's lock for its own, since both write the same value.
-        let is_locking = |id: RequestId| {
+        let is_locking = |actor| {
             let audit = world.audit();
-            audit.locking.contains(&id.actor) && !audit.has_faults
+            audit.locking.contains(&actor) && !audit.has_faults
         };
         if is_of_command && by.is_some_and(is_locking) && !is_lock && !is_locked(world) {
             return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
@@ -68,7 +68,7 @@ pub(super) fn written(
                 takes_no_count(world, &write)?;
                 keeps_other_settings(&write)?;
             }
-            (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
+            (Some(Phase::Undoes), Some(actor)) => {
                 // An object is marked before it is deleted, and a marked object is deleted before it is created again.
                 let is_marked =
                     is_marked(write.after()) || (write.after.is_none() && is_marked(write.before()));
@@ -97,16 +97,15 @@ fn overlaps_no_pool(world: &World, write: &NotedWrite) -> Result<(), String> {
         return Ok(());
     };
     let others = world.values().into_iter().filter(|(other, ..)| other.contains(POOLS) && other != path);
-    match others.filter_map(|(other, value, _)| cidr(&other, &value)).find(|other| overlap(*other, own)) {
-        Some(other) => Err(format!("the pool {own} is written, which overlaps {other}")),
-        None => Ok(()),
-    }
+    let mut others = others.filter_map(|(other, value, _)| cidr(&other, &value));
+    let other = others.find(|other| overlap(*other, own));
+    other.map_or(Ok(()), |other| Err(format!("the pool {own} is written, which overlaps {other}")))
 }
 
 /// Checks that a node assigns addresses only from its own blocks if affinity is strict.
 fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String> {
     let config: serde_json::Value =
-        serde_json::from_slice(&world.data().value(CONFIG).unwrap_or_default()).unwrap_or_default();
+        serde_json::from_slice(&world.data.value(CONFIG).unwrap_or_default()).unwrap_or_default();
     if config["strict_affinity"] != true {
         return Ok(());
     }
@@ -114,7 +113,7 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
     let Some(block) = block(&write.path, write.after()) else { return Ok(()) };
     for held in block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address)) {
         let owner = held.attribute.to_attribute().owner.unwrap_or_default();
-        let (node, host) = (owner.get("node"), block.owner().and_then(BlockOwner::host));
+        let (node, host) = (owner.get("node"), block.host());
         if node.is_some_and(|node| host != Some(node.as_str())) {
             return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
         }
@@ -127,13 +126,11 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
 fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), String> {
     let Some(before) = block(&write.path, write.before()) else { return Ok(()) };
     let is_taken = block(&write.path, write.after()).is_none_or(|after| after.owner() != before.owner());
-    let owner = before.owner().and_then(BlockOwner::host).filter(|owner| *owner != node && is_taken);
     let age = before.claimed_at().map(|claimed| world.now().duration_since(claimed));
-    let is_young = age.is_some_and(|age| age < SignedDuration::from_mins(1));
-    match owner.filter(|_| is_young || !before.is_empty()) {
-        Some(owner) => Err(format!("{node} takes {} from {owner}, which needs it", before.cidr())),
-        None => Ok(()),
-    }
+    let is_needed = !before.is_empty() || age.is_some_and(|age| age < SignedDuration::from_mins(1));
+    let owner = before.host().filter(|owner| *owner != node && is_taken && is_needed);
+    let taken = |owner| Err(format!("{node} takes {} from {owner}, which needs it", before.cidr()));
+    owner.map_or(Ok(()), taken)
 }
 
 /// Decodes a value as a block; `None` if it is not a block.
@@ -204,13 +201,11 @@ fn objects(path: &str, value: Option<&[u8]>) -> Option<Objects> {
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = world.copy();
     let is_locked = is_locked(world);
-    let folders = world.files.folders();
     if is_locked && !world.audit().has_killed {
         return Err("the datastore stays locked, and nobody was killed".to_owned());
     }
-    if is_locked
-        && !folders.iter().any(|folder| stale_locks(folder, CLUSTER).is_ok_and(|found| !found.is_empty()))
-    {
+    let names_lock = |folder: &PathBuf| stale_locks(folder, CLUSTER).is_ok_and(|found| !found.is_empty());
+    if is_locked && !world.files.folders().iter().any(names_lock) {
         return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
     }
     let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
@@ -224,7 +219,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 
     if !world.is_kubernetes() {
         // The kubelet repeats DEL for deleted pods, and the collector releases unused addresses.
-        super::stop(world, copy.data(), |pod| !pod.exists)?;
+        super::stop(world, &copy.data, |pod| !pod.exists)?;
     }
     rebuild_all(&copy)?;
     // If a request gets no answer, Calico's plugin looks for another address. The address of the first request stays
@@ -239,14 +234,11 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
     explained(world, &copy.values(), &[OF_REBUILT, half_split, locked, second].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
-    match Objects::of(&copy.values())?
-        .recorded()?
-        .into_iter()
-        .find(|(address, handle)| users.get(address) != Some(handle) && !stays(handle))
-    {
-        Some((address, handle)) => Err(format!("{address} stays recorded for {handle} after a rebuild")),
-        None => Ok(()),
-    }
+    let mut recorded = Objects::of(&copy.values())?.recorded()?.into_iter();
+    let left = recorded.find(|(address, handle)| users.get(address) != Some(handle) && !stays(handle));
+    left.map_or(Ok(()), |(address, handle)| {
+        Err(format!("{address} stays recorded for {handle} after a rebuild"))
+    })
 }
 
 fn is_locked(world: &World) -> bool {

@@ -4,23 +4,25 @@ use calipam_assign::{Allocator, InUse, Record};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_testkit::operator::Operator as _;
+use futures_util::FutureExt as _;
 
-use super::{call, wanting};
+use super::wanting;
 use crate::actor::{Call, cidr, give, served};
-use crate::world::{World, at_once};
+use crate::world::World;
 
-/// A step towards the state in which the actors start. Nodes, pods and handles are named, blocks have their CIDRs.
+/// A step towards the state in which the actors start. Nodes and handles are named, pods are named after their nodes as
+/// in `a/p`, and blocks have their CIDRs.
 pub(super) enum Given {
-    /// A pod of a node has an IPv4 address.
-    Pod(&'static str, &'static str),
-    /// A pod of a node has an address of each family.
-    Both(&'static str, &'static str),
-    /// A pod of a node has the address 10.0.0.N.
-    At(u8, &'static str, &'static str),
+    /// A pod has an IPv4 address.
+    Pod(&'static str),
+    /// A pod has an address of each family.
+    Both(&'static str),
+    /// A pod has the address 10.0.0.N.
+    At(u8, &'static str),
     /// The call for a pod was served.
     Served(fn() -> Call),
-    /// A pod of a node was deleted, and its address is still recorded.
-    Leak(&'static str, &'static str),
+    /// A pod was deleted, and its address is still recorded.
+    Leak(&'static str),
     /// A handle has no pod any more. Addresses may be recorded for it later.
     Gone(&'static str),
     /// The handle of a pod is missing.
@@ -39,24 +41,23 @@ pub(super) enum Given {
 
 impl Given {
     pub(super) fn add_to(&self, world: &World) {
-        let (data, truth) = (world.data(), &world.truth);
-        let serve = |call: &Call| {
+        let (data, truth, allocator) = (&world.data, &world.truth, Allocator::new(&world.data));
+        let serve = |call: Call| {
             truth.begin(&call.handle(), &call.node);
-            give(world, call, &served(data, call));
+            give(world, &call, &served(data, &call));
+            call
         };
         let damage = |pod: &str, path: &str| {
             data.remove(path);
-            truth.update(&call("", pod).handle(), |pod| pod.is_damaged = true);
+            truth.update(&Call::from(pod).handle(), |pod| pod.is_damaged = true);
         };
-        let allocator = Allocator::new(data);
         match *self {
-            Self::Pod(node, pod) => serve(&call(node, pod)),
-            Self::Both(node, pod) => serve(&Call::of_both(node, pod)),
-            Self::At(last, node, pod) => serve(&wanting(last, call(node, pod))),
-            Self::Served(call) => serve(&call()),
-            Self::Leak(node, pod) => {
-                let call = call(node, pod);
-                serve(&call);
+            Self::Pod(pod) => drop(serve(pod.into())),
+            Self::Both(pod) => drop(serve(Call::of_both(pod))),
+            Self::At(last, pod) => drop(serve(wanting(last, pod))),
+            Self::Served(call) => drop(serve(call())),
+            Self::Leak(pod) => {
+                let call = serve(pod.into());
                 data.remove(&call.endpoint());
                 truth.remove_pod(&call.handle());
             }
@@ -65,14 +66,12 @@ impl Given {
                 truth.remove_pod(handle);
             }
             Self::NoHandle(pod) => {
-                damage(pod, &format!("/calico/ipam/v2/handle/{}", call("", pod).handle()));
+                damage(pod, &format!("/calico/ipam/v2/handle/{}", Call::from(pod).handle()));
             }
             Self::NoValue(pod, path) => damage(pod, path),
-            Self::NoNode(node) => {
-                data.remove(&format!("{RESOURCE_PREFIX}nodes/{node}"));
-            }
+            Self::NoNode(node) => drop(data.remove(&format!("{RESOURCE_PREFIX}nodes/{node}"))),
             Self::Block(block, node) => {
-                drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
+                drop(allocator.claim_affinity(cidr(block), AffinityType::Host, node).now_or_never());
             }
             Self::Pending(block, node) => {
                 let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
@@ -80,7 +79,7 @@ impl Given {
                 data.put(&record.key().to_string(), record.encode().unwrap_or_default());
             }
             Self::Unowned(block, node) => {
-                drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
+                drop(allocator.release_affinity(cidr(block), node, InUse::Release).now_or_never());
             }
         }
     }

@@ -11,8 +11,8 @@ use crate::actor::{Call, Program, add, again, calipam, del, undone};
 const KUBERNETES: Cluster = Cluster { page: Some(0), ..TWO };
 
 /// A slow call that calipam's plugin serves with an API server.
-fn call(node: &str, pod: &str) -> Call {
-    slow(node, pod).by(Program::OnKubernetes)
+fn call(pod: &str) -> Call {
+    Call { program: Program::OnKubernetes, ..slow(pod) }
 }
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -27,34 +27,30 @@ pub(super) fn all() -> Vec<Scenario> {
         // killed split may be deleted after the undo compares them and before it writes.
         large("kubernetes-split-and-undo", KUBERNETES, POD, || vec![undone(Split("pool"))]).up_to(0),
         // A handle is gone, and an address is leaked.
-        large("kubernetes-rebuild", KUBERNETES, &[Pod("a", "p"), Leak("a", "gone"), NoHandle("p")], || {
+        large("kubernetes-rebuild", KUBERNETES, &[Pod("a/p"), Leak("a/gone"), NoHandle("a/p")], || {
             vec![again(Rebuild)]
         }),
         // An address is assigned and taken back on Kubernetes.
         large("kubernetes-assign-and-undo", KUBERNETES, BY_HAND_ONLY, || vec![undone(assign())]),
         // Pods of two nodes want an address of one block, by calipam's own client of Kubernetes.
         large("kubernetes-add-beside-add", KUBERNETES, BLOCK, || {
-            vec![add(wanting(0, call("a", "p"))), add(wanting(0, call("b", "q")))]
+            vec![add(wanting(0, call("a/p"))), add(wanting(0, call("b/q")))]
         }),
         // A pod starts while the other one of its node stops.
-        large("kubernetes-add-beside-del", KUBERNETES, POD, || {
-            vec![add(call("a", "q")), del(call("a", "p"))]
-        }),
+        large("kubernetes-add-beside-del", KUBERNETES, POD, || vec![add(call("a/q")), del(call("a/p"))]),
         // The last pod of a block without an owner stops while a pod of another node claims the block.
         large("kubernetes-claim-beside-del", Cluster { page: Some(0), ..ONE }, UNOWNED, || {
-            vec![add(call("b", "q")), del(call("a", "p"))]
+            vec![add(call("b/q")), del(call("a/p"))]
         }),
         // A leaked address is released while a pod wants one.
-        large("kubernetes-release-beside-add", KUBERNETES, LEAKED, || {
-            vec![again(Release), add(call("a", "p"))]
-        }),
+        large("kubernetes-release-beside-add", KUBERNETES, LEAKED, || vec![again(Release), add(call("a/p"))]),
         // An address is released by its name while its pod stops.
         large("kubernetes-release-beside-del", KUBERNETES, POD, || {
-            vec![again(ReleaseAddress(LEAK)), del(call("a", "p"))]
+            vec![again(ReleaseAddress(LEAK)), del(call("a/p"))]
         }),
         // A block without its handle is repaired while a pod wants an address.
         large("kubernetes-rebuild-beside-add", KUBERNETES, UNCOUNTED, || {
-            vec![again(Rebuild), add(call("a", "p"))]
+            vec![again(Rebuild), add(call("a/p"))]
         }),
         // A leaked address is released where each list comes in pages of one object, whose revision may be gone.
         large("kubernetes-pages", Cluster { page: Some(1), ..KUBERNETES }, POD_AND_LEAK, || {

@@ -29,10 +29,8 @@ use crate::world::{World, kubernetes as api_server};
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// True if requests can remain unanswered.
-    pub answers: bool,
-    /// True if actors can be killed.
-    pub kills: bool,
+    /// True if requests can remain unanswered and actors can be killed.
+    pub failures: bool,
     /// Jumps of the clock, in seconds.
     pub jumps: &'static [i64],
     /// True if a node's notes file can become unreadable or outdated.
@@ -83,7 +81,7 @@ const TWO: Cluster =
 const ONE: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO };
 const FOUR: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO };
 /// Lost answers, late writes and kills.
-const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: false };
+const ANY: Faults = Faults { failures: true, jumps: &[], notes: false };
 
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
@@ -92,32 +90,26 @@ const LEAK: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));
 
 /// A block of node `a`.
 const BLOCK: &[Given] = &[Given::Block(FIRST, "a")];
-const POD: &[Given] = &[Given::Pod("a", "p")];
+const POD: &[Given] = &[Given::Pod("a/p")];
 /// A pod in a block without an owner.
-const UNOWNED: &[Given] = &[Given::Pod("a", "p"), Given::Unowned(FIRST, "a")];
-const LEAKED: &[Given] = &[Given::Leak("a", "gone")];
-const POD_AND_LEAK: &[Given] = &[Given::Pod("a", "p"), Given::Leak("a", "gone")];
+const UNOWNED: &[Given] = &[Given::Pod("a/p"), Given::Unowned(FIRST, "a")];
+const LEAKED: &[Given] = &[Given::Leak("a/gone")];
+const POD_AND_LEAK: &[Given] = &[Given::Pod("a/p"), Given::Leak("a/gone")];
 /// An address that is recorded, but not counted.
-const UNCOUNTED: &[Given] = &[Given::Leak("a", "gone"), Given::NoHandle("gone")];
-const POD_AND_UNCOUNTED: &[Given] =
-    &[Given::Pod("a", "p"), Given::Leak("a", "gone"), Given::NoHandle("gone")];
+const UNCOUNTED: &[Given] = &[Given::Leak("a/gone"), Given::NoHandle("a/gone")];
+const POD_AND_UNCOUNTED: &[Given] = &[Given::Pod("a/p"), Given::Leak("a/gone"), Given::NoHandle("a/gone")];
 /// The handle of addresses that a person assigns.
 const BY_HAND_ONLY: &[Given] = &[Given::Gone(BY_HAND)];
 const BLOCK_AND_BY_HAND: &[Given] = &[Given::Block(FIRST, "a"), Given::Gone(BY_HAND)];
 
-/// A call for a pod that wants any IPv4 address.
-fn call(node: &str, pod: &str) -> Call {
-    Call::new(node, pod)
-}
-
 /// A call beside which commands run.
-fn slow(node: &str, pod: &str) -> Call {
-    Call { is_watched: true, ..call(node, pod) }
+fn slow(pod: &str) -> Call {
+    Call { is_watched: true, ..pod.into() }
 }
 
 /// Makes a pod want the address 10.0.0.`last`.
-fn wanting(last: u8, call: Call) -> Call {
-    Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..call }
+fn wanting(last: u8, call: impl Into<Call>) -> Call {
+    Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..call.into() }
 }
 
 /// Assigns the leaked address manually.
@@ -164,14 +156,9 @@ impl Scenario {
         Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
     }
 
-    /// Adds faults that damage the notes of nodes.
-    fn with_damaged_notes(self) -> Self {
-        Self { kinds: Faults { notes: true, ..self.kinds }, ..self }
-    }
-
     /// Removes lost answers and kills, since a DEL after such a fault would release addresses of the other call.
     fn without_faults(self) -> Self {
-        Self { kinds: Faults { answers: false, kills: false, ..ANY }, ..self }
+        Self { kinds: Faults { failures: false, ..ANY }, ..self }
     }
 
     /// Sets the number of faults.
@@ -193,7 +180,7 @@ impl Scenario {
     pub(crate) fn begin(&self) -> (Arc<World>, Vec<Actor>) {
         let now = jiff::Timestamp::constant(1_577_836_800, 0);
         let world = Arc::new(World::new(now));
-        let put = |path: &str, value: serde_json::Value| world.data().put(path, value.to_string());
+        let put = |path: &str, value: serde_json::Value| world.data.put(path, value.to_string());
         let pools = [("pool", Some(self.cluster.pool), 30), ("pool-v6", self.cluster.pool_v6, 126)];
         for (name, cidr, size) in pools.into_iter().filter(|(_, cidr, _)| cidr.is_some()) {
             let spec = json!({"cidr": cidr, "blockSize": size, "nodeSelector": "all()"});
@@ -218,8 +205,8 @@ impl Scenario {
         if let Some(page) = self.cluster.page {
             world.to_kubernetes(&self.objects(&world), page);
         }
-        let changes = world.data().take_changes();
-        world.audit().note(None, false, changes);
+        let changes = world.data.take_changes();
+        world.audit().note(None, changes);
         (world, (self.actors)())
     }
 }

@@ -7,7 +7,7 @@ use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::Operator as _;
 
 use super::given::Given::{self, At, Block, Both, Gone, Pod};
-use super::{ANY, Cluster, FIRST, Faults, Scenario, TWO, call, large, plain, wanting};
+use super::{ANY, Cluster, FIRST, Faults, Scenario, TWO, large, plain, wanting};
 use crate::actor::{Actor, Call, add, cidr, claim, del, del_by_address, disown, operate, release_empty};
 use crate::invariants;
 
@@ -17,26 +17,26 @@ const HALF: &str = "10.0.0.0/28";
 const SHARED: &str = "k8s-pod-network.shared";
 
 /// A pod on node `a` with an address of each family. Its IPv4 address is from the first block.
-const WITH_POD: &[Given] = &[Block(FIRST, "a"), Both("a", "first")];
+const WITH_POD: &[Given] = &[Block(FIRST, "a"), Both("a/first")];
 /// A pod on `a` where `b` has every IPv4 block.
-const TAKEN: &[Given] = &[Block(EIGHT.pool, "b"), Both("a", "first")];
+const TAKEN: &[Given] = &[Block(EIGHT.pool, "b"), Both("a/first")];
 /// The same with a pod in each block, so that none is empty.
 const ALL_IN_USE: &[Given] = &[
     Block(EIGHT.pool, "b"),
-    Both("a", "first"),
-    At(3, "b", "b0"),
-    At(7, "b", "b1"),
-    At(11, "b", "b2"),
-    At(15, "b", "b3"),
-    At(19, "b", "b4"),
-    At(23, "b", "b5"),
-    At(27, "b", "b6"),
-    At(31, "b", "b7"),
+    Both("a/first"),
+    At(3, "b/b0"),
+    At(7, "b/b1"),
+    At(11, "b/b2"),
+    At(15, "b/b3"),
+    At(19, "b/b4"),
+    At(23, "b/b5"),
+    At(27, "b/b6"),
+    At(31, "b/b7"),
 ];
 
 /// Starts another pod on node `a`. The pod wants an address of each family.
 fn next() -> Vec<Actor> {
-    vec![add(Call::of_both("a", "next")).abandoned()]
+    vec![add(Call::of_both("a/next")).abandoned()]
 }
 
 /// Releases the affinities of all blocks of `a`.
@@ -63,7 +63,7 @@ fn remove_host(node: &'static str) -> Actor {
 /// Sets a second owner of the pod's address, as in a live migration.
 fn set_owner() -> Actor {
     operate("a second owner is recorded", |world, allocator| async move {
-        let (first, target) = (Call::of_both("a", "first"), call("b", "target"));
+        let (first, target) = (Call::of_both("a/first"), Call::from("b/target"));
         let alternate = NewOwner::Set(target.attributes(world.now()));
         let updates = OwnerUpdates { alternate, ..OwnerUpdates::default() };
         let (address, conditions) = (world.truth.addresses(&first.handle())[0], OwnerConditions::default());
@@ -83,7 +83,7 @@ fn interrupted() -> Vec<Scenario> {
         // A pod starts where the block of its node is full.
         one(
             "interrupted-add-in-new-block",
-            &[Block(FIRST, "a"), Both("a", "first"), Pod("a", "x"), Pod("a", "y"), Pod("a", "z")],
+            &[Block(FIRST, "a"), Both("a/first"), Pod("a/x"), Pod("a/y"), Pod("a/z")],
             next,
         ),
         // A pod starts where another node uses or just claimed all blocks.
@@ -91,21 +91,21 @@ fn interrupted() -> Vec<Scenario> {
         // A pod starts where another node has all blocks.
         one("interrupted-add-by-reclaiming", TAKEN, next),
         // A pod gets the address that it wants.
-        one("interrupted-add-of-address", WITH_POD, || vec![add(wanting(1, call("a", "next"))).abandoned()]),
+        one("interrupted-add-of-address", WITH_POD, || vec![add(wanting(1, "a/next")).abandoned()]),
         // The same where the block is missing.
         one("interrupted-add-of-address-in-new-block", WITH_POD, || {
-            vec![add(wanting(8, call("a", "next"))).abandoned()]
+            vec![add(wanting(8, "a/next")).abandoned()]
         }),
         // A pod stops.
-        one("interrupted-del", WITH_POD, || vec![del(Call::of_both("a", "first")).abandoned()]),
+        one("interrupted-del", WITH_POD, || vec![del(Call::of_both("a/first")).abandoned()]),
         // The addresses of a pod are released.
-        one("interrupted-del-by-address", WITH_POD, || vec![del_by_address(Call::of_both("a", "first"))]),
+        one("interrupted-del-by-address", WITH_POD, || vec![del_by_address(Call::of_both("a/first"))]),
         // A node claims four blocks, one of which is another's.
         one("interrupted-claim", WITH_POD, || vec![claim(HALF, "b")]),
         // A node gives up its empty blocks, and keeps that of a pod.
         one(
             "interrupted-give-up-of-empty-blocks",
-            &[Block(FIRST, "a"), Both("a", "first"), Block(HALF, "a")],
+            &[Block(FIRST, "a"), Both("a/first"), Block(HALF, "a")],
             || vec![give_up(InUse::Refuse)],
         ),
         // A node gives up its blocks, which are in use.
@@ -122,12 +122,12 @@ fn interrupted() -> Vec<Scenario> {
 /// Pods that come and go on all nodes, some without DEL.
 fn pods() -> Vec<Actor> {
     vec![
-        add(Call::of_both("a", "q1")),
-        add(Call::of_both("b", "q2")).abandoned(),
-        add(call("c", "q3")),
-        add(wanting(5, call("b", "q4"))),
-        del(Call::of_both("a", "p1")),
-        del_by_address(Call::of_both("b", "p2")),
+        add(Call::of_both("a/q1")),
+        add(Call::of_both("b/q2")).abandoned(),
+        add("c/q3"),
+        add(wanting(5, "b/q4")),
+        del(Call::of_both("a/p1")),
+        del_by_address(Call::of_both("b/p2")),
     ]
 }
 
@@ -180,7 +180,7 @@ fn of_one_handle() -> Vec<Actor> {
 /// A large world with pods on two nodes, and an empty block on the third.
 fn busy(name: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
     // DEL releases the leftovers of the shared handle at the end.
-    const BEFORE: &[Given] = &[Both("a", "p1"), Both("b", "p2"), Block("10.0.0.8/30", "c"), Gone(SHARED)];
+    const BEFORE: &[Given] = &[Both("a/p1"), Both("b/p2"), Block("10.0.0.8/30", "c"), Gone(SHARED)];
     let end = invariants::at_the_end_of_claims;
     Scenario { end, ..large(name, cluster, BEFORE, actors) }
 }

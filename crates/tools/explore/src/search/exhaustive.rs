@@ -8,8 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use super::Violation;
-use crate::run::{Choice, Possible, Run};
+use crate::run::{Choice, Possible, Run, Violation};
 use crate::scenario::Scenario;
 use crate::world::Footprint;
 
@@ -35,7 +34,7 @@ pub struct Explored {
 /// Returns the first schedule that ends with a violation.
 pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explored, Violation> {
     let explored = Explored { is_complete: true, ..Explored::default() };
-    let mut search = Search { scenario, until, explored, seen: HashMap::new(), path: Vec::new() };
+    let mut search = Search { scenario, until, explored, seen: HashMap::new() };
     search.go()?;
     search.explored.states = search.seen.len();
     Ok(search.explored)
@@ -55,11 +54,11 @@ struct Search<'s> {
     explored: Explored,
     /// Visited states by hash.
     seen: HashMap<(u64, u64), Visited>,
-    path: Vec<Choice>,
 }
 
 /// A state on the current path, and its steps that have not been tried yet.
 struct Branch<'s> {
+    path: Vec<Choice>,
     /// The run at this state, until it continues.
     run: Option<Run<'s>>,
     left: std::vec::IntoIter<Possible>,
@@ -74,70 +73,60 @@ struct Asleep {
 }
 
 impl<'s> Search<'s> {
-    /// Replays the path.
-    fn replayed(&mut self) -> Result<Run<'s>, Violation> {
-        let start = Run::new(self.scenario);
-        let mut run = start.map_err(|what| Violation { schedule: Vec::new(), what })?;
-        for (index, choice) in self.path.iter().enumerate() {
-            let stepped = run.step(*choice);
-            stepped.map_err(|what| Violation { schedule: self.path[..=index].to_vec(), what })?;
-        }
-        self.explored.steps += self.path.len();
-        Ok(run)
-    }
-
-    fn found(&self, what: String) -> Violation {
-        Violation { schedule: self.path.clone(), what }
-    }
-
     fn go(&mut self) -> Result<(), Violation> {
-        let start = self.replayed()?;
+        let start = Run::new(self.scenario)?;
         let mut branches: Vec<Branch<'s>> = self.visit(start, Vec::new())?.into_iter().collect();
         while let Some(branch) = branches.last_mut() {
             let Some(option) = branch.left.next() else {
                 branches.pop();
-                self.path.pop();
                 continue;
             };
             let mut run = match branch.run.take() {
                 Some(run) => run,
-                None => self.replayed()?,
+                None => self.replayed(&branch.path)?,
             };
-            self.path.push(option.choice);
             self.explored.steps += 1;
-            let touched = run.step(option.choice).map_err(|what| self.found(what))?;
+            let touched = run.step(option.choice)?;
             let footprint = option.footprint.and(&touched);
             let commutes = |other: &&Asleep| !other.footprint.conflicts(&footprint);
             let still_asleep = branch.asleep.iter().filter(commutes).cloned().collect();
             branch.asleep.push(Asleep { choice: option.choice, footprint });
-            match self.visit(run, still_asleep)? {
-                Some(next) => branches.push(next),
-                None => drop(self.path.pop()),
-            }
+            branches.extend(self.visit(run, still_asleep)?);
         }
         Ok(())
     }
 
+    fn replayed(&mut self, path: &[Choice]) -> Result<Run<'s>, Violation> {
+        let mut run = Run::new(self.scenario)?;
+        for choice in path {
+            run.step(*choice)?;
+        }
+        self.explored.steps += path.len();
+        Ok(run)
+    }
+
     /// Visits a state. Returns a branch with the steps to try, if there are any.
     fn visit(&mut self, run: Run<'s>, asleep: Vec<Asleep>) -> Result<Option<Branch<'s>>, Violation> {
-        self.explored.deepest = self.explored.deepest.max(self.path.len());
+        let depth = run.schedule.len();
+        self.explored.deepest = self.explored.deepest.max(depth);
         if self.until.is_some_and(|until| Instant::now() > until) {
             self.explored.is_complete = false;
             return Ok(None);
         }
         let is_new = self.is_new(&run, &asleep)?;
-        let is_cut = is_new && self.path.len() >= self.scenario.longest;
+        let is_cut = is_new && depth >= self.scenario.longest;
         self.explored.cut += usize::from(is_cut);
         let options = if is_new && !is_cut { run.options() } else { Vec::new() };
         let is_awake = |option: &Possible| asleep.iter().all(|other| other.choice != option.choice);
         let left: Vec<Possible> = options.into_iter().filter(is_awake).collect();
-        Ok((!left.is_empty()).then(|| Branch { run: Some(run), left: left.into_iter(), asleep }))
+        let path = run.schedule.clone();
+        Ok((!left.is_empty()).then(|| Branch { path, run: Some(run), left: left.into_iter(), asleep }))
     }
 
     /// Records a visit of a state. Returns false if the state cannot lead to anything new.
     fn is_new(&mut self, run: &Run<'_>, asleep: &[Asleep]) -> Result<bool, Violation> {
         let sleeping: BTreeSet<Choice> = asleep.iter().map(|asleep| asleep.choice).collect();
-        let (state, depth) = (run.hash(), self.path.len());
+        let (state, depth) = (run.hash(), run.schedule.len());
         if let Some(before) = self.seen.get_mut(&state) {
             // Schedules may have been cut off after this state. This shorter path to it leaves room for more steps.
             let is_nearer = depth < before.depth && self.explored.cut > 0;
@@ -148,9 +137,9 @@ impl<'s> Search<'s> {
         }
         self.seen.insert(state, Visited { asleep: sleeping, depth });
 
-        if run.is_over().map_err(|what| self.found(what))? {
+        if run.is_over()? {
             self.explored.ends += 1;
-            run.examine_end().map_err(|what| self.found(what))?;
+            run.examine_end()?;
         }
         Ok(true)
     }

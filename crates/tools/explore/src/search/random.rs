@@ -2,8 +2,7 @@
 
 use calipam_testkit::cluster::rng::Rng;
 
-use super::Violation;
-use crate::run::{Choice, Possible, Run};
+use crate::run::{Choice, Possible, Run, Violation};
 use crate::scenario::Scenario;
 
 /// Number of steps from the start within which priorities change.
@@ -20,42 +19,29 @@ const FAULTS: u64 = 12;
 /// # Errors
 /// Returns the schedule if it ends with a violation.
 pub fn random(scenario: &Scenario, seed: u64) -> Result<usize, Violation> {
-    let mut rng = Rng::new(seed);
-    let mut schedule = Vec::new();
-    let result = follow(scenario, &mut rng, seed % 2 == 1, &mut schedule);
-    result.map(|()| schedule.len()).map_err(|what| Violation { schedule, what })
-}
-
-fn follow(
-    scenario: &Scenario,
-    rng: &mut Rng,
-    by_priority: bool,
-    schedule: &mut Vec<Choice>,
-) -> Result<(), String> {
+    let (mut rng, by_priority) = (Rng::new(seed), seed % 2 == 1);
     let mut run = Run::new(scenario)?;
     let mut priorities: Vec<usize> = Vec::new();
     let changes: Vec<u64> = (0..3).map(|_| rng.below(LENGTH)).collect();
     loop {
         let options = run.options();
         if run.is_over()? && (options.is_empty() || rng.below(3) == 0) {
-            return run.examine_end();
+            run.examine_end()?;
+            return Ok(run.schedule.len());
         }
         let (faults, steps): (Vec<&Possible>, Vec<&Possible>) =
             options.iter().partition(|option| option.choice.is_fault());
         let is_fault = steps.is_empty() || (!faults.is_empty() && rng.below(FAULTS) == 0);
-        let among = if is_fault { &faults } else { &steps };
-        if among.is_empty() {
-            return Err("nothing can happen".to_owned());
-        }
-        let choice = if by_priority && !is_fault {
-            if changes.contains(&(schedule.len() as u64)) && !priorities.is_empty() {
+        let choice = if is_fault {
+            rng.pick(&faults).choice
+        } else if by_priority {
+            if changes.contains(&(run.schedule.len() as u64)) && !priorities.is_empty() {
                 priorities.rotate_left(1);
             }
-            first(among, &mut priorities, rng)
+            first(&steps, &mut priorities, &mut rng)
         } else {
-            rng.pick(among).choice
+            rng.pick(&steps).choice
         };
-        schedule.push(choice);
         run.step(choice)?;
     }
 }

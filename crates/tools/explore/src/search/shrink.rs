@@ -1,7 +1,6 @@
 //! Replays schedules, and finds shorter ones with the same result.
 
-use super::Violation;
-use crate::run::{Choice, Run};
+use crate::run::{Choice, Run, Violation};
 use crate::scenario::Scenario;
 
 /// Follows a schedule and skips impossible steps. At the end of the schedule, all actors continue in order until they
@@ -10,30 +9,18 @@ use crate::scenario::Scenario;
 /// # Errors
 /// Returns the violation, with the schedule that leads to it.
 pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, Violation> {
-    let mut followed = Vec::new();
-    match follow(scenario, schedule, &mut followed) {
-        Ok(()) => Ok(followed),
-        Err(what) => Err(Violation { schedule: followed, what }),
-    }
-}
-
-fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) -> Result<(), String> {
     let mut run = Run::new(scenario)?;
     for choice in schedule {
         if run.options().iter().any(|option| option.choice == *choice) {
-            followed.push(*choice);
             run.step(*choice)?;
         }
     }
-    loop {
-        if run.is_over()? {
-            return run.examine_end();
-        }
+    while !run.is_over()? {
         let next = run.options().into_iter().find(|option| !option.choice.is_fault());
-        let next = next.ok_or("nothing can happen")?;
-        followed.push(next.choice);
-        run.step(next.choice)?;
+        run.step(next.expect("an actor that waits").choice)?;
     }
+    run.examine_end()?;
+    Ok(run.schedule)
 }
 
 /// Finds a shorter schedule with a violation: one without unnecessary faults, and with as few switches between actors

@@ -5,11 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
 use calipam_model::block::Block;
-use calipam_model::snapshot::Snapshot;
 use calipam_testkit::memory::Change;
 use serde_json::Value;
 
-use super::{RequestId, kubernetes};
+use super::{PendingRequest, kubernetes};
+use crate::invariants::snapshot;
 
 /// The kind of work that an actor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +47,13 @@ pub(crate) struct Audit {
     pub journals: BTreeMap<usize, PathBuf>,
     /// Keys that the current step writes on behalf of someone else, to whom no invariant applies.
     pub of_others: BTreeSet<String>,
-    /// The phases of each actor, each with the number of its first request.
-    phases: BTreeMap<usize, Vec<(usize, Phase)>>,
+    /// The current phase of each actor.
+    pub phases: BTreeMap<usize, Phase>,
     writes: Vec<NotedWrite>,
     /// The number of writes before each actor's run.
     runs: BTreeMap<usize, usize>,
     /// The values that an actor's run intended to write.
-    intended: BTreeMap<(usize, String), Option<Vec<u8>>>,
+    pub intended: BTreeMap<(usize, String), Option<Vec<u8>>>,
 }
 
 /// One write, with the previous value.
@@ -81,13 +81,13 @@ impl NotedWrite {
 }
 
 impl Audit {
-    /// Starts a phase of an actor that has sent `requests` requests so far.
-    pub(super) fn begin(&mut self, actor: usize, requests: usize, phase: Phase) {
+    /// Starts a phase of an actor.
+    pub(crate) fn begin(&mut self, actor: usize, phase: Phase) {
         if phase == Phase::Repairs {
             self.runs.insert(actor, self.writes.len());
             self.intended.retain(|(other, _), _| *other != actor);
         }
-        self.phases.entry(actor).or_default().push((requests + 1, phase));
+        self.phases.insert(actor, phase);
     }
 
     /// True if there are neither faults nor other actors to disturb an actor.
@@ -95,24 +95,14 @@ impl Audit {
         self.is_alone && !self.has_faults
     }
 
-    /// The phase of a request; `None` if it belongs to no phase.
-    fn phase(&self, id: RequestId) -> Option<Phase> {
-        let phases = self.phases.get(&id.actor)?;
-        phases.iter().rev().find(|(first, _)| *first <= id.number).map(|(_, phase)| *phase)
-    }
-
     /// Records writes. Returns them with the previous values.
-    pub(crate) fn note(
-        &mut self,
-        by: Option<RequestId>,
-        is_orphan: bool,
-        changes: Vec<Change>,
-    ) -> Vec<NotedWrite> {
+    pub(crate) fn note(&mut self, by: Option<&PendingRequest>, changes: Vec<Change>) -> Vec<NotedWrite> {
         let (others, begin) = (std::mem::take(&mut self.of_others), self.writes.len());
         for Change { path, value: after, .. } in changes {
             let by = by.filter(|_| !others.contains(&path));
             let before = self.last(&path).and_then(|last| last.after.clone());
-            let (writer, phase) = (by.map(|id| id.actor), by.and_then(|id| self.phase(id)));
+            let (writer, phase) = (by.map(|by| by.id.actor), by.and_then(|by| by.phase));
+            let is_orphan = by.is_some_and(|by| by.is_orphan);
             self.writes.push(NotedWrite { path, before, after, writer, phase, is_orphan });
         }
         self.writes[begin..].to_vec()
@@ -138,13 +128,6 @@ impl Audit {
     pub(crate) fn is_restored(&self, path: &str, now: &[u8]) -> bool {
         let mut replaced = self.runs.keys().filter_map(|actor| self.replaced(*actor, path));
         replaced.any(|replaced| is_same(path, replaced.before(), Some(now)))
-    }
-
-    /// Records the value that a request intends to write.
-    pub(super) fn intend(&mut self, by: RequestId, path: &str, after: Option<Vec<u8>>) {
-        if self.phase(by) == Some(Phase::Repairs) {
-            self.intended.insert((by.actor, path.to_owned()), after);
-        }
     }
 
     /// True if an undo restores the value from before the actor's run.
@@ -199,10 +182,7 @@ fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
         return true;
     }
     let block = |raw: &[u8]| -> Option<Block> {
-        let mut snapshot = Snapshot::default();
-        if !kubernetes::decode(&mut snapshot, path, raw, 1) {
-            snapshot.add_entry(path.as_bytes(), raw, 1);
-        }
+        let mut snapshot = snapshot(&[(path.to_owned(), raw.to_vec(), 1)]);
         snapshot.blocks.pop()?.value.content.sound().cloned()
     };
     block(one).zip(block(other)).is_some_and(|(one, other)| one.differs_only_in_sequences(&other))

@@ -1,16 +1,18 @@
 //! The datastore as one actor's allocator sees it. It behaves like etcd, or like Kubernetes, which has no transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use calipam_assign::{Entry, Query, Store, StoreError, Swap};
+use calipam_datastore::allocation::AllocatorStore;
+use calipam_datastore::write::Consent;
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::Revision;
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 
-use super::{Footprint, PODS, Values, World, Write};
+use super::{Footprint, PODS, Values, Verdict, World, kubernetes};
 use crate::truth::Pod;
 
 /// The connection of an actor.
@@ -18,19 +20,35 @@ use crate::truth::Pod;
 pub struct Client {
     world: Arc<World>,
     actor: usize,
-    /// True if each query of a read is answered separately, as by an API server.
-    one_by_one: bool,
+    server: Server,
+}
+
+/// The server of a connection.
+#[derive(Clone)]
+enum Server {
+    /// Answers all queries of a read at one revision.
+    Etcd,
+    /// Answers each query of a read separately, as an API server does.
+    OneByOne,
+    /// An API server, to which calipam's own client is connected.
+    Api(Rc<AllocatorStore>),
 }
 
 impl Client {
-    /// Creates a connection to etcd, which answers all queries of a read at one revision.
+    /// Creates a connection to etcd.
     pub fn new(world: &Arc<World>, actor: usize) -> Self {
-        Self { world: Arc::clone(world), actor, one_by_one: false }
+        Self { world: Arc::clone(world), actor, server: Server::Etcd }
     }
 
-    /// Turns the connection into a connection to an API server.
+    /// Makes the server answer each query of a read separately.
     pub fn one_by_one(self) -> Self {
-        Self { one_by_one: true, ..self }
+        Self { server: Server::OneByOne, ..self }
+    }
+
+    /// Turns the connection into one of calipam's own client to an API server.
+    pub(crate) fn on_kubernetes(self) -> Self {
+        let store = kubernetes::open(&self.world, self.actor).allocator(Consent::from_runtime("kubernetes"));
+        Self { server: Server::Api(Rc::new(store.expect("an allocator's store"))), ..self }
     }
 
     /// Reads all pods and the names of all nodes from Kubernetes.
@@ -40,7 +58,7 @@ impl Client {
         self.may_read("read pods and nodes".into(), footprint).await?;
         let pods = self.world.truth.pods();
         self.world.record_answer(self.actor, &pods);
-        let names = self.world.memory.values(&nodes).into_iter();
+        let names = self.world.data.values(&nodes).into_iter();
         Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
     }
 
@@ -58,18 +76,16 @@ impl Client {
         let path = format!("{RESOURCE_PREFIX}clusterinformations/default");
         self.may_read("read whether the datastore is ready".into(), Footprint::default().read(path.clone()))
             .await?;
-        let value = self.world.memory.value(&path).unwrap_or_default();
+        let value = self.world.data.value(&path).unwrap_or_default();
         let value: serde_json::Value = serde_json::from_slice(&value).unwrap_or_default();
         Ok(value["spec"]["datastoreReady"] != false)
     }
 
     /// Waits until the explorer decides on a read, and records the values that it returns.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
-        if !self.world.turn(self.actor, what, footprint.clone()).answered().await {
-            return Err(no_answer());
-        }
+        self.world.turn(self.actor, what, footprint.clone()).answered().await?;
         let read = |(path, is_range): (&str, bool)| {
-            let mut found = self.world.memory.values(path);
+            let mut found = self.world.data.values(path);
             found.retain(|(other, ..)| is_range || other == path);
             found
         };
@@ -82,7 +98,7 @@ impl Client {
         let what: Vec<String> = queries.iter().map(describe).collect();
         let footprint = queries.iter().fold(Footprint::default(), add);
         self.may_read(format!("read {}", what.join(", ")), footprint).await?;
-        self.world.memory.read(queries).await
+        self.world.data.read(queries).await
     }
 }
 
@@ -92,50 +108,47 @@ impl Store for Client {
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        if !self.one_by_one {
-            return self.ask(queries).await;
+        match &self.server {
+            Server::Etcd => self.ask(queries).await,
+            Server::Api(store) => store.read(queries).await,
+            Server::OneByOne => {
+                let mut answers = Vec::with_capacity(queries.len());
+                for query in queries {
+                    answers.extend(self.ask(std::slice::from_ref(query)).await?);
+                }
+                Ok(answers)
+            }
         }
-        let mut answers = Vec::with_capacity(queries.len());
-        for query in queries {
-            answers.extend(self.ask(std::slice::from_ref(query)).await?);
-        }
-        Ok(answers)
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        if let Server::Api(store) = &self.server {
+            return store.swap(swap).await;
+        }
         let path = swap.record.key().to_string();
         let verb = match (&swap.read, swap.deletes) {
             (None, _) => "create",
             (Some(_), false) => "update",
             (Some(_), true) => "delete",
         };
-        let (footprint, later) = (Footprint::default().write(path.clone()), swap.clone());
-        let write: Write = Arc::new(move |store| drop(at_once(store.swap(&later))));
-        let what = format!("{verb} {}", short(&path));
-        if !self.world.turn(self.actor, what, footprint).writing(write).answered().await {
-            return Err(no_answer());
-        }
-        let result = self.world.memory.swap(swap).await;
+        let footprint = Footprint::default().write(path.clone());
+        let turn = self.world.turn(self.actor, format!("{verb} {}", short(&path)), footprint);
+        let swap = swap.clone();
+        let swapped = turn.executed(move |store| store.swap(&swap).now_or_never()).await?;
+        let result = swapped.expect("a datastore in memory never waits");
         self.world.record_answer(self.actor, result.as_ref().err().map(ToString::to_string));
         if result.is_ok() {
             // The actor also learns the revision of its write.
-            self.world.record_answer(self.actor, self.world.memory.value_at(&path));
+            self.world.record_answer(self.actor, self.world.data.value_at(&path));
         }
         result
     }
 }
 
-/// Polls a future on an in-memory datastore, which never waits. Returns `None` if the future waits for something other
-/// than the datastore.
-pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(given) => Some(given),
-        Poll::Pending => None,
+impl From<Verdict> for StoreError {
+    fn from(_: Verdict) -> Self {
+        Self::Unavailable("no answer".into())
     }
-}
-
-fn no_answer() -> StoreError {
-    StoreError::Unavailable("no answer".into())
 }
 
 fn add(footprint: Footprint, query: &Query) -> Footprint {

@@ -1,7 +1,7 @@
 //! An API server as one process sees it. It replaces the connection of calipam's client. Objects are stored under their
 //! paths. An object's version is the revision of its last write.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,6 +12,7 @@ use calipam_datastore::{Datastore, KubeClient};
 use calipam_files::objects::Encoding;
 use calipam_files::objects::kinds::by_plural;
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::datastore::consent;
 use calipam_testkit::memory::MemoryStore;
@@ -22,25 +23,25 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::turn::Turn;
-use super::{Footprint, PATIENCE, Values, Verdict, World, Write, no_answer, timeless};
+use super::{Footprint, PATIENCE, Values, Verdict, World, no_answer, timeless};
 
 /// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
 const CALICO: &str = "/apis/crd.projectcalico.org/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// An API server as one actor's process sees it.
-#[derive(Clone)]
 struct Server {
     world: Arc<World>,
     actor: usize,
+    /// The results of list requests of which the actor has received the first page.
+    lists: Mutex<Vec<Values>>,
 }
 
 /// Opens the datastore for an actor's process.
 pub fn open(world: &Arc<World>, actor: usize) -> Datastore {
-    let server = Server { world: Arc::clone(world), actor };
+    let server = Arc::new(Server { world: Arc::clone(world), actor, lists: Mutex::default() });
     let answer = tower::service_fn(move |request: Request<Body>| {
-        let server = server.clone();
+        let server = Arc::clone(&server);
         async move { server.answer(request).await }
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
@@ -56,10 +57,16 @@ impl Server {
         let body = body.collect().await?.to_bytes();
         let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
         let path = head.uri.path().to_owned();
-        let (status, value) = match head.method {
-            _ if path == REVIEWS => (StatusCode::CREATED, json!({"status": {"allowed": true}})),
-            Method::GET => self.read(&path, head.uri.query().unwrap_or_default()).await?,
-            method => self.write(method, path, body).await?,
+        let answered = match head.method {
+            _ if path == REVIEWS => Ok((StatusCode::CREATED, json!({"status": {"allowed": true}}))),
+            Method::GET => self.read(&path, head.uri.query().unwrap_or_default()).await,
+            method => self.write(method, path, body).await,
+        };
+        let (status, value) = match answered {
+            Ok(answer) => answer,
+            Err(Verdict::PutOff) => failure(StatusCode::TOO_MANY_REQUESTS),
+            Err(Verdict::Expire) => failure(StatusCode::GONE),
+            Err(_) => return Err(no_answer().into()),
         };
         let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
         if status == StatusCode::TOO_MANY_REQUESTS {
@@ -69,94 +76,65 @@ impl Server {
         Ok(response)
     }
 
-    async fn read(&self, path: &str, query: &str) -> Result<Answer, BoxError> {
+    async fn read(&self, path: &str, query: &str) -> Result<Answer, Verdict> {
         // With a resource version, the server could answer from an older cache. calipam never allows that.
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
-        let (is_list, mut page) = (is_list(path), Page::of(query));
-        let footprint = match is_list {
-            // A later page is read at the revision of the first page.
-            true if page.list.is_some() => Footprint::default(),
-            true => Footprint::default().read_range(folder(path)),
-            false => Footprint::default().read(path),
-        };
-        let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
-        let mut turn = self.world.turn(self.actor, what, footprint);
-        turn.asked.is_continued = page.list.is_some();
-        if let Some(refused) = refused(turn).await? {
-            return Ok(refused);
+        if !is_list(path) {
+            self.turn("get", path, Footprint::default().read(path)).answered().await?;
+            return Ok(self.recorded(get(&self.world.data, path)));
         }
-        if !is_list {
-            let answer = get(&self.world.memory, path);
-            self.record_answer(&answer);
-            return Ok(answer);
-        }
-        let found = match page.list {
-            Some(number) => self.kept_list(number),
-            None => self.world.memory.values(&folder(path)),
+        let mut page = Page::of(query);
+        let is_continued = page.list != NEWEST;
+        // A later page is read at the revision of the first page.
+        let footprint = match is_continued {
+            true => Footprint::default(),
+            false => Footprint::default().read_range(folder(path)),
         };
-        self.record_answer(&(StatusCode::OK, list(&found, &Page::default())));
+        let mut turn = self.turn("list", path, footprint);
+        turn.asked.is_continued = is_continued;
+        turn.answered().await?;
+        let mut lists = lock(&self.lists);
+        let found = match is_continued {
+            true => lists[page.list as usize].clone(),
+            false => self.world.data.values(&folder(path)),
+        };
+        self.recorded((StatusCode::OK, list(&found, &Page::default())));
         if let Some(most @ 1..) = self.world.page.get() {
             page.most = page.most.min(*most);
-            page.list.get_or_insert_with(|| self.begin_list(found.clone()));
+            if !is_continued {
+                page.list = lists.len() as i64;
+                lists.push(found.clone());
+            }
         }
-        page.list.get_or_insert(NEWEST);
         Ok((StatusCode::OK, list(&found, &page)))
     }
 
-    async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, BoxError> {
+    async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, Verdict> {
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
         let target = if method == Method::POST { format!("{path}/{name}") } else { path };
-        let (later_method, later_target, later_body) = (method.clone(), target.clone(), body.clone());
-        let write: Write =
-            Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
-        let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
         let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
-        let turn = self.world.turn(self.actor, what, Footprint::default().write(target.clone()));
-        let turn = turn.writing(write).intends(&[(target.clone(), after)]);
-        if let Some(refused) = refused(turn).await? {
-            return Ok(refused);
-        }
-        let answer = change(&self.world.memory, &method, &target, body);
-        self.record_answer(&answer);
-        Ok(answer)
+        let verb = method.as_str().to_lowercase();
+        let turn = self.turn(&verb, &target, Footprint::default().write(target.clone()));
+        let turn = turn.intends(&[(target.clone(), after)]);
+        let answer = turn.executed(move |store| change(store, &method, &target, body.clone())).await?;
+        Ok(self.recorded(answer))
     }
 
-    fn record_answer(&self, (status, value): &Answer) {
-        let value = timeless(value.to_string().as_bytes());
-        self.world.record_answer(self.actor, (status.as_u16(), value));
+    /// Creates a request, which the server may put off.
+    fn turn(&self, verb: &str, path: &str, footprint: Footprint) -> Turn<'_> {
+        let mut turn = self.world.turn(self.actor, format!("{verb} {}", short(path)), footprint);
+        turn.asked.can_be_put_off = true;
+        turn
     }
 
-    /// Keeps the result of a list request for its next pages. Returns the number of the list.
-    fn begin_list(&self, found: Values) -> i64 {
-        let mut state = self.world.state();
-        let lists = state.lists.entry(self.actor).or_default();
-        lists.push(found);
-        lists.len() as i64 - 1
+    /// Records an answer and returns it.
+    fn recorded(&self, (status, value): Answer) -> Answer {
+        let timeless = timeless(value.to_string().as_bytes());
+        self.world.record_answer(self.actor, (status.as_u16(), timeless));
+        (status, value)
     }
-
-    /// Returns the kept result of a list request.
-    fn kept_list(&self, number: i64) -> Values {
-        let state = self.world.state();
-        let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&self.actor)?.get(number));
-        list.cloned().unwrap_or_default()
-    }
-}
-
-/// Waits for the decision on a request. Returns its response if it is not executed.
-async fn refused(mut turn: Turn<'_>) -> Result<Option<Answer>, BoxError> {
-    turn.asked.can_be_put_off = true;
-    let (world, actor) = (turn.world, turn.asked.id.actor);
-    let verdict = turn.await;
-    let status = match verdict {
-        Verdict::Go => return Ok(None),
-        Verdict::PutOff => Some(StatusCode::TOO_MANY_REQUESTS),
-        Verdict::Expire => Some(StatusCode::GONE),
-        Verdict::Fail => None,
-    };
-    world.record_answer(actor, verdict);
-    Ok(Some(failure(status.ok_or_else(no_answer)?)))
 }
 
 /// True for a path that lists all objects of a kind.
@@ -196,7 +174,7 @@ fn get(store: &MemoryStore, path: &str) -> Answer {
     }
 }
 
-/// The list number in the continue token of a list that is continued at the newest state.
+/// The list number of the newest state, at which a first page is read, and also a later one if lists are not kept.
 const NEWEST: i64 = -1;
 
 /// The query of a list.
@@ -207,13 +185,13 @@ struct Page {
     most: usize,
     /// The name of the first item.
     start: String,
-    /// The number of the list that the page continues.
-    list: Option<i64>,
+    /// The number of the list that the page continues; [`NEWEST`] for none.
+    list: i64,
 }
 
 impl Default for Page {
     fn default() -> Self {
-        Self { label: String::new(), most: usize::MAX, start: String::new(), list: None }
+        Self { label: String::new(), most: usize::MAX, start: String::new(), list: NEWEST }
     }
 }
 
@@ -228,7 +206,7 @@ impl Page {
                     let token = URL_SAFE_NO_PAD.decode(value).unwrap_or_default();
                     let token: Value = serde_json::from_slice(&token).unwrap_or_default();
                     page.start = token["start"].as_str().unwrap_or_default().to_owned();
-                    page.list = token["rv"].as_i64().filter(|number| *number != NEWEST);
+                    page.list = token["rv"].as_i64().unwrap_or(NEWEST);
                 }
                 _ => {}
             }
@@ -307,23 +285,20 @@ pub(crate) fn objects_of(
 ) -> Option<Vec<(String, Vec<u8>)>> {
     let world = Arc::new(World::free(MemoryStore::default()));
     for (path, value, _) in values {
-        let Ok(Some(key)) = Key::parse(path) else { continue };
-        let plain = match &key {
-            Key::ClusterInformation(name) => {
-                Some((format!("{CALICO}/clusterinformations/{name}"), "ClusterInformation"))
+        let (path, kind) = match Key::parse(path) {
+            Ok(Some(Key::ClusterInformation(name))) => {
+                (format!("{CALICO}/clusterinformations/{name}"), "ClusterInformation")
             }
-            Key::Node(name) => Some((format!("/api/v1/nodes/{name}"), "Node")),
-            _ => None,
+            Ok(Some(Key::Node(name))) => (format!("/api/v1/nodes/{name}"), "Node"),
+            _ => continue,
         };
-        if let Some((path, kind)) = plain {
-            let mut object: Value = serde_json::from_slice(value).ok()?;
-            object["kind"] = kind.into();
-            change(&world.memory, &Method::POST, &path, object);
-        }
+        let mut object: Value = serde_json::from_slice(value).ok()?;
+        object["kind"] = kind.into();
+        change(&world.data, &Method::POST, &path, object);
     }
     for pod in pods {
         let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str()?);
-        change(&world.memory, &Method::POST, &path, pod.clone());
+        change(&world.data, &Method::POST, &path, pod.clone());
     }
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -332,13 +307,13 @@ pub(crate) fn objects_of(
         for (path, value, _) in values {
             let Ok(Some(key)) = Key::parse(path) else { continue };
             if let Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig = key {
-                let batch = Batch { changes: vec![Change::create(key, value.clone())], evidence: Vec::new() };
-                writer.commit(&batch).await.ok()?;
+                let changes = vec![Change::create(key, value.clone())];
+                writer.commit(&Batch { changes, evidence: Vec::new() }).await.ok()?;
             }
         }
         Some(())
     })?;
-    Some(world.memory.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
+    Some(world.data.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
 }
 
 #[cfg(test)]
@@ -356,13 +331,13 @@ mod tests {
             let items = list["items"].as_array().unwrap();
             items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
         };
-        let first = list(&found, &Page { most: 2, list: Some(7), ..Page::default() });
+        let first = list(&found, &Page { most: 2, list: 7, ..Page::default() });
         assert_eq!(
             (names(&first), &first["metadata"]["remainingItemCount"]),
             (vec!["a".into(), "b".into()], &json!(1))
         );
         let next = Page::of(&format!("limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap()));
-        assert_eq!((next.list, next.most), (Some(7), 2));
+        assert_eq!((next.list, next.most), (7, 2));
         let last = list(&found, &next);
         assert_eq!((names(&last), &last["metadata"]["continue"]), (vec!["c".into()], &Value::Null));
     }

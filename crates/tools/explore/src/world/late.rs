@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::turn::PendingRequest;
+use super::turn::{Pending, PendingRequest};
 use super::{Footprint, RequestId, State, World};
 
 /// Events that precede the end of the grace period: the ADDs and late writes that were under way at its start.
@@ -24,14 +24,11 @@ impl World {
         let mut state = self.state();
         state.adding.remove(&actor);
         state.waits.remove(&actor);
-        let of_actor = RequestId { actor, number: 0 }..RequestId { actor: actor + 1, number: 0 };
-        let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
-        for id in ids {
-            let pending = state.pending.remove(&id);
-            pending.into_iter().for_each(|pending| state.add_late_write(pending.asked));
-        }
-        let of_actor = state.late_writes.iter_mut().filter(|(id, _)| id.actor == actor);
-        of_actor.for_each(|(_, write)| write.is_orphan = true);
+        let pending: Vec<Pending> =
+            state.pending.extract_if(.., |id, _| id.actor == actor).map(|(_, own)| own).collect();
+        pending.into_iter().for_each(|pending| state.add_late_write(pending.asked));
+        let own = state.late_writes.values_mut().filter(|write| write.id.actor == actor);
+        own.for_each(|write| write.is_orphan = true);
     }
 
     /// Records that an actor's pod waits for addresses.
@@ -56,12 +53,11 @@ impl World {
         state.touched = std::mem::take(&mut state.touched).and(&touched);
     }
 
-    /// Executes a late write. Returns true if its sender was killed.
-    pub(crate) fn land(&self, id: RequestId) -> bool {
-        let asked = self.state().late_writes.remove(&id);
-        let write = asked.as_ref().and_then(|asked| asked.write.as_ref());
-        write.into_iter().for_each(|write| write(&self.memory));
-        asked.is_some_and(|asked| asked.is_orphan)
+    /// Executes a late write and returns it.
+    pub(crate) fn land(&self, id: RequestId) -> Option<PendingRequest> {
+        let asked = self.state().late_writes.remove(&id)?;
+        asked.write.iter().for_each(|write| write(&self.data));
+        Some(asked)
     }
 }
 

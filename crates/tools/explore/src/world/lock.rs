@@ -1,6 +1,11 @@
 //! The locks of nodes.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+
+use calipam_assign::plugin::Host;
+use calipam_testkit::memory::MemoryStore;
 
 use super::{Footprint, World};
 
@@ -19,14 +24,28 @@ impl NodeLock {
         Self { world: Arc::clone(world), actor, name: format!("lock/{node}") }
     }
 
-    /// Waits for the lock.
-    pub async fn take(&self) -> LockGuard {
+    /// The lock of a node on which nothing else runs.
+    pub(crate) fn alone() -> Self {
+        Self::new(&Arc::new(World::free(MemoryStore::default())), 0, "")
+    }
+}
+
+/// The host on which a plugin call runs. It sets no time limits.
+impl Host for NodeLock {
+    type LockGuard = LockGuard;
+    type Error = Infallible;
+
+    async fn lock(&self) -> LockGuard {
         let Self { world, actor, name } = self;
         let footprint = Footprint::default().write(name.clone());
-        world.turn(*actor, format!("take {name}"), footprint).locking(name).await;
+        let _ = world.turn(*actor, format!("take {name}"), footprint).locking(name).answered().await;
         world.state().locks.insert(name.clone(), *actor);
         world.record_answer(*actor, "locked");
         LockGuard(Self { world: Arc::clone(world), actor: *actor, name: name.clone() })
+    }
+
+    async fn within<T>(&self, _: Duration, work: impl Future<Output = T>) -> Option<T> {
+        Some(work.await)
     }
 }
 

@@ -25,11 +25,10 @@ use jiff::{SignedDuration, Timestamp};
 pub use self::audit::Phase;
 pub(crate) use self::audit::{Audit, NotedWrite};
 pub use self::client::Client;
-pub(crate) use self::client::at_once;
 pub(crate) use self::disk::{Files, OneDisk};
 pub use self::footprint::Footprint;
 use self::late::Grace;
-pub use self::lock::{LockGuard, NodeLock};
+pub use self::lock::NodeLock;
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
 pub(crate) use self::turn::PendingRequest;
@@ -42,7 +41,7 @@ pub(crate) const ALL: &str = "/calico/";
 pub(crate) const PODS: &str = "pods/";
 
 /// A request, identified by its actor and its number among the actor's requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     pub actor: usize,
     pub number: usize,
@@ -74,8 +73,9 @@ const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 #[derive(Default)]
 pub struct World {
     /// True if each request is answered at once, without a decision.
-    is_free: bool,
-    memory: MemoryStore,
+    pub(crate) is_free: bool,
+    /// The stored values.
+    pub data: MemoryStore,
     state: Mutex<State>,
     /// The real users of addresses.
     pub truth: Truth,
@@ -94,16 +94,12 @@ struct State {
     now: Timestamp,
     jumped: SignedDuration,
     pending: BTreeMap<RequestId, Pending>,
-    /// Decisions that the actors have not seen yet.
-    verdicts: BTreeMap<RequestId, Verdict>,
     /// Writes whose senders no longer wait for them.
     late_writes: BTreeMap<RequestId, PendingRequest>,
     /// Number of requests that each actor has sent so far.
     numbers: BTreeMap<usize, usize>,
     /// A hash of all answers to each actor. The answers determine the actor's next steps.
     answers: BTreeMap<usize, u64>,
-    /// The results of list requests of which an actor has received the first page.
-    lists: BTreeMap<usize, Vec<Values>>,
     /// The holder of each lock.
     locks: BTreeMap<String, usize>,
     /// Actors whose pods wait for addresses.
@@ -125,13 +121,13 @@ impl World {
     pub fn new(now: Timestamp) -> Self {
         let state = Mutex::new(State { now, ..State::default() });
         // Values that exist before the actors start are an hour old.
-        let memory = MemoryStore::new(now - SignedDuration::from_hours(1));
-        Self { memory, state, ..Self::default() }
+        let data = MemoryStore::new(now - SignedDuration::from_hours(1));
+        Self { data, state, ..Self::default() }
     }
 
     /// Creates a world whose requests are answered at once.
-    pub fn free(memory: MemoryStore) -> Self {
-        Self { is_free: true, memory, ..Self::default() }
+    pub fn free(data: MemoryStore) -> Self {
+        Self { is_free: true, data, ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -143,26 +139,14 @@ impl World {
         lock(&self.audit)
     }
 
-    pub fn data(&self) -> &MemoryStore {
-        &self.memory
-    }
-
     /// Copies the values to a world without other actors.
     pub fn copy(&self) -> Arc<Self> {
-        let memory = MemoryStore::new(self.now());
-        for (path, value, _) in self.values() {
-            memory.put(&path, value);
-        }
-        Arc::new(Self { page: self.page.clone(), ..Self::free(memory) })
+        Arc::new(Self { page: self.page.clone(), ..Self::free(self.data.copy(self.now())) })
     }
 
     /// All stored values.
     pub(crate) fn values(&self) -> Values {
-        self.memory.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
-    }
-
-    pub(crate) fn is_free(&self) -> bool {
-        self.is_free
+        self.data.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
     }
 
     pub(crate) fn is_kubernetes(&self) -> bool {
@@ -171,10 +155,10 @@ impl World {
 
     /// Replaces the values with objects of an API server whose lists have pages of `page` objects; 0 means no pages.
     pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
-        for (path, ..) in self.memory.values(ALL) {
-            self.memory.remove(&path);
+        for (path, ..) in self.data.values(ALL) {
+            self.data.remove(&path);
         }
-        objects.iter().for_each(|(path, value)| self.memory.put(path, value.clone()));
+        objects.iter().for_each(|(path, value)| self.data.put(path, value.clone()));
         let _ = self.page.set(page);
     }
 
@@ -223,25 +207,24 @@ impl World {
         self.state().pending.keys().any(|id| id.actor == actor)
     }
 
-    /// Decides on a request.
-    pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) {
+    /// Decides on a request and returns it.
+    pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) -> Option<PendingRequest> {
         let mut state = self.state();
-        let Some(pending) = state.pending.remove(&id) else { return };
+        let Pending { asked, decision } = state.pending.remove(&id)?;
         if let Some(grace) = state.waits.remove(&id.actor) {
             state.late_writes.retain(|id, _| !grace.late_writes.contains(id));
         }
-        state.verdicts.insert(id, verdict);
         if verdict == Verdict::Fail {
-            state.add_late_write(pending.asked);
+            state.add_late_write(asked.clone());
         }
         drop(state);
-        pending.waker.wake();
+        let _ = decision.send(verdict);
+        Some(asked)
     }
 
-    /// Starts a phase of an actor.
-    pub(crate) fn begin_phase(&self, actor: usize, phase: Phase) {
-        let requests = self.state().numbers.get(&actor).copied().unwrap_or_default();
-        self.audit().begin(actor, requests, phase);
+    /// Forgets the requests that their senders have cancelled.
+    pub(crate) fn forget_cancelled(&self) {
+        self.state().pending.retain(|_, pending| !pending.decision.is_closed());
     }
 
     /// Adds to the footprint of the current step.

@@ -1,12 +1,14 @@
 //! Requests that wait for the explorer's decision.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
-use super::{Footprint, RequestId, Verdict, World, Write};
+use calipam_testkit::memory::MemoryStore;
+use tokio::sync::oneshot;
+
+use super::{Footprint, Phase, RequestId, Verdict, World, Write};
 
 /// A pending request.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct PendingRequest {
     pub id: RequestId,
     /// A description for reports.
@@ -20,6 +22,8 @@ pub(crate) struct PendingRequest {
     pub can_be_put_off: bool,
     /// True if the request continues a list whose revision may have been compacted.
     pub is_continued: bool,
+    /// The phase of the sender.
+    pub phase: Option<Phase>,
     /// True if the sender was killed.
     pub is_orphan: bool,
 }
@@ -35,44 +39,40 @@ impl PendingRequest {
     }
 }
 
+/// A request that was sent, and the receiver of the decision.
 pub(super) struct Pending {
     pub(super) asked: PendingRequest,
-    pub(super) waker: Waker,
+    pub(super) decision: oneshot::Sender<Verdict>,
 }
 
-/// A future that waits until the explorer decides on a request.
+/// A request that an actor is about to send.
 pub(crate) struct Turn<'w> {
-    pub(super) world: &'w World,
+    world: &'w World,
     pub(super) asked: PendingRequest,
-    is_sent: bool,
 }
 
 impl World {
-    /// Creates a read, which is sent when the future is first polled.
+    /// Creates a read.
     pub(crate) fn turn(&self, actor: usize, what: String, footprint: Footprint) -> Turn<'_> {
         let mut state = self.state();
         let number = state.numbers.entry(actor).or_default();
         *number += 1;
         let id = RequestId { actor, number: *number };
-        let (lock, write, can_be_put_off, is_continued, is_orphan) = (None, None, false, false, false);
-        let asked =
-            PendingRequest { id, what, footprint, lock, write, can_be_put_off, is_continued, is_orphan };
-        Turn { world: self, asked, is_sent: false }
+        let phase = self.audit().phases.get(&actor).copied();
+        let asked = PendingRequest { id, what, footprint, phase, ..PendingRequest::default() };
+        Turn { world: self, asked }
     }
 }
 
 impl Turn<'_> {
     /// Records the values that the request intends to write, by key.
     pub(crate) fn intends(self, writes: &[(String, Option<Vec<u8>>)]) -> Self {
-        for (path, after) in writes {
-            self.world.audit().intend(self.asked.id, path, after.clone());
+        if self.asked.phase == Some(Phase::Repairs) {
+            let mut audit = self.world.audit();
+            for (path, after) in writes {
+                audit.intended.insert((self.asked.id.actor, path.clone()), after.clone());
+            }
         }
-        self
-    }
-
-    /// Makes the request a write.
-    pub(crate) fn writing(mut self, write: Write) -> Self {
-        self.asked.write = Some(write);
         self
     }
 
@@ -82,41 +82,32 @@ impl Turn<'_> {
         self
     }
 
-    /// Waits for the decision. Returns false if the request gets no answer.
-    pub(crate) async fn answered(self) -> bool {
-        let (world, actor) = (self.world, self.asked.id.actor);
-        let verdict = self.await;
-        if verdict != Verdict::Go {
-            world.record_answer(actor, verdict);
+    /// Sends the request and waits for the decision. Any other decision than an answer is an error.
+    pub(crate) async fn answered(self) -> Result<(), Verdict> {
+        let Self { world, asked } = self;
+        if world.is_free {
+            return Ok(());
         }
-        verdict == Verdict::Go
+        let (id, (sender, decision)) = (asked.id, oneshot::channel());
+        world.state().pending.insert(id, Pending { asked, decision: sender });
+        match decision.await.unwrap_or(Verdict::Fail) {
+            Verdict::Go => Ok(()),
+            refused => {
+                world.record_answer(id.actor, refused);
+                Err(refused)
+            }
+        }
     }
-}
 
-impl Future for Turn<'_> {
-    type Output = Verdict;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
-        if self.world.is_free {
-            return Poll::Ready(Verdict::Go);
-        }
-        let mut state = self.world.state();
-        let (id, waker) = (self.asked.id, context.waker().clone());
-        if !std::mem::replace(&mut self.is_sent, true) {
-            state.pending.insert(id, Pending { asked: self.asked.clone(), waker });
-            return Poll::Pending;
-        }
-        if let Some(pending) = state.pending.get_mut(&id) {
-            pending.waker = waker;
-        }
-        state.verdicts.remove(&id).map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut state = self.world.state();
-        state.pending.remove(&self.asked.id);
-        state.verdicts.remove(&self.asked.id);
+    /// Makes the request a write, and waits until it is executed. Without an answer, it may still take effect later.
+    pub(crate) async fn executed<T>(
+        mut self,
+        write: impl Fn(&MemoryStore) -> T + Send + Sync + 'static,
+    ) -> Result<T, Verdict> {
+        let (world, write) = (self.world, Arc::new(write));
+        let late = Arc::clone(&write);
+        self.asked.write = Some(Arc::new(move |store| drop(late(store))));
+        self.answered().await?;
+        Ok(write(&world.data))
     }
 }
