@@ -9,7 +9,6 @@ use calipam_testkit::operator::Operator as _;
 
 use super::Actor;
 use crate::calico::Calico;
-use crate::invariants;
 use crate::world::{Client, World};
 
 /// Runs the collector of kube-controllers, from the first read that shows a leak to the end of the grace period.
@@ -46,7 +45,7 @@ pub(crate) fn cidr(text: &str) -> IpNet {
 pub fn release_empty(block: &'static str, node: &'static str) -> Actor {
     operate(format!("gives up {block} of {node} if it is empty"), move |world, allocator| async move {
         let released = allocator.release_affinity(cidr(block), node, InUse::Refuse).await;
-        if released.is_ok() && invariants::is_ownerless(&world, cidr(block)) {
+        if released.is_ok() && allocator.store().has_disowned(cidr(block)) {
             world.truth.violated(format!("{block}, which is in use, is given up as empty"));
         }
         released

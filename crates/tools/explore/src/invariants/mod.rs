@@ -160,13 +160,6 @@ pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
     })
 }
 
-/// True for a block without an owner.
-pub(crate) fn is_ownerless(world: &World, block: IpNet) -> bool {
-    let objects = Objects::of(&world.values());
-    objects
-        .is_ok_and(|found| found.blocks.iter().any(|other| other.cidr() == block && other.owner().is_none()))
-}
-
 /// True if an address is recorded for a handle.
 pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool {
     let recorded = Objects::of(&world.values()).and_then(|objects| objects.recorded());

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
+use calipam_model::IpNet;
 use calipam_model::block::Block;
+use calipam_model::key::Key;
 use calipam_testkit::memory::Change;
 use serde_json::Value;
 
@@ -113,6 +115,13 @@ impl Audit {
         self.writes.iter().rev().find(|write| write.path == path)
     }
 
+    /// True if an actor wrote a block last, and left it without an owner.
+    pub(super) fn has_disowned(&self, actor: usize, cidr: IpNet) -> bool {
+        let last = self.last(&Key::Block(cidr).to_string()).filter(|last| last.writer == Some(actor));
+        let block = last.and_then(|last| block(&last.path, last.after()?));
+        block.is_some_and(|block| block.owner().is_none())
+    }
+
     /// The writes of an actor's run.
     fn of_run(&self, actor: usize) -> impl Iterator<Item = &NotedWrite> {
         let writes = self.runs.get(&actor).map(|begin| &self.writes[*begin..]).unwrap_or_default();
@@ -181,9 +190,11 @@ fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     if one == other || json(one).is_some_and(|value| json(other) == Some(value)) {
         return true;
     }
-    let block = |raw: &[u8]| -> Option<Block> {
-        let mut snapshot = snapshot(&[(path.to_owned(), raw.to_vec(), 1)]);
-        snapshot.blocks.pop()?.value.content.sound().cloned()
-    };
-    block(one).zip(block(other)).is_some_and(|(one, other)| one.differs_only_in_sequences(&other))
+    block(path, one).zip(block(path, other)).is_some_and(|(one, other)| one.differs_only_in_sequences(&other))
+}
+
+/// The block with a key; `None` if it cannot be decoded, or if the key is not that of a block.
+fn block(path: &str, raw: &[u8]) -> Option<Block> {
+    let mut snapshot = snapshot(&[(path.to_owned(), raw.to_vec(), 1)]);
+    snapshot.blocks.pop()?.value.content.sound().cloned()
 }

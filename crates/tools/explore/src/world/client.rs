@@ -7,6 +7,7 @@ use std::sync::Arc;
 use calipam_assign::{Entry, Query, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
+use calipam_model::IpNet;
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::Revision;
 use futures_util::FutureExt as _;
@@ -49,6 +50,11 @@ impl Client {
     pub(crate) fn on_kubernetes(self) -> Self {
         let store = kubernetes::open(&self.world, self.actor).allocator(Consent::from_runtime("kubernetes"));
         Self { server: Server::Api(Rc::new(store.expect("an allocator's store"))), ..self }
+    }
+
+    /// True if the actor wrote a block last, and left it without an owner.
+    pub(crate) fn has_disowned(&self, block: IpNet) -> bool {
+        self.world.audit().has_disowned(self.actor, block)
     }
 
     /// Reads all pods and the names of all nodes from Kubernetes.
