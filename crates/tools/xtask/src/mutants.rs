@@ -1,6 +1,9 @@
 //! `cargo xtask mutants`.
 
+use std::process::Command;
+
 use crate::failure::Failure;
+use crate::servers::{self, GO};
 use crate::task::Task;
 use crate::{protoc, step};
 
@@ -18,30 +21,49 @@ const FINISHED: [i32; 3] = [0, 2, 3];
 
 pub(crate) const TASK: Task = Task {
     name: "mutants",
-    arguments: "[OPTIONS]",
+    arguments: "[--sample N] [OPTIONS]",
     summary: "Change the code in small ways, and see whether tests notice",
     details: "\
 Runs cargo-mutants (`cargo install cargo-mutants`) over check, plan, repair,
 assign and the block arithmetic of model: it changes one operator or the value
-of one function after the other, and runs the unit tests of its crate. All of
-them take most of a day. It takes the options of cargo-mutants; every tenth of
-them, from the fourth on:
-
-    cargo xtask mutants --shard 3/10 --sharding round-robin
-
-What it found is in target/mutants.out; docs/safety.md says what was.
+of one function after the other, and runs all tests of its crate. All of them
+take days; --sample takes about N of them, spread evenly. It takes the options
+of cargo-mutants, too. What it found is in target/mutants.out; docs/safety.md
+says what was.
 ",
     run,
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let mut mutants = protoc::cargo(&["mutants", "--workspace"])?;
-    mutants.args(FILES.iter().flat_map(|files| ["--file", files])).args(arguments);
-    mutants.args(["--baseline", "skip", "--timeout", "120", "--output", "target", "--", "--lib"]);
-    let status = step::run_for_status("Running the tests of each mutant", &mut mutants)?;
+    let servers = servers::prepare()?.build()?;
+    let mut mutants = mutants()?;
+    match arguments {
+        [option, number, more @ ..] if option == "--sample" => mutants.args(sample(number)?).args(more),
+        arguments => mutants.args(arguments),
+    };
+    mutants.args(["--baseline", "skip", "--timeout", "600", "--output", "target"]);
+    let mutants = mutants.envs(servers).envs(GO);
+    let status = step::run_for_status("Running the tests of each mutant", mutants)?;
     // A mutant that no test catches does not make this task fail.
     match status.code().is_some_and(|code| FINISHED.contains(&code)) {
         true => Ok(()),
         false => Err(Failure::new(format!("cargo-mutants did not come to its end ({status})"))),
     }
+}
+
+fn mutants() -> Result<Command, Failure> {
+    let mut mutants = protoc::cargo(&["mutants", "--workspace"])?;
+    mutants.args(FILES.iter().flat_map(|files| ["--file", files]));
+    Ok(mutants)
+}
+
+/// The options that select every nth mutant, so that about `number` of them are selected.
+fn sample(number: &str) -> Result<[String; 2], Failure> {
+    let number: usize = number.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
+        Failure::new(format!("--sample takes the number of mutants to try, but got `{number}`"))
+    })?;
+    let listed = step::output(mutants()?.arg("--list"))?;
+    let all = String::from_utf8_lossy(&listed.stdout).lines().count();
+    let shards = (all / number).max(1);
+    Ok([format!("--shard=0/{shards}"), "--sharding=round-robin".to_owned()])
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::left_out::LeftOut;
-use crate::servers::{self, Servers, Variables};
+use crate::servers::{self, GO, Servers, Variables};
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace, zig};
 
@@ -18,7 +18,10 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
 /// `crates/datastore/tests`, one of the explorer's, and the replay of traces, which waits as long as they took.
-const LONG: [&str; 4] = ["cli::", "generated::", "every_interleaving", "every_allocator_trace"];
+const LONG: [&str; 4] = [PROGRAM, "generated::", "every_interleaving", "every_allocator_trace"];
+
+/// The filter for the tests of the program, which wait the most: for servers, shells, and pauses of the program.
+const PROGRAM: &str = "cli::";
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
 /// separate build. Clippy may optimize less than rustc, so no other task uses it.
@@ -27,10 +30,6 @@ const CLIPPY: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
 /// The macOS target to lint. No code depends on the processor, so linting a second macOS target would find nothing
 /// more.
 const MAC: &str = "aarch64-apple-darwin";
-
-/// Settings for the servers' Go runtime. Many servers run at once, so each uses one core and collects garbage less
-/// often. A kube-apiserver then needs half the processor time to start, and a fifth more memory.
-const GO: [(&str, &str); 2] = [("GOMAXPROCS", "1"), ("GOGC", "300")];
 
 /// The time after which `cargo test` has released the build folder, if everything is built.
 const HEAD_START: Duration = Duration::from_secs(10);
@@ -136,7 +135,7 @@ fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Resul
     let part = |selected: Option<&str>, skipped: &[&str]| {
         let mut part = tests(variables, left_out, all);
         part.arg("--").args(selected).args(skipped.iter().flat_map(|module| ["--skip", module]));
-        part.env(THREADS, threads());
+        part.env(THREADS, threads(selected));
         part
     };
     thread::scope(|scope| {
@@ -215,11 +214,12 @@ fn for_mac() -> Result<zig::Variables, Failure> {
     zig::variables(MAC)
 }
 
-/// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the
-/// number of cores, since tests mostly wait for their servers.
-fn threads() -> OsString {
+/// The number of tests that a part runs at the same time, unless the caller has set it. It is greater than the number
+/// of cores, since tests wait for their servers.
+fn threads(selected: Option<&str>) -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
+    let threads = if selected == Some(PROGRAM) { 2 * cores + 1 } else { cores + 1 };
+    std::env::var_os(THREADS).unwrap_or_else(|| threads.to_string().into())
 }
 
 /// Prints all failures, and returns one failure that states their number.
