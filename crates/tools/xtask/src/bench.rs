@@ -176,6 +176,8 @@ mod tests {
         assert_eq!(chosen(&[]), Ok((all(), vec![])));
         assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
         assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));
+        let burst = "burst:50+1000";
+        assert_eq!(chosen(&["simulate", burst]), Ok((vec!["simulate"], vec![burst.to_owned()])));
         let error = chosen(&["etcd", "many"]).unwrap_err();
         assert!(error.starts_with("error: `many` is neither"), "{error}");
     }
