@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Failed;
+use anyhow::{Result, ensure};
+
 use crate::measured::Measured;
 
 /// The largest difference in bytes between complete responses to the same request.
@@ -23,7 +24,7 @@ pub(crate) struct Bench<'a> {
 
 impl Bench<'_> {
     /// The size as a number of allocations, pods or others.
-    pub(crate) fn number(&self) -> Result<u64, Failed> {
+    pub(crate) fn number(&self) -> Result<u64> {
         Ok(self.size.parse()?)
     }
 
@@ -48,25 +49,22 @@ impl Bench<'_> {
         &mut self,
         what: &str,
         runs: usize,
-        mut floor: impl FnMut() -> Result<Measured, Failed>,
-        mut command: impl FnMut() -> Result<Measured, Failed>,
-    ) -> Result<(), Failed> {
+        mut floor: impl FnMut() -> Result<Measured>,
+        mut command: impl FnMut() -> Result<Measured>,
+    ) -> Result<()> {
         let (mut floors, mut commands) = (Vec::new(), Vec::new());
         for _ in 0..runs {
             floors.push(floor()?);
             commands.push(command()?);
         }
         let most = floors.iter().map(|floor| floor.bytes).max().unwrap_or_default();
-        if floors.iter().any(|floor| floor.bytes + CUT < most) {
-            return Err("the server broke off one of its answers".into());
-        }
+        let is_whole = |floor: &Measured| floor.bytes + CUT >= most;
+        ensure!(floors.iter().all(is_whole), "the server broke off one of its answers");
         let (floor, command) = (Measured::best(floors)?, Measured::best(commands)?);
-        let bytes = match floor.bytes {
-            0 => String::new(),
-            bytes => format!("{:.0} MB", bytes as f64 / 1e6),
-        };
+        let bytes = (floor.bytes > 0).then(|| format!("{:.0} MB", floor.bytes as f64 / 1e6));
         let cells = format!(
-            "`{what}` | {bytes} | {:.2} s | {:.2} s | {:.2} | {:.0} MiB",
+            "`{what}` | {} | {:.2} s | {:.2} s | {:.2} | {:.0} MiB",
+            bytes.unwrap_or_default(),
             floor.seconds,
             command.seconds,
             command.seconds / floor.seconds,

@@ -1,21 +1,21 @@
 //! Clusters on real servers.
 
-use std::path::Path;
+use std::ops::Deref;
 use std::time::Duration;
 
-use calipam_datastore::settings::Overrides;
+use anyhow::{Context, Result};
 use calipam_model::IpNet;
-use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::key::{ENDPOINT_PREFIX, Key};
+use calipam_testkit::World;
+use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
-use calipam_testkit::datastore;
-use calipam_testkit::kube::{Flavour, create, install, seed_nodes};
+use calipam_testkit::kube::{Flavour, seed_nodes};
 use calipam_testkit::servers::{Etcd, EtcdOptions, KubeApiserver, processor_seconds};
-use serde_json::{Value, json};
+use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
+use serde_json::json;
 
-use crate::form::{self, Form};
-use crate::measured::Measured;
-use crate::{Failed, kubernetes};
+use crate::kubernetes;
 
 /// The pool and the prefix length of its blocks.
 pub(crate) const POOL: &str = "10.7.0.0/16";
@@ -24,153 +24,158 @@ pub(crate) const BLOCK_SIZE: u8 = 26;
 /// Time after which an API server has caught up with a write. It serves a list from its cache only when the cache
 /// contains the newest write to any object. It waits for this write for up to a tenth of a second, and callers cannot
 /// change that.
-pub(crate) const CAUGHT_UP: Duration = Duration::from_millis(250);
+const CAUGHT_UP: Duration = Duration::from_millis(250);
 
-/// A real server with a cluster.
-pub(crate) enum Cluster {
-    Etcd(Box<Etcd>),
-    Kubernetes(Box<KubeApiserver>),
+/// Maximum number of keys in one transaction, etcd's default.
+const KEYS: usize = 128;
+
+/// Number of workers that start and stop pods on etcd, number of pods that each keeps, and the time limit of their work.
+const WORKERS: usize = 4;
+const PODS: usize = 50;
+const LIMIT: Duration = Duration::from_hours(1);
+
+/// A cluster on an etcd or an API server of its own.
+pub(crate) struct Cluster(Option<World>);
+
+impl Deref for Cluster {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // No other cluster begins with the caches of this server.
+        if let Some(World::Kubernetes(server, _)) = self.0.take() {
+            server.end();
+        }
+    }
 }
 
 /// A healthy cluster with `allocations` allocations.
-pub(crate) fn sized(allocations: u64) -> SizedCluster {
+pub(crate) fn healthy(allocations: u64) -> SizedCluster {
     SizedCluster::new(ClusterSpec::new(1), allocations)
-}
-
-/// Starts an etcd that contains a healthy cluster.
-pub(crate) fn seeded_etcd(allocations: u64, options: EtcdOptions) -> Result<Etcd, Failed> {
-    let etcd = options.start()?;
-    let seeding = Measured::of(|| Ok(sized(allocations).write_to_etcd(&etcd.endpoint())?))?;
-    eprintln!("{allocations} allocations: seeded in {:.1} s", seeding.seconds);
-    Ok(etcd)
 }
 
 impl Cluster {
     /// Starts a server with a healthy cluster. `size` is the number of allocations for `etcd`, which the options
     /// concern, and of pods for `kubernetes`.
-    pub(crate) fn seeded(datastore: &str, size: u64, options: EtcdOptions) -> Result<Self, Failed> {
-        match datastore {
-            "etcd" => Ok(Self::Etcd(Box::new(seeded_etcd(size, options)?))),
-            _ => Ok(Self::Kubernetes(Box::new(kubernetes::seeded(size)?))),
-        }
+    pub(crate) fn sized(datastore: &str, size: u64, options: EtcdOptions) -> Result<Self> {
+        let world = if datastore == "etcd" {
+            let etcd = options.start()?;
+            healthy(size).write_to_etcd(&etcd.endpoint())?;
+            World::Etcd(Box::new(etcd))
+        } else {
+            let world = World::kubernetes(Flavour::Classic);
+            // The namespaces of pods.
+            seed_nodes(world.server(), &[])?;
+            let cluster = SizedCluster::of_pods(ClusterSpec::new(1), size);
+            cluster.write_to_etcd_of(world.server(), Flavour::Classic, kubernetes::complete)?;
+            kubernetes::wait_for_caches(world.server())?;
+            world
+        };
+        Ok(Self(Some(world)))
     }
 
     /// Starts a server, `etcd` or `kubernetes`, with one pool and the given nodes, for programs that are called like
     /// the plugin.
-    pub(crate) fn start(
-        datastore: &str,
-        pool: &str,
-        nodes: impl IntoIterator<Item = String>,
-    ) -> Result<Self, Failed> {
-        let cluster = if datastore == "etcd" {
-            let etcd = Etcd::start()?;
-            let node = |name: String| {
-                let value = json!({"apiVersion": "projectcalico.org/v3", "kind": "Node",
-                    "metadata": {"name": name}, "spec": {}});
-                (format!("{RESOURCE_PREFIX}nodes/{name}"), value.to_string().into())
-            };
-            etcd.put_all(&nodes.into_iter().map(node).collect::<Vec<_>>())?;
-            Self::Etcd(Box::new(etcd))
-        } else {
-            let server = KubeApiserver::start()?;
-            install(&server, Flavour::Classic)?;
-            seed_nodes(&server, &nodes.into_iter().collect::<Vec<_>>())?;
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
-            server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
-            Self::Kubernetes(Box::new(server))
-        };
-        cluster.put_pool("default", pool)?;
-        Ok(cluster)
+    pub(crate) fn of_nodes(datastore: &str, pool: &str, nodes: impl IntoIterator<Item = String>) -> Self {
+        let world = if datastore == "etcd" { World::etcd() } else { World::kubernetes(Flavour::Classic) };
+        let cluster = Self(Some(world));
+        nodes.into_iter().for_each(|name| cluster.create(&Key::Node(name), &json!({"spec": {}})));
+        cluster.put_pool("default", pool);
+        cluster
     }
 
     /// Adds a pool for all nodes.
-    pub(crate) fn put_pool(&self, name: &str, cidr: &str) -> Result<(), Failed> {
+    pub(crate) fn put_pool(&self, name: &str, cidr: &str) {
         let spec = json!({"cidr": cidr, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
-        let object = |version: &str| json!({"apiVersion": version, "kind": "IPPool", "metadata": {"name": name}, "spec": spec});
-        match self {
-            Self::Etcd(etcd) => {
-                let key = format!("{RESOURCE_PREFIX}ippools/{name}");
-                etcd.put(&key, object("projectcalico.org/v3").to_string())?;
-            }
-            Self::Kubernetes(server) => {
-                let object = object(&Flavour::Classic.api_version());
-                create(server, &Flavour::Classic.path("ippools"), &[object])?;
-            }
-        }
-        Ok(())
+        self.create(&Key::Pool(name.to_owned()), &json!({"spec": spec}));
     }
 
     /// Writes blocks that other nodes own, each with `taken` assigned addresses.
-    pub(crate) fn put_blocks(
-        &self,
-        places: impl IntoIterator<Item = IpNet>,
-        taken: usize,
-    ) -> Result<(), Failed> {
+    pub(crate) fn put_blocks(&self, places: impl IntoIterator<Item = IpNet>, taken: usize) -> Result<()> {
         let blocks: Vec<_> = places.into_iter().map(|cidr| TakenBlock { cidr, taken }).collect();
-        match self {
-            Self::Etcd(etcd) => put_blocks(etcd, &blocks)?,
-            Self::Kubernetes(server) => put_block_objects(server, Flavour::Classic, &blocks)?,
+        match self.api_server() {
+            None => put_blocks(self.etcd(), &blocks),
+            Some(server) => put_block_objects(server, Flavour::Classic, &blocks),
         }
-        Ok(())
+    }
+
+    /// The API server, if it is the datastore.
+    pub(crate) fn api_server(&self) -> Option<&KubeApiserver> {
+        matches!(&**self, World::Kubernetes(..)).then(|| self.server())
+    }
+
+    /// Returns the value for this cluster's datastore.
+    pub(crate) fn pick<T>(&self, on_etcd: T, on_kubernetes: T) -> T {
+        if self.api_server().is_some() { on_kubernetes } else { on_etcd }
+    }
+
+    /// The etcd behind the cluster.
+    pub(crate) fn etcd(&self) -> &Etcd {
+        self.api_server().map_or_else(|| self.keys(), KubeApiserver::etcd)
+    }
+
+    /// The port of the datastore on 127.0.0.1.
+    pub(crate) fn port(&self) -> Result<u16> {
+        let Some(server) = self.api_server() else { return Ok(self.etcd().port()) };
+        Ok(server.url().rsplit(':').next().unwrap_or_default().parse()?)
+    }
+
+    /// The current revision of the etcd behind the cluster.
+    pub(crate) fn revision(&self) -> Result<i64> {
+        let answer = self.etcd().with_client(async |mut client| client.get("/", None).await)?;
+        Ok(answer.header().context("an answer without a header")?.revision())
+    }
+
+    /// The processor time of the servers so far, in seconds.
+    pub(crate) fn processor_seconds(&self) -> f64 {
+        let of_etcd = self.etcd().process_id().map_or(0.0, processor_seconds);
+        of_etcd + self.api_server().map_or(0.0, KubeApiserver::processor_seconds)
+    }
+
+    /// The pause before a call whose time is measured.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pick(Duration::ZERO, CAUGHT_UP)
     }
 
     /// The options with which `calipam` finds the cluster.
     pub(crate) fn connection(&self) -> Vec<String> {
-        match self {
-            Self::Etcd(etcd) => vec!["--etcd-endpoints".to_owned(), etcd.endpoint()],
-            Self::Kubernetes(server) => {
+        match self.api_server() {
+            None => vec!["--etcd-endpoints".to_owned(), self.etcd().endpoint()],
+            Some(server) => {
                 let kubeconfig = server.kubeconfig().display().to_string();
                 ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned).into()
             }
         }
     }
 
-    /// The settings with which calipam finds the cluster.
-    pub(crate) fn overrides(&self) -> Overrides {
-        match self {
-            Self::Etcd(etcd) => datastore::etcd(etcd.endpoint()),
-            Self::Kubernetes(server) => datastore::kubernetes(&server.kubeconfig()),
-        }
-    }
-
-    pub(crate) fn form(&self) -> &'static Form {
-        match self {
-            Self::Etcd(_) => &form::ETCD,
-            Self::Kubernetes(_) => &form::KUBERNETES,
-        }
-    }
-
-    /// The etcd behind the cluster.
-    pub(crate) fn etcd(&self) -> &Etcd {
-        match self {
-            Self::Etcd(etcd) => etcd,
-            Self::Kubernetes(server) => server.etcd(),
-        }
-    }
-
-    /// The processor time of the servers so far, in seconds.
-    pub(crate) fn processor_seconds(&self) -> f64 {
-        let of_etcd = self.etcd().process_id().map_or(0.0, processor_seconds);
-        match self {
-            Self::Etcd(_) => of_etcd,
-            Self::Kubernetes(server) => of_etcd + server.processor_seconds(),
-        }
-    }
-
-    /// The configuration that a node's plugin reads from stdin. Calico's plugin also supports its CNI version.
-    pub(crate) fn configuration(&self, node: &str, lock: &Path) -> Value {
-        let mut configuration = json!({"cniVersion": "1.0.0", "name": "k8s-pod-network", "type": "calico",
-            "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});
-        match self {
-            Self::Etcd(etcd) => {
-                configuration["datastore_type"] = "etcdv3".into();
-                configuration["etcd_endpoints"] = etcd.endpoint().into();
+    /// Deletes every tenth endpoint or pod of a healthy cluster, so that its address is leaked. Returns the number of
+    /// leaks.
+    pub(crate) fn leak_every_tenth(&self) -> Result<usize> {
+        let prefix = self.pick(ENDPOINT_PREFIX, "/registry/pods/");
+        self.etcd().with_client(async |client| {
+            let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
+            let all = kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
+            let keys: Vec<&[u8]> = all.kvs().iter().map(KeyValue::key).step_by(10).collect();
+            for part in keys.chunks(KEYS) {
+                let deletions: Vec<TxnOp> = part.iter().map(|key| TxnOp::delete(*key, None)).collect();
+                kv.txn(Txn::new().and_then(deletions)).await?;
             }
-            Self::Kubernetes(server) => {
-                configuration["datastore_type"] = "kubernetes".into();
-                configuration["kubernetes"] = json!({"kubeconfig": server.kubeconfig()});
-            }
-        }
-        configuration
+            Ok(keys.len())
+        })
+    }
+
+    /// Lets pods come and go on some nodes of a healthy cluster.
+    pub(crate) fn churn(&self, churn: Churn) -> Result<ChurnLog> {
+        // On Kubernetes, ADDs mostly wait for the caches of lists.
+        let workers = WORKERS * self.pick(1, 3);
+        let churn = Churn { workers, pods: PODS, limit: LIMIT, ..churn };
+        let nodes: Vec<String> = (1..=workers).map(|number| format!("node-{number}")).collect();
+        let spec = ClusterSpec::new(1).wide().v4_only();
+        self.at(|target| churn.run_on(target, &spec, &nodes))
     }
 }

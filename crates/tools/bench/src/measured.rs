@@ -1,9 +1,8 @@
 //! Measurements.
 
-use std::cmp::Ordering;
 use std::time::Instant;
 
-use crate::Failed;
+use anyhow::{Context, Result};
 
 /// The measurements of one run. Values that were not measured are 0.
 #[derive(Clone, Copy, Default)]
@@ -13,13 +12,13 @@ pub(crate) struct Measured {
     /// Seconds of processor time.
     pub processor: f64,
     pub peak_mib: f64,
-    /// Bytes that a floor read.
+    /// Bytes that were read.
     pub bytes: u64,
 }
 
 impl Measured {
     /// Measures the time of `work`.
-    pub(crate) fn of<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<Self, Failed> {
+    pub(crate) fn of<T>(work: impl FnOnce() -> Result<T>) -> Result<Self> {
         let start = Instant::now();
         let done = work()?;
         let seconds = start.elapsed().as_secs_f64();
@@ -28,22 +27,30 @@ impl Measured {
     }
 
     /// The fastest run, with the highest memory peak of all runs.
-    pub(crate) fn best(runs: Vec<Self>) -> Result<Self, Failed> {
-        let peak_mib = runs.iter().map(|run| run.peak_mib).fold(0.0, f64::max);
+    pub(crate) fn best(runs: Vec<Self>) -> Result<Self> {
+        let peak_mib = Self::highest_peak(&runs);
         let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        best.map(|best| Self { peak_mib, ..best }).ok_or_else(|| "nothing was measured".into())
+        Ok(Self { peak_mib, ..best.context("nothing was measured")? })
+    }
+
+    /// The medians of all runs, with their highest memory peak.
+    pub(crate) fn medians(runs: &[Self]) -> Self {
+        let middle = |value: fn(&Self) -> f64| median(runs.iter().map(value).collect());
+        Self {
+            seconds: middle(|run| run.seconds),
+            processor: middle(|run| run.processor),
+            peak_mib: Self::highest_peak(runs),
+            bytes: middle(|run| run.bytes as f64) as u64,
+        }
+    }
+
+    fn highest_peak(runs: &[Self]) -> f64 {
+        runs.iter().map(|run| run.peak_mib).fold(0.0, f64::max)
     }
 }
 
 /// The median; 0 if there are no values.
-pub(crate) fn median<T: Copy + Default + PartialOrd>(values: impl IntoIterator<Item = T>) -> T {
-    let values = sorted(values);
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
-/// Values in ascending order.
-pub(crate) fn sorted<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut values: Vec<T> = values.into_iter().collect();
-    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
-    values
 }

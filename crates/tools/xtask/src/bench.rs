@@ -30,14 +30,13 @@ impl Part {
 /// Sizes of simulations: the number of nodes, and after `+` the number of blocks that other nodes own.
 const NODES: &[&str] = &["10", "50", "100", "50+1000", "50+5000"];
 
-const PARTS: [Part; 16] = [
+const PARTS: [Part; 15] = [
     Part { name: "etcd", sizes: &["10000", "100000", "1000000"] },
     Part { name: "kubernetes", sizes: &["100000"] },
     Part { name: "release-etcd", sizes: &["1000000"] },
     Part { name: "release-kubernetes", sizes: &["100000"] },
     Part { name: "reports", sizes: &["1000000"] },
     Part { name: "history", sizes: &["1000000"] },
-    Part { name: "fleet", sizes: &["200"] },
     Part { name: "live", sizes: &["100000", "1000000"] },
     Part { name: "live-kubernetes", sizes: &["100000"] },
     Part { name: "record", sizes: &["100000"] },
@@ -74,13 +73,10 @@ The part history measures the history of an address among 1,000,000
 allocations, unless sizes are named, with and without compaction, and the
 comparison of two states of that size with the reading of both.
 
-The part fleet measures one check of 200 exports of 5,000 pods each against
-checks of each alone. Ten minutes and 1 GB of disk.
-
 The parts live and live-kubernetes measure `calipam serve` of an etcd with
 100,000 and 1,000,000 allocations, and of 100,000 pods on Kubernetes, unless
 sizes are named: how long after a change its finding appears, and what it takes
-at rest and while 50 pods a second come or go. Three minutes each.
+at rest and while about 50 pods a second come or go. Three minutes each.
 
 The part record measures `calipam record` of an etcd with 100,000 allocations,
 unless sizes are named: bytes and processor time of a change. Two minutes.
@@ -99,7 +95,8 @@ Some minutes and 2 GB of memory.
 The parts simulate and simulate-kubernetes run the same arrivals of pods with
 real processes of the plugin and in a simulation: requests and times of an ADD,
 on 10, 50 and 100 nodes, and as 50+1000 and 50+5000 on 50 among so many blocks
-of others, unless numbers are named (docs/simulate.md).
+of others, unless numbers are named (docs/simulate.md). burst:50 stands for 50
+nodes whose pods all arrive at once.
 
 Without a part all are measured. For a quick run:
 
@@ -153,8 +150,8 @@ fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure>
         None => (&PARTS[..], arguments),
     };
     for size in sizes {
-        // `50+1000` means 50 nodes and 1000 blocks of other nodes.
-        if size.split('+').any(|number| number.parse::<u64>().is_err()) {
+        // `50+1000` means 50 nodes and 1000 blocks of other nodes, and `burst:50` a burst of their pods.
+        if size.trim_start_matches("burst:").split('+').any(|number| number.parse::<u64>().is_err()) {
             let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));
             return Err(failure.hint("for example `cargo xtask bench etcd 10000 100000`"));
         }
@@ -179,6 +176,8 @@ mod tests {
         assert_eq!(chosen(&[]), Ok((all(), vec![])));
         assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
         assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));
+        let burst = "burst:50+1000";
+        assert_eq!(chosen(&["simulate", burst]), Ok((vec!["simulate"], vec![burst.to_owned()])));
         let error = chosen(&["etcd", "many"]).unwrap_err();
         assert!(error.starts_with("error: `many` is neither"), "{error}");
     }

@@ -1,22 +1,24 @@
 //! `calipam serve` on a changing cluster: the time from a change to its finding, and the cost.
 
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_testkit::servers::{Etcd, EtcdOptions};
+use anyhow::{Result, ensure};
+use calipam_model::key::HANDLE_PREFIX;
+use calipam_testkit::allocator::Churn;
+use calipam_testkit::servers::EtcdOptions;
 
 use crate::bench::Bench;
-use crate::child::{CHECK, Running, run as run_program};
-use crate::churn::Churn;
 use crate::cluster::Cluster;
-use crate::measured::sorted;
-use crate::{Failed, kubernetes, requests};
+use crate::process::{CHECK, Running, calipam};
+use crate::{kubernetes, requests};
 
-/// Number of pods that stop or start per second. A replacement counts as two.
-const CHANGES: u32 = 50;
-/// Pause between two requests for the report, and the number of pods to replace in that time.
+/// Longest pause after a write on etcd, with which the workers start or stop about 50 pods a second. On Kubernetes,
+/// writes take long enough without it.
+const PAUSE: Duration = Duration::from_millis(70);
+/// Pause between two requests for the report.
 const LOOK: Duration = Duration::from_millis(200);
-const AT_A_TIME: u32 = CHANGES / 2 / 5;
 /// Durations of the measurements while the cluster is at rest, and while it changes.
 const REST: Duration = Duration::from_secs(20);
 const BUSY: Duration = Duration::from_secs(30);
@@ -27,37 +29,38 @@ const SETTLE: f64 = 1.0;
 /// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-pub(super) const TITLES: &str = "size | check | first report | at rest | with 50 pods a second | \
+pub(super) const TITLES: &str = "size | check | first report | at rest | while pods come and go | pods a second | \
                                  to a finding: median | longest | memory | ratio";
 
 /// Measures a cluster with a number of allocations on etcd, or of pods on Kubernetes.
-pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
-    let cluster = Cluster::seeded(bench.datastore, bench.number()?, EtcdOptions::new())?;
-    if let Cluster::Kubernetes(server) = &cluster {
-        kubernetes::collect_garbage(server)?;
-    }
-    let check_mib = run_program(bench.program, CHECK, &cluster.connection())?.peak_mib;
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
+    let cluster = Cluster::sized(bench.datastore, bench.number()?, EtcdOptions::new())?;
+    cluster.api_server().map_or(Ok(()), kubernetes::collect_garbage)?;
+    let check_mib = calipam(bench.program, CHECK, &cluster.connection(), 0)?.peak_mib;
     let begin = Instant::now();
     let server = Server::start(bench.program, &cluster.connection())?;
-    server.wait_for_report()?;
+    server.wait_until("there is no report", |status, _| status == 200)?;
     let first = begin.elapsed().as_secs_f64();
 
-    let at_rest = server.share(|| {
-        std::thread::sleep(REST);
+    let (at_rest, ()) = server.share(|| {
+        thread::sleep(REST);
         Ok(())
     })?;
-    let mut changing = Changing::new(&cluster)?;
-    let mut latencies = Vec::new();
-    let busy = server.share(|| {
-        let begin = Instant::now();
-        while begin.elapsed() < BUSY || latencies.len() < FINDINGS {
-            latencies.push(server.find(&mut changing)?);
-        }
-        Ok(())
-    })?;
-    let (latencies, peak_mib) = (sorted(latencies), server.running.peak_mib());
+    let churn =
+        Churn { operations: usize::MAX, pause: cluster.pick(PAUSE, Duration::ZERO), ..Churn::default() };
+    let activity = churn.activity.clone();
+    let begin = Instant::now();
+    let (busy, log) = thread::scope(|scope| {
+        let changes = scope.spawn(|| cluster.churn(churn));
+        let busy = server.share(|| server.find_several(&cluster));
+        activity.stop();
+        (busy, changes.join().expect("the workers do not panic"))
+    });
+    let pods = log?.operations() as f64 / begin.elapsed().as_secs_f64();
+    let ((busy, mut latencies), peak_mib) = (busy?, server.running.peak_mib());
+    latencies.sort_by(f64::total_cmp);
     let cells = format!(
-        "{check_mib:.0} MiB | {first:.2} s | {:.1} % | {:.1} % | {:.2} s | {:.2} s | {peak_mib:.0} MiB | {:.2}",
+        "{check_mib:.0} MiB | {first:.2} s | {:.1} % | {:.1} % | {pods:.0} | {:.2} s | {:.2} s | {peak_mib:.0} MiB | {:.2}",
         at_rest * 100.0,
         busy * 100.0,
         latencies[latencies.len() / 2],
@@ -68,26 +71,6 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A changing cluster.
-struct Changing<'c> {
-    etcd: &'c Etcd,
-    churn: Churn,
-    /// The handles of tunnels, with their values. They are removed and restored to cause findings. Replacing pods does
-    /// not change them.
-    handles: Vec<(String, Vec<u8>)>,
-    /// Length of the prefix of the handles' keys.
-    prefix: usize,
-}
-
-impl<'c> Changing<'c> {
-    fn new(cluster: &'c Cluster) -> Result<Self, Failed> {
-        let (etcd, prefix) = (cluster.etcd(), cluster.form().handles);
-        let handles = etcd.entries_below(&format!("{prefix}ipip-"))?.into_iter();
-        let handles = handles.map(|(key, (value, _))| (key, value)).collect();
-        Ok(Self { etcd, churn: Churn::new(cluster)?, handles, prefix: prefix.len() })
-    }
-}
-
 /// A running `calipam serve`. Its regular checks are an hour apart.
 struct Server {
     running: Running,
@@ -95,57 +78,51 @@ struct Server {
 }
 
 impl Server {
-    fn start(program: &str, connection: &[String]) -> Result<Self, Failed> {
+    fn start(program: &str, connection: &[String]) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--interval", "1h"]);
         command.args(["--settle", &format!("{SETTLE}s")]).args(connection);
-        let (running, line) = Running::start(&mut command, |line| line.contains("http://"))?;
+        let (running, line) = Running::start(&mut command, "http://")?;
         let address = line.rsplit("http://").next().unwrap_or_default().trim_end_matches('/').to_owned();
         Ok(Self { running, address })
     }
 
-    /// Requests the report. Returns the status and the body.
-    fn report(&self) -> Result<(u16, String), Failed> {
-        requests::get(&self.address, "/report.json")
-    }
-
-    fn wait_for_report(&self) -> Result<(), Failed> {
+    /// Requests the report until its status and text are as expected.
+    fn wait_until(&self, failure: &str, is_there: impl Fn(u16, &str) -> bool) -> Result<()> {
         let begin = Instant::now();
-        while self.report()?.0 != 200 {
-            if begin.elapsed() > PATIENCE {
-                return Err("there is no report".into());
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Ok(())
-    }
-
-    /// The share of one core that the server uses during `work`.
-    fn share(&self, work: impl FnOnce() -> Result<(), Failed>) -> Result<f64, Failed> {
-        let (begin, before) = (Instant::now(), self.running.processor_seconds());
-        work()?;
-        Ok((self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64())
-    }
-
-    /// The time until a finding appears while pods are replaced, minus [`SETTLE`].
-    fn find(&self, cluster: &mut Changing<'_>) -> Result<f64, Failed> {
-        cluster.handles.rotate_left(1);
-        let (key, value) = cluster.handles[0].clone();
-        cluster.etcd.delete(&key)?;
-        let written = Instant::now();
         loop {
-            let begin = Instant::now();
-            (0..AT_A_TIME).try_for_each(|_| cluster.churn.replace())?;
-            if self.report()?.1.contains(&key[cluster.prefix..]) {
+            let (status, report) = requests::get(&self.address, "/report.json")?;
+            if is_there(status, &report) {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < PATIENCE, "{failure}");
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// The share of one core that the server uses during `work`, and the result.
+    fn share<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
+        let (begin, before) = (Instant::now(), self.running.processor_seconds());
+        let result = work()?;
+        Ok(((self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64(), result))
+    }
+
+    /// Removes handles of tunnels, which the pods do not need, for a while. Returns the times until their findings
+    /// appear, minus [`SETTLE`].
+    fn find_several(&self, cluster: &Cluster) -> Result<Vec<f64>> {
+        let prefix = cluster.pick(HANDLE_PREFIX, "/registry/crd.projectcalico.org/ipamhandles/");
+        let handles = cluster.etcd().entries_below(&format!("{prefix}ipip-"))?;
+        let (begin, mut latencies) = (Instant::now(), Vec::new());
+        for (key, (value, _)) in handles.iter().cycle() {
+            if begin.elapsed() > BUSY && latencies.len() >= FINDINGS {
                 break;
             }
-            if written.elapsed() > PATIENCE {
-                return Err("a finding does not appear".into());
-            }
-            std::thread::sleep(LOOK.saturating_sub(begin.elapsed()));
+            cluster.etcd().delete(key)?;
+            let written = Instant::now();
+            self.wait_until("a finding does not appear", |_, report| report.contains(&key[prefix.len()..]))?;
+            latencies.push(written.elapsed().as_secs_f64() - SETTLE);
+            cluster.etcd().put(key, value.clone())?;
         }
-        let latency = written.elapsed().as_secs_f64() - SETTLE;
-        cluster.etcd.put(&key, value)?;
-        Ok(latency)
+        Ok(latencies)
     }
 }

@@ -5,37 +5,36 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::Result;
+use calipam_testkit::allocator::Churn;
 use calipam_testkit::servers::EtcdOptions;
 
-use crate::Failed;
 use crate::bench::Bench;
-use crate::child::Running;
-use crate::churn::Churn;
 use crate::cluster::Cluster;
+use crate::process::Running;
 
-/// Number of pods that are replaced.
-const REPLACED: u64 = 10_000;
+/// Number of starts and stops of pods, and rarely of claimed and released blocks, by each of the workers.
+const OPERATIONS: usize = 5_000;
 /// A recording that has not grown for this long is complete.
 const QUIET: Duration = Duration::from_secs(5);
 
 pub(super) const TITLES: &str = "allocations | changes | recorded | bytes a change | processor time | \
                       changes an hour of one core | memory";
 
-pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
-    let cluster = Cluster::seeded("etcd", bench.number()?, EtcdOptions::new())?;
-    let mut churn = Churn::new(&cluster)?;
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
+    let cluster = Cluster::sized("etcd", bench.number()?, EtcdOptions::new())?;
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(bench.program);
     command.arg("record").arg(folder.path()).args(cluster.connection());
-    let (recorder, _) = Running::start(&mut command, |line| line.contains("recording"))?;
+    let (recorder, _) = Running::start(&mut command, "recording")?;
 
     let (before, begin) = (recorder.processor_seconds(), quiet_length(folder.path())?);
-    while churn.replaced < REPLACED {
-        churn.replace()?;
-    }
+    let first = cluster.revision()?;
+    cluster.churn(Churn { operations: OPERATIONS, pause: Duration::ZERO, ..Churn::default() })?;
     let bytes = quiet_length(folder.path())? - begin;
     let seconds = recorder.processor_seconds() - before;
-    let changes = churn.written();
+    // Each write is a revision of its own.
+    let changes = cluster.revision()? - first;
     let cells = format!(
         "{changes} | {} KiB | {:.1} | {seconds:.1} s | {:.1} million | {:.0} MiB",
         bytes / 1024,
@@ -48,18 +47,15 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
 }
 
 /// The total length of the change files, once they have stopped growing.
-fn quiet_length(folder: &Path) -> Result<u64, Failed> {
-    let length = || {
+fn quiet_length(folder: &Path) -> Result<u64> {
+    let mut last = None;
+    loop {
         let files = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
         let changes = files.iter().filter(|file| file.path().extension().is_some_and(|end| end == "changes"));
-        changes.map(|file| Ok(file.metadata()?.len())).sum::<Result<u64, Failed>>()
-    };
-    let mut last = length()?;
-    loop {
-        std::thread::sleep(QUIET);
-        match length()? {
-            now if now == last => return Ok(now),
-            now => last = now,
+        let length = changes.map(|file| Ok(file.metadata()?.len())).sum::<Result<u64>>()?;
+        if last.replace(length) == Some(length) {
+            return Ok(length);
         }
+        std::thread::sleep(QUIET);
     }
 }

@@ -1,93 +1,80 @@
 //! Sends etcd the same kinds of transactions as the plugin, but writes other keys.
 
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
-use serde_json::Value;
 
-use crate::{Call, Command, Failed};
+use crate::{Call, Failed};
 
-const IPAM: &str = "/calico/ipam/v2";
-const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
-/// The approximate size of a block of 64 addresses.
+const CONFIG: &str = "/calico/ipam/v2/config";
+const RESERVATIONS: &str = "/calico/resources/v3/projectcalico.org/ipreservations/";
+const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
+const AFFINITIES: &str = "/calico/ipam/v2/host/a/ipv4/block/";
+const NODE: &str = "/calico/resources/v3/projectcalico.org/nodes/a";
+const NODES_BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-26";
+
+/// The approximate sizes of a block of 64 addresses, of one without addresses, of a handle and of an affinity.
 const BLOCK: usize = 2_000;
+const EMPTY_BLOCK: usize = 500;
+const HANDLE: usize = 60;
+const AFFINITY: usize = 40;
 
-pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
-    let endpoint = configuration["etcd_endpoints"].as_str().unwrap_or_default();
-    let mut client = Client::connect([endpoint], None).await?;
-    match call.command {
-        Command::Add => add(&mut client, call).await?,
-        Command::Claim => claim(&mut client, &call.container).await?,
-        Command::Del => del(&mut client, &call.container).await?,
+pub(crate) async fn send(call: &Call) -> Result<(), Failed> {
+    let endpoint = call.configuration["etcd_endpoints"].as_str().unwrap_or_default();
+    let client = Client::connect([endpoint], None).await?;
+    let [affinity, block, handle] =
+        ["affinity", "block", "handle"].map(|kind| format!("/floor/{kind}/{}", call.container));
+    match call.command.as_str() {
+        // The writes of an ADD that claims a block: the affinity twice, the block, the affinity again, the handle, and
+        // the block again.
+        "CLAIM" => {
+            put_new(&client, &affinity, AFFINITY).await?;
+            put_again(&client, &affinity, AFFINITY).await?;
+            put_new(&client, &block, EMPTY_BLOCK).await?;
+            put_again(&client, &affinity, AFFINITY).await?;
+            put_new(&client, &handle, HANDLE).await?;
+            put_again(&client, &block, BLOCK).await?;
+        }
+        // Three reads, of which two are concurrent, and two writes.
+        "DEL" => {
+            let (look, old) = ([&*handle, CONFIG], ["/floor/handle/default.web-0"]);
+            tokio::try_join!(read(&client, &look), read(&client, &old))?;
+            read(&client, &[&block]).await?;
+            delete(&client, &block).await?;
+            delete(&client, &handle).await?;
+        }
+        // Two reads and two writes.
+        _ => {
+            read(&client, &[CONFIG, RESERVATIONS, POOLS, AFFINITIES, NODE, &handle]).await?;
+            let _held = call.hold_lock()?;
+            read(&client, &[NODES_BLOCK]).await?;
+            put_new(&client, &handle, HANDLE).await?;
+            put_new(&client, &block, BLOCK).await?;
+        }
     }
     Ok(())
 }
 
-fn get(key: &str) -> TxnOp {
-    TxnOp::get(key, None)
-}
-
-fn list(prefix: &str) -> TxnOp {
-    TxnOp::get(prefix, Some(GetOptions::new().with_prefix()))
-}
-
-/// Sends the requests of an ADD: two reads and two writes.
-async fn add(client: &mut Client, call: &Call) -> Result<(), Failed> {
-    let container = &call.container;
-    let look = [
-        get(&format!("{IPAM}/config")),
-        list(&format!("{RESOURCES}/ipreservations/")),
-        list(&format!("{RESOURCES}/ippools/")),
-        list(&format!("{IPAM}/host/a/ipv4/block/")),
-        get(&format!("{RESOURCES}/nodes/a")),
-        get(&format!("/floor/handle/{container}")),
-    ];
-    client.txn(Txn::new().and_then(look)).await?;
-    let _held = call.hold_lock()?;
-    client.txn(Txn::new().and_then([get(&format!("{IPAM}/assignment/ipv4/block/10.7.0.0-26"))])).await?;
-    put_new(client, &format!("/floor/handle/{container}"), 60).await?;
-    Ok(put_new(client, &format!("/floor/block/{container}"), BLOCK).await?)
-}
-
-/// Sends the writes of an ADD that claims a block: the affinity twice, the block, the affinity again, the handle, and
-/// the block again.
-async fn claim(client: &mut Client, container: &str) -> Result<(), Error> {
-    let (affinity, block) = (format!("/floor/affinity/{container}"), format!("/floor/block/{container}"));
-    put_new(client, &affinity, 40).await?;
-    put_again(client, &affinity, 40).await?;
-    put_new(client, &block, 500).await?;
-    put_again(client, &affinity, 40).await?;
-    put_new(client, &format!("/floor/handle/{container}"), 60).await?;
-    put_again(client, &block, BLOCK).await
-}
-
-/// Sends the requests of a DEL: three reads, of which two are concurrent, and two writes.
-async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
-    let handle = format!("/floor/handle/{container}");
-    let look = [get(&handle), get(&format!("{IPAM}/config"))];
-    let mut other = client.clone();
-    let old = other.txn(Txn::new().and_then([get("/floor/handle/default.web-0")]));
-    let (look, old) = tokio::join!(client.txn(Txn::new().and_then(look)), old);
-    look?;
-    old?;
-    client.txn(Txn::new().and_then([get(&format!("/floor/block/{container}"))])).await?;
-    delete(client, &format!("/floor/block/{container}")).await?;
-    delete(client, &handle).await
+/// Reads keys in one transaction, and lists those that end with a slash.
+async fn read(client: &Client, keys: &[&str]) -> Result<(), Error> {
+    let get = |key: &&str| TxnOp::get(*key, key.ends_with('/').then(|| GetOptions::new().with_prefix()));
+    let reads: Vec<TxnOp> = keys.iter().map(get).collect();
+    client.clone().txn(Txn::new().and_then(reads)).await.map(drop)
 }
 
 /// Writes a key that does not exist yet.
-async fn put_new(client: &mut Client, key: &str, size: usize) -> Result<(), Error> {
+async fn put_new(client: &Client, key: &str, size: usize) -> Result<(), Error> {
     write(client, key, CompareOp::Equal, TxnOp::put(key, vec![b'x'; size], None)).await
 }
 
-async fn put_again(client: &mut Client, key: &str, size: usize) -> Result<(), Error> {
+async fn put_again(client: &Client, key: &str, size: usize) -> Result<(), Error> {
     write(client, key, CompareOp::Greater, TxnOp::put(key, vec![b'x'; size], None)).await
 }
 
-async fn delete(client: &mut Client, key: &str) -> Result<(), Error> {
+async fn delete(client: &Client, key: &str) -> Result<(), Error> {
     write(client, key, CompareOp::Greater, TxnOp::delete(key, None)).await
 }
 
 /// Writes a key whose version compares with 0.
-async fn write(client: &mut Client, key: &str, operator: CompareOp, change: TxnOp) -> Result<(), Error> {
+async fn write(client: &Client, key: &str, operator: CompareOp, change: TxnOp) -> Result<(), Error> {
     let expected = Compare::version(key, operator, 0);
-    client.txn(Txn::new().when([expected]).and_then([change])).await.map(drop)
+    client.clone().txn(Txn::new().when([expected]).and_then([change])).await.map(drop)
 }

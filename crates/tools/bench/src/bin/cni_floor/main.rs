@@ -11,43 +11,32 @@ use serde_json::Value;
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 struct Call {
-    command: Command,
+    /// ADD, LOCKED, CLAIM or DEL.
+    command: String,
     container: String,
-    /// The lock file of the node, if an ADD must hold it while it reads and writes the block, as the plugin does.
-    lock: Option<String>,
+    configuration: Value,
 }
 
 impl Call {
+    /// Locks the file of the node for LOCKED, an ADD that does so while it reads and writes the block, as the plugin
+    /// does.
     fn hold_lock(&self) -> Result<Option<File>, Failed> {
-        let Some(path) = &self.lock else { return Ok(None) };
-        let file = File::create(path)?;
-        file.lock()?;
-        Ok(Some(file))
+        let path = self.configuration["ipam_lock_file"].as_str().filter(|_| self.command == "LOCKED");
+        let file = path.map(File::create).transpose()?;
+        file.as_ref().map_or(Ok(()), File::lock)?;
+        Ok(file)
     }
-}
-
-enum Command {
-    Add,
-    /// The writes of an ADD that claims a block, without the reads.
-    Claim,
-    Del,
 }
 
 fn main() -> Result<(), Failed> {
     let configuration: Value = serde_json::from_reader(std::io::stdin())?;
-    let named = std::env::var("CNI_COMMAND")?;
-    let command = match named.as_str() {
-        "ADD" | "LOCKED" => Command::Add,
-        "CLAIM" => Command::Claim,
-        _ => Command::Del,
-    };
-    let lock = configuration["ipam_lock_file"].as_str().filter(|_| named == "LOCKED").map(str::to_owned);
-    let call = Call { command, container: std::env::var("CNI_CONTAINERID")?, lock };
+    let (command, container) = (std::env::var("CNI_COMMAND")?, std::env::var("CNI_CONTAINERID")?);
+    let call = Call { command, container, configuration };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        match configuration["datastore_type"].as_str() {
-            Some("kubernetes") => kubernetes::send(&configuration, &call).await,
-            _ => etcd::send(&configuration, &call).await,
+        match call.configuration["datastore_type"].as_str() {
+            Some("kubernetes") => kubernetes::send(&call).await,
+            _ => etcd::send(&call).await,
         }
     })
 }

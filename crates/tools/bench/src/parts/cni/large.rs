@@ -1,20 +1,19 @@
 //! ADDs that need another block, in clusters with many blocks of Calico's default size.
 
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context, Result, anyhow, bail};
 use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::relay::Relay;
-use serde_json::json;
-use tempfile::TempDir;
 
 use crate::bench::Bench;
-use crate::cluster::{BLOCK_SIZE, CAUGHT_UP, Cluster, POOL};
-use crate::measured::{Measured, median};
-use crate::{Failed, child, plugin};
+use crate::cluster::{BLOCK_SIZE, Cluster, POOL};
+use crate::measured::Measured;
+use crate::plugin::Plugin;
+use crate::process::memory;
 
 /// Number of nodes that claim a block at the same time.
 const NODES: usize = 64;
@@ -30,7 +29,7 @@ const EXHAUSTED_ERROR: &str = "failed to request IPv4 addresses";
 const MANY: usize = 10_000;
 /// Number of addresses per block, and number of assigned addresses in most blocks.
 const SIZE: usize = 64;
-const TAKEN: usize = 50;
+pub(in crate::parts) const TAKEN: usize = 50;
 /// Time after which a plugin repeats a search that found no free address.
 const SEARCH_AGAIN_AFTER: Duration = Duration::from_millis(5_200);
 
@@ -41,7 +40,7 @@ pub(in crate::parts) const TITLES: [&str; 2] = [
 
 /// Measures claims on a datastore that contains a number of blocks. With 10,000 blocks or more, also measures exhausted
 /// pools.
-pub(in crate::parts) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
+pub(in crate::parts) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let blocks = bench.number()? as usize;
     claims(&Large::start(bench, &[LARGE])?, blocks, bench)?;
     if blocks >= MANY {
@@ -52,26 +51,28 @@ pub(in crate::parts) fn measure(bench: &mut Bench<'_>) -> Result<(), Failed> {
 }
 
 /// The CIDRs of all blocks that a pool has room for.
-fn places(pool: &str) -> Result<Vec<IpNet>, Failed> {
+fn places(pool: &str) -> Result<Vec<IpNet>> {
     Ok(pool.parse::<IpNet>()?.subnets(BLOCK_SIZE)?.collect())
 }
 
 /// Some CIDRs of the large pool, in pseudo-random order.
-pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
+pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>> {
     let (mut rng, mut places) = (Rng::new(1), places(LARGE)?);
     places.sort_by_cached_key(|_| rng.next());
     places.truncate(count);
     Ok(places)
 }
 
-fn claims(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<(), Failed> {
+fn claims(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<()> {
     large.cluster.put_blocks(some_places(blocks)?, TAKEN)?;
     bench.row(0, &format!("claim | {}", large.claims("c")?));
 
+    let nodes: Vec<_> = names("n", NODES).map(|node| (node.clone(), node)).collect();
     let before = large.memory()?;
-    let own = large.at_once(&large.programs[0], "ADD")? * 1e3;
+    let own = large.plugin.at_once("ADD", &nodes)? * 1e3;
     let after = large.memory()?;
-    let floor = large.at_once(&large.programs[1], "CLAIM")? * 1e3;
+    let floor = Plugin::new(bench.sibling("cni_floor"), &large.cluster, large.cluster.port()?, &[])?;
+    let floor = floor.at_once("CLAIM", &nodes)? * 1e3;
     let ratio = own / floor;
     let memory = format!("{before:.0} MiB | {after:.0} MiB");
     bench.row(1, &format!("{NODES} | {own:.0} ms | {floor:.0} ms | {ratio:.2} | {memory}"));
@@ -80,14 +81,14 @@ fn claims(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<(), Fai
 
 /// Measures a pool whose block size was changed: smaller blocks are in a quarter of its places, larger ones cover
 /// another quarter.
-fn other_sizes(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<(), Failed> {
+fn other_sizes(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<()> {
     let mut all = Vec::new();
     for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
         // Smaller blocks start at the second quarter of a place, next to free space of the pool's block size.
         let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
         for prefix in sizes {
             let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });
-            all.push(cidr::block_around(address, *prefix).ok_or("no block")?);
+            all.push(cidr::block_around(address, *prefix).context("no block")?);
         }
     }
     large.cluster.put_blocks(all, 4)?;
@@ -95,7 +96,7 @@ fn other_sizes(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<()
     Ok(())
 }
 
-fn exhaustion(large: &Large, bench: &mut Bench<'_>) -> Result<(), Failed> {
+fn exhaustion(large: &Large, bench: &mut Bench<'_>) -> Result<()> {
     let places: Vec<IpNet> = [places(EXHAUSTED[0])?, places(EXHAUSTED[1])?].concat();
     let most = places.iter().enumerate().filter(|(index, _)| index % 128 >= 3);
     large.cluster.put_blocks(most.map(|(_, place)| *place), TAKEN)?;
@@ -112,122 +113,77 @@ fn exhaustion(large: &Large, bench: &mut Bench<'_>) -> Result<(), Failed> {
         ("again at once", SEARCH_AGAIN_AFTER),
         ("again after some seconds", Duration::ZERO),
     ] {
-        let call = large.add("n0", true, true, false)?;
-        bench.row(0, &format!("refused, {when} | {}", cells(&call)));
+        let (measured, result) = large.add_through_relay("n0")?;
+        match result {
+            Err(said) if said.contains(EXHAUSTED_ERROR) => {}
+            other => bail!("an ADD without a free address: {other:?}"),
+        }
+        bench.row(0, &format!("refused, {when} | {}", cells(&measured)));
         thread::sleep(pause);
     }
     Ok(())
 }
 
+/// The names of nodes or containers.
+fn names(prefix: &str, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |number| format!("{prefix}{number}"))
+}
+
 /// A cluster with a relay in front of its server.
 struct Large {
     cluster: Cluster,
-    /// The plugin and its floor.
-    programs: [PathBuf; 2],
-    pools: Vec<String>,
+    plugin: Plugin,
     relay: Relay,
-    folder: TempDir,
+    /// The plugin, whose requests go through the relay.
+    through_relay: Plugin,
 }
 
 impl Large {
-    fn start(bench: &Bench<'_>, pools: &[&str]) -> Result<Self, Failed> {
-        let names = (0..NODES).map(|number| format!("n{number}"));
-        let names = names.chain((0..CLAIMS * 3).map(|number| format!("c{number}")));
-        let cluster = Cluster::start(bench.datastore, POOL, names)?;
+    fn start(bench: &Bench<'_>, pools: &[&str]) -> Result<Self> {
+        let nodes = names("n", NODES).chain(names("c", CLAIMS * 2));
+        let cluster = Cluster::of_nodes(bench.datastore, POOL, nodes);
         for (number, cidr) in pools.iter().enumerate() {
-            cluster.put_pool(&format!("large-{number}"), cidr)?;
+            cluster.put_pool(&format!("large-{number}"), cidr);
         }
-        let port = match &cluster {
-            Cluster::Etcd(etcd) => etcd.port(),
-            Cluster::Kubernetes(server) => server.url().rsplit(':').next().unwrap_or_default().parse()?,
+        let relay = Relay::to(cluster.port()?);
+        let plugin = |port| {
+            let mut plugin = Plugin::new(bench.sibling("calico-ipam"), &cluster, port, pools)?;
+            plugin.is_labelled = true;
+            anyhow::Ok(plugin)
         };
-        Ok(Self {
-            relay: Relay::to(port),
-            programs: [bench.sibling("calico-ipam"), bench.sibling("cni_floor")],
-            pools: pools.iter().map(|pool| (*pool).to_owned()).collect(),
-            folder: tempfile::tempdir()?,
-            cluster,
-        })
+        let (plugin, through_relay) = (plugin(cluster.port()?)?, plugin(relay.port)?);
+        Ok(Self { cluster, plugin, relay, through_relay })
     }
 
-    /// The configuration that the program of a node reads from stdin, with or without the relay.
-    fn configuration(&self, node: &str, is_relayed: bool) -> Result<String, Failed> {
-        let lock = self.folder.path().join(node).join("ipam.lock");
-        std::fs::create_dir_all(lock.with_file_name("cni"))?;
-        // Marks the affinities of this node as upgraded, since they already have labels.
-        std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
-        let mut configuration = self.cluster.configuration(node, &lock);
-        configuration["ipam"]["ipv4_pools"] = json!(self.pools);
-        if is_relayed {
-            match &self.cluster {
-                Cluster::Etcd(_) => {
-                    configuration["etcd_endpoints"] = format!("http://127.0.0.1:{}", self.relay.port).into();
-                }
-                Cluster::Kubernetes(server) => {
-                    let text = std::fs::read_to_string(server.kubeconfig())?;
-                    let through = format!("https://127.0.0.1:{}", self.relay.port);
-                    let kubeconfig = self.folder.path().join("kubeconfig");
-                    std::fs::write(&kubeconfig, text.replace(&server.url(), &through))?;
-                    configuration["kubernetes"] = json!({"kubeconfig": kubeconfig});
-                }
+    /// Runs ADDs on nodes without a block, one after another. Returns the table cells. Every second call goes through
+    /// the relay, which slows calls down, so only the bytes that it reads count.
+    fn claims(&self, prefix: &str) -> Result<String> {
+        let (mut direct, mut relayed) = (Vec::new(), Vec::new());
+        for (number, node) in names(prefix, CLAIMS * 2).enumerate() {
+            thread::sleep(self.cluster.pause());
+            if number % 2 == 0 {
+                direct.push(self.plugin.call("ADD", &node, &node)?);
+            } else {
+                let (measured, result) = self.add_through_relay(&node)?;
+                result.map_err(|answer| anyhow!("an ADD on {node}: {answer}"))?;
+                relayed.push(measured);
             }
         }
-        Ok(configuration.to_string())
+        let bytes = Measured::medians(&relayed).bytes;
+        Ok(cells(&Measured { bytes, ..Measured::medians(&direct) }))
     }
 
-    /// Runs ADDs on nodes without a block, one after another. Returns the table cells. They contain the times of a
-    /// third of the calls, the bytes read by another third, and the memory of the last third.
-    fn claims(&self, nodes: &str) -> Result<String, Failed> {
-        let mut thirds = [Vec::new(), Vec::new(), Vec::new()];
-        for number in 0..CLAIMS * 3 {
-            if matches!(self.cluster, Cluster::Kubernetes(_)) {
-                thread::sleep(CAUGHT_UP);
-            }
-            // The relay and memory readings slow calls down, so calls with either are not timed.
-            let third = number % 3;
-            thirds[third].push(self.add(&format!("{nodes}{number}"), third == 1, third == 2, true)?);
-        }
-        let [times, bytes, memory] = &thirds;
-        Ok(cells(&Measured {
-            seconds: median(times.iter().map(|call| call.seconds)),
-            bytes: median(bytes.iter().map(|call| call.bytes)),
-            peak_mib: memory.iter().map(|call| call.peak_mib).fold(0.0, f64::max),
-            ..Measured::default()
-        }))
-    }
-
-    /// Runs one ADD. It must succeed if `succeeds` is true, and otherwise fail because no address is free. Measures its
-    /// time, the bytes that it reads if it is relayed, and its memory if it is watched.
-    fn add(
-        &self,
-        node: &str,
-        is_relayed: bool,
-        is_watched: bool,
-        succeeds: bool,
-    ) -> Result<Measured, Failed> {
-        let configuration = self.configuration(node, is_relayed)?;
+    /// Runs an ADD through the relay, and measures also the bytes that it reads.
+    fn add_through_relay(&self, node: &str) -> Result<(Measured, Result<(), String>)> {
         self.relay.take_bytes();
-        let (measured, result) = plugin::run(&self.programs[0], "ADD", node, &configuration, is_watched)?;
-        match result {
-            Err(said) if succeeds || !said.contains(EXHAUSTED_ERROR) => {
-                Err(format!("an ADD on {node}: {said}").into())
-            }
-            Ok(()) if !succeeds => Err(format!("an ADD on {node} finds an address").into()),
-            _ => Ok(Measured { bytes: self.relay.take_bytes() as u64, ..measured }),
-        }
-    }
-
-    /// Runs one call on each node at the same time. Returns the seconds until all have ended.
-    fn at_once(&self, program: &Path, command: &str) -> Result<f64, Failed> {
-        let nodes = (0..NODES).map(|number| format!("n{number}"));
-        let calls = nodes.map(|node| Ok((node.clone(), self.configuration(&node, false)?)));
-        plugin::at_once(program, command, &calls.collect::<Result<Vec<_>, Failed>>()?)
+        let (measured, result) = self.through_relay.try_call("ADD", node, node)?;
+        Ok((Measured { bytes: self.relay.take_bytes() as u64, ..measured }, result))
     }
 
     /// The resident memory of etcd in MiB.
-    fn memory(&self) -> Result<f64, Failed> {
-        let etcd = self.cluster.etcd().process_id().ok_or("etcd does not run")?;
-        Ok(child::resident(etcd).ok_or("no memory")?)
+    fn memory(&self) -> Result<f64> {
+        let etcd = self.cluster.etcd().process_id().context("etcd does not run")?;
+        memory(etcd, "VmRSS:").context("no memory")
     }
 }
 

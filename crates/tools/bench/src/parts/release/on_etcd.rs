@@ -2,19 +2,17 @@
 
 use std::time::Instant;
 
+use anyhow::{Result, ensure};
 use calipam_repair::journal::Recorded;
 use calipam_testkit::servers::Etcd;
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-
-use crate::Failed;
 
 /// Number of concurrent transactions. calipam's executor sends as many requests at a time.
 const IN_FLIGHT: usize = 256;
 
 /// The time in seconds that etcd needs for the same transactions as the undo, without its reads.
-pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
+pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
     let mut transactions = Vec::new();
     for intent in &recorded.intents {
         let Some(revisions) = recorded.outcomes.get(&intent.id).and_then(|o| o.written.as_ref()) else {
@@ -29,26 +27,22 @@ pub(super) fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
         }
         transactions.push(Txn::new().when(compares).and_then(puts));
     }
-    Runtime::new()?.block_on(send(etcd, transactions))
-}
-
-/// Sends transactions. Returns the seconds until all have ended.
-async fn send(etcd: &Etcd, transactions: Vec<Txn>) -> Result<f64, Failed> {
-    let client = etcd.client().await?;
-    let begin = Instant::now();
-    let mut running = JoinSet::new();
-    for transaction in transactions {
-        if running.len() == IN_FLIGHT {
-            running.join_next().await.ok_or("nothing runs")???;
+    let (seconds, lost) = etcd.with_client(async |client| {
+        let (begin, mut running, mut lost) = (Instant::now(), JoinSet::new(), 0);
+        let mut transactions = transactions.into_iter();
+        loop {
+            while running.len() < IN_FLIGHT
+                && let Some(transaction) = transactions.next()
+            {
+                let mut client = client.clone();
+                running.spawn(async move { client.txn(transaction).await });
+            }
+            match running.join_next().await {
+                Some(done) => lost += u32::from(!done.expect("it does not panic")?.succeeded()),
+                None => return Ok((begin.elapsed().as_secs_f64(), lost)),
+            }
         }
-        let mut client = client.clone();
-        running.spawn(async move {
-            let answer = client.txn(transaction).await?;
-            if answer.succeeded() { Ok::<(), Failed>(()) } else { Err("lost".into()) }
-        });
-    }
-    while let Some(done) = running.join_next().await {
-        done??;
-    }
-    Ok(begin.elapsed().as_secs_f64())
+    })?;
+    ensure!(lost == 0, "{lost} transactions are lost");
+    Ok(seconds)
 }

@@ -1,0 +1,91 @@
+//! Large clusters on Kubernetes.
+
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use calipam_model::parallel;
+use calipam_testkit::cluster::KubeObject;
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use crate::measured::Measured;
+
+/// The kinds that a check reads.
+pub(crate) const ALL: &str = "pods nodes services ipamblocks ipamhandles blockaffinities ipamconfigs ippools \
+    ipreservations clusterinformations kubecontrollersconfigurations";
+/// The kinds of Kubernetes in [`ALL`].
+const CORE: [&str; 3] = ["pods", "nodes", "services"];
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Time limit for the API server to load a million keys into its caches.
+const CACHES: Duration = Duration::from_secs(900);
+/// Pause between two attempts while the API server has not caught up with its etcd.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Waits until the API server's caches contain what is in its etcd: until then it refuses lists. Asks for one kind at a
+/// time, since listing kinds that are ready would keep the server from catching up with the others.
+pub(crate) fn wait_for_caches(server: &KubeApiserver) -> Result<()> {
+    let start = Instant::now();
+    for kind in ALL.split(' ') {
+        while let Err(error) = pull(server, kind) {
+            ensure!(start.elapsed() < CACHES, "not in the caches: {error}");
+            thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// Reads all objects of some kinds once. This is the floor: the time in which the API server sends the lists. All lists
+/// are requested at the same time, each as a single page on its own connection. Built-in kinds are requested as
+/// protobuf. Nothing is decoded.
+pub(crate) fn pull(server: &KubeApiserver, kinds: &str) -> Result<Measured> {
+    let kinds: Vec<&str> = kinds.split(' ').collect();
+    let connections = NonZeroUsize::new(kinds.len()).context("no kinds")?;
+    let start = Instant::now();
+    let pulls = parallel::map(connections, kinds.len(), |place| match kinds[place] {
+        kind if CORE.contains(&kind) => server.pull(&format!("/api/v1/{kind}"), PROTOBUF),
+        kind => server.pull(&Flavour::Classic.path(kind), "application/json"),
+    });
+    let bytes = pulls.into_iter().sum::<Result<u64>>()?;
+    Ok(Measured { seconds: start.elapsed().as_secs_f64(), bytes, ..Measured::default() })
+}
+
+/// Makes the API server collect its garbage. A collection costs as much as sending all lists, and with a heap of this
+/// size, one is due about every second run. Left to chance, it could always slow down the checks, or always the floor.
+pub(crate) fn collect_garbage(server: &KubeApiserver) -> Result<()> {
+    server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop)
+}
+
+/// Adds fields that no check reads, but every API server sends. A running pod then takes 7 KB: the settings of its
+/// container stand for probes, volumes, conditions and others.
+pub(crate) fn complete(object: &mut KubeObject) {
+    match object.plural {
+        "pods" => object.json["spec"]["containers"][0]["env"] = (0..50).map(setting).collect(),
+        "nodes" => object.json["status"]["images"] = (0..30).map(image).collect(),
+        _ => {}
+    }
+    let managed = json!({"manager": "manager-of-this-kind", "operation": "Update", "time": "2026-05-01T10:12:03Z",
+        "apiVersion": object.json["apiVersion"], "fieldsType": "FieldsV1", "fieldsV1": fields(&object.json)});
+    object.json["metadata"]["managedFields"] = json!([managed]);
+}
+
+/// A setting in the environment of a container.
+fn setting(i: usize) -> Value {
+    let value = format!("https://checkout-{i:02}.shop.svc.cluster.local:8443/api/v1");
+    json!({"name": format!("CHECKOUT_SETTING_{i:02}"), "value": value})
+}
+
+/// An image in the status of a node.
+fn image(i: usize) -> Value {
+    let name = format!("registry.example.com/shop/image-{i:02}");
+    json!({"names": [format!("{name}@sha256:{i:064x}"), format!("{name}:v1.0.{i}")], "sizeBytes": 48_000_000 + i})
+}
+
+/// Returns the fields of a value in the format of `managedFields`, without the items of lists.
+fn fields(value: &Value) -> Value {
+    let Value::Object(inner) = value else { return json!({}) };
+    inner.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+}
