@@ -33,7 +33,7 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
             };
             // Only writes are Raft proposals.
             let is_write = |line: &str| line.starts_with("etcd_server_proposals_applied_total ");
-            let (_, text) = get(&format!("127.0.0.1:{}", etcd.port()), "/metrics")?;
+            let (_, text) = get(&format!("127.0.0.1:{}", etcd.port), "/metrics")?;
             Ok(Requests { done: sum(&text, of_keys), writes: sum(&text, is_write), lost: None })
         }
         Cluster::Kubernetes(server) => {

@@ -14,10 +14,6 @@ mod foreign;
 mod generate;
 mod help;
 mod left_out;
-// Shared with the tests, which look for the servers where this program puts them.
-#[expect(unreachable_pub, reason = "public in testkit")]
-#[path = "../../testkit/src/servers/locate.rs"]
-mod locate;
 mod mutants;
 mod protoc;
 mod publisher;
@@ -27,6 +23,7 @@ mod soak;
 mod step;
 mod task;
 mod test;
+// Shared with the tests, which look for the servers where this program puts them.
 #[expect(unreachable_pub, reason = "public in testkit")]
 #[path = "../../testkit/src/servers/tool.rs"]
 mod tool;

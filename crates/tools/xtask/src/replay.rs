@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::Program;
 use crate::servers;
 use crate::task::Task;
+use crate::tool::Tool;
 use crate::{protoc, step, tools, workspace};
 
 pub(crate) const TASK: Task = Task {
@@ -32,7 +32,7 @@ Needs Rust, a C compiler, and an etcd, which `cargo xtask test` installs.
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let etcd = servers::find_or_build(Program::Etcd)?;
+    let etcd = servers::find_or_build(Tool::Etcd)?;
     let mut build = workspace::cargo();
     build.args(["build", "--package", "calipam", "--package", "calipam-cni", "--package", "calipam-replay"]);
     step::run("Building calipam, the plugin and the replay", build.envs(protoc::variables()?))?;

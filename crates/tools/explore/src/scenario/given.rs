@@ -3,7 +3,7 @@
 use calipam_assign::{Allocator, InUse, Record};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
-use calipam_testkit::operator::Operator as _;
+use calipam_testkit::operator::claim_affinity;
 
 use super::{call, wanting};
 use crate::actor::{Call, cidr, give, served};
@@ -72,7 +72,7 @@ impl Given {
                 data.remove(&format!("{RESOURCE_PREFIX}nodes/{node}"));
             }
             Self::Block(block, node) => {
-                drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
+                drop(at_once(claim_affinity(&allocator, cidr(block), AffinityType::Host, node)));
             }
             Self::Pending(block, node) => {
                 let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };

@@ -8,21 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::{self, Program};
 use crate::tool::{self, Tool};
 use crate::{step, workspace};
 
 /// The programs that are built from Go modules. Most tests need only etcd.
-const BUILT: [Program; 5] =
-    [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Jv, Program::CniClient];
+const BUILT: [Tool; 5] = [Tool::Etcd, Tool::KubeApiserver, Tool::Kubectl, Tool::Jv, Tool::CniClient];
 
 /// Environment variables for cargo and the tests. Each value is a path.
 pub(crate) type Variables = Vec<(&'static str, PathBuf)>;
 
 /// The programs from Go modules: the paths of those that exist, and the build commands of the others.
 pub(crate) struct Servers {
-    found: Vec<(Program, PathBuf)>,
-    builds: Vec<(Program, Command)>,
+    found: Vec<(Tool, PathBuf)>,
+    builds: Vec<(Tool, Command)>,
 }
 
 /// Installs the distribution packages that tests need, and prepares the builds of the other programs.
@@ -62,16 +60,16 @@ impl Servers {
 
 /// Finds or unpacks the arm64 emulator, and returns its path.
 pub(crate) fn unpack_qemu() -> Result<PathBuf, Failure> {
-    if let Some(path) = installed(Program::Qemu)? {
+    if let Some(path) = installed(Tool::Qemu)? {
         return Ok(path);
     }
     let root = workspace::root();
-    package::unpack(Program::Qemu, "qemu-user-static", "qemu", &root)?;
-    Ok(Program::Qemu.installed_path(&root))
+    package::unpack(Tool::Qemu, &root)?;
+    Ok(Tool::Qemu.installed_path(&root))
 }
 
 /// Finds or builds one program from a Go module. Returns the variable that names it to tests, and its path.
-pub(crate) fn find_or_build(program: Program) -> Result<(&'static str, PathBuf), Failure> {
+pub(crate) fn find_or_build(program: Tool) -> Result<(&'static str, PathBuf), Failure> {
     let root = workspace::root();
     if let Some(path) = installed(program)? {
         return Ok((program.variable(), path));
@@ -83,8 +81,8 @@ pub(crate) fn find_or_build(program: Program) -> Result<(&'static str, PathBuf),
 }
 
 /// Finds a program on this machine. Fails if its variable is set but names no program.
-fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
-    match locate::find_installed(program) {
+fn installed(program: Tool) -> Result<Option<PathBuf>, Failure> {
+    match program.find_installed() {
         Ok(path) => Ok(Some(path)),
         Err(_) if std::env::var_os(program.variable()).is_none() => Ok(None),
         Err(missing) => {
@@ -97,12 +95,11 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
 /// Installs missing tools from packages of the distribution. Unpacks the packages of etcd and promtool instead, since
 /// installing them would also install services.
 fn install_tools(root: &Path) -> Result<(), Failure> {
-    let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
+    let missing = || Tool::PACKAGED.into_iter().filter(|tool| tool.find(root).is_err()).collect::<Vec<_>>();
     let mut to_install = Vec::new();
     for tool in missing() {
         let unpacked = match tool {
-            Tool::OldEtcd => package::unpack(Program::OldEtcd, tool.package(), "etcd-3.4", root),
-            Tool::Promtool => package::unpack(Program::Promtool, tool.package(), "prometheus", root),
+            Tool::OldEtcd | Tool::Promtool => package::unpack(tool, root),
             _ => {
                 to_install.push(tool);
                 Ok(())

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::{self, Program};
+use crate::tool::Tool;
 use crate::{step, tools};
 
 /// Downloads a program's package and unpacks it into a folder of `target/servers`, unless the program is already there.
-pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
-    let installed = program.installed_path(root);
+pub(super) fn unpack(program: Tool, root: &Path) -> Result<(), Failure> {
+    let (package, installed) = (program.package(), program.installed_path(root));
     if installed.is_file() {
         return Ok(());
     }
@@ -21,17 +21,18 @@ pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path)
     step::announce(&format!(
         "Unpacking {program} from the distribution's package {package} (not installing it)"
     ));
-    let servers = root.join("target").join("servers");
-    let work = servers.join("apt");
+    // The program is in `usr/bin` of its folder.
+    let target = installed.ancestors().nth(3).expect("a folder of target/servers");
+    let work = root.join("target/servers/apt");
     let deb = download(package, &work)?;
-    let (unpacked, target) = (work.join("unpacked"), servers.join(folder));
+    let unpacked = work.join("unpacked");
     step::run_silently(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
-    let file = unpacked.join(installed.strip_prefix(&target).expect("the program lies in its folder"));
-    if !locate::is_wanted(program, &file) {
+    let file = unpacked.join(installed.strip_prefix(target).expect("the program lies in its folder"));
+    if !program.is_wanted(&file) {
         return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
     }
     // Only a complete folder gets the final name.
-    fs::rename(&unpacked, &target).map_err(|error| Failure::io("rename", &unpacked, &error))?;
+    fs::rename(&unpacked, target).map_err(|error| Failure::io("rename", &unpacked, &error))?;
     fs::remove_dir_all(&work).map_err(|error| Failure::io("remove", &work, &error))
 }
 

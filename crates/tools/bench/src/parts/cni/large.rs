@@ -138,7 +138,7 @@ impl Large {
             cluster.put_pool(&format!("large-{number}"), cidr)?;
         }
         let port = match &cluster {
-            Cluster::Etcd(etcd) => etcd.port(),
+            Cluster::Etcd(etcd) => etcd.port,
             Cluster::Kubernetes(server) => server.url().rsplit(':').next().unwrap_or_default().parse()?,
         };
         Ok(Self {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use calipam_testkit::kube::{Connection, Flavour};
+use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -68,23 +68,21 @@ pub(super) fn floor(
             work.push(vec![put, ("DELETE", path, options.to_string())]);
         }
     }
-    let connections = (0..CONNECTIONS).map(|_| Connection::open(server)).collect::<Result<Vec<_>, _>>()?;
     let work = Mutex::new(work);
     let begin = Instant::now();
     let ended: Result<(), Failed> = thread::scope(|scope| {
-        let run = |connection| scope.spawn(|| send_all(connection, &work));
-        let threads: Vec<_> = connections.into_iter().map(run).collect();
+        let threads: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(|| send_all(server, &work))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a sender does not panic"))
     });
     ended?;
     Ok(begin.elapsed().as_secs_f64())
 }
 
-fn send_all(mut connection: Connection, work: &Mutex<Vec<Vec<Request>>>) -> Result<(), Failed> {
+fn send_all(server: &KubeApiserver, work: &Mutex<Vec<Vec<Request>>>) -> Result<(), Failed> {
     loop {
         let Some(requests) = work.lock().map_err(|e| e.to_string())?.pop() else { return Ok(()) };
         for (method, path, body) in requests {
-            let response = connection.request(method, &path, &body)?;
+            let response = server.request(method, &path, &body)?;
             if response.status != 200 {
                 return Err(format!("{method} {path}: {:.200}", response.body).into());
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use calipam_simulate::answer::Times;
 use calipam_simulate::{Latency, Micros};
-use calipam_testkit::kube::{Connection, Flavour};
+use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{KubeApiserver, processor_seconds};
 
 use super::reality::Caller;
@@ -191,10 +191,9 @@ fn read(cluster: &Cluster) -> Result<Duration, Failed> {
 
 /// Times a request to an API server on an open connection. Also returns the response.
 fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed> {
-    let mut connection = Connection::open(server)?;
-    connection.request("GET", path, "")?;
+    server.request("GET", path, "")?;
     let begin = Instant::now();
-    let answer = connection.request("GET", path, "")?;
+    let answer = server.request("GET", path, "")?;
     Ok((begin.elapsed(), answer.body))
 }
 
