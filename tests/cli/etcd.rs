@@ -110,7 +110,7 @@ fn certificates() {
         .failed(3, "the server requires TLS\nhint: write the endpoint as https://");
     on_etcd(&etcd, "check").failed(3, "ETCD_CA_CERT_FILE");
 
-    let pki = etcd.pki().unwrap();
+    let pki = etcd.pki.as_ref().unwrap();
     let ca = format!("show --etcd-cacert {}", pki.ca.display());
     on_etcd(&etcd, &ca).failed(3, "--etcd-cert FILE --etcd-key FILE`");
     let (cert, key) = (pki.client.certificate.display(), pki.client.key.display());

@@ -9,7 +9,7 @@ use super::program::{calipam, findings};
 fn a_cluster_is_reached_by_options_and_entries_of_a_kubeconfig() {
     let cluster = KubeCluster::with_nodes(Flavour::Classic, &["node-a"]);
     let (url, token) = (cluster.server.url(), cluster.server.token());
-    let ca = format!("--certificate-authority {}", cluster.server.pki().ca.display());
+    let ca = format!("--certificate-authority {}", cluster.server.pki.ca.display());
     let show = |options: &str| calipam(&format!("show --nodes -d kubernetes --server {url} {options}"));
     let with = |options: &str| show(&format!("--token {token} {options}"));
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use calipam_testkit::kube::{Flavour, create};
-use calipam_testkit::servers::{KubeApiserver, helm, kubectl};
+use calipam_testkit::servers::{KubeApiserver, Tool, find, helm};
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs kubectl as an administrator.
 fn kube(server: &KubeApiserver, arguments: &str) -> Run {
-    let mut kubectl = command(kubectl().unwrap());
+    let mut kubectl = command(find(Tool::Kubectl).unwrap());
     kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments.words());
     kubectl.env("KUBECACHEDIR", server.kubeconfig().with_file_name("cache"));
     Run::of(kubectl)
@@ -139,7 +139,9 @@ fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
     }
     let token = token_on(server, "a");
     let patch = |node: &str, change: Value| {
-        let answer = server.patch(&token, &format!("/api/v1/nodes/{node}"), &change.to_string()).unwrap();
+        let answer = server
+            .request_as(&token, "PATCH", &format!("/api/v1/nodes/{node}"), &change.to_string())
+            .unwrap();
         (answer.status, answer.body)
     };
     let annotate =

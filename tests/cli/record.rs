@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_testkit::allocator::Churn;
+use calipam_testkit::allocator::{Churn, Scene};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
@@ -204,9 +204,8 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
 /// After thousands of changes by several clients, the recorded state equals that of the datastore.
 #[test]
 fn after_churn_the_recording_equals_the_datastore() {
-    let etcd = Etcd::start().unwrap();
-    let cluster = Cluster::plain(ClusterSpec::new(41).at(Timestamp::now()), 4, 10);
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let scene = Scene::on_etcd(&Cluster::plain(ClusterSpec::new(41).at(Timestamp::now()), 4, 10));
+    let etcd = scene.world.keys();
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
     let endpoint = etcd.endpoint();
@@ -214,7 +213,7 @@ fn after_churn_the_recording_equals_the_datastore() {
     // This value is larger than the default message limit of etcd clients, and than the usual frame of a recording.
     let large = format!(r#"{{"block":{{}}{}}}"#, " ".repeat(5 << 20));
     recorder.after(|| etcd.put("/calico/ipam/v2/handle/large", large.clone()).unwrap());
-    let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
+    let log = scene.churn(&Churn { operations: 60, ..Churn::default() });
     // The last group of changes is written after a second, or later on a busy machine.
     wait(|| is_recorded(archive, &format!("etcd --etcd-endpoints {endpoint}")));
     let length = length(folder.path());

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use calipam_testkit::servers::jv;
+use calipam_testkit::servers::{Tool, find};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -53,7 +53,7 @@ fn forbid_others(schema: &mut Value) {
 /// Validates a document with a schema, and returns the errors.
 fn complaints(schema: &Path, document: &Value) -> String {
     let (_folder, file) = file("document.json", document.to_string());
-    let run = Run::of(command(jv().unwrap()).arg(schema).arg(file));
+    let run = Run::of(command(find(Tool::Jv).unwrap()).arg(schema).arg(file));
     if run.code == 0 { String::new() } else { run.transcript() }
 }
 

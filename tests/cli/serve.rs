@@ -298,7 +298,7 @@ fn a_hanging_watch_is_restarted() {
     let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
     let handle = key::handle(&cluster.add_pod_on(0).handle);
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let proxy = Relay::to(etcd.port());
+    let proxy = Relay::to(etcd.port);
     let endpoint = format!("--etcd-endpoints http://127.0.0.1:{}", proxy.port);
     let server = Server::start(&format!("--interval 1h --settle 0 {endpoint}"));
     server.wait("/healthz", |answer| answer.status == 200);

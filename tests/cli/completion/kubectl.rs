@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::kubectl;
+use calipam_testkit::servers::{Tool, find};
 
 use super::super::kube_cluster::KubeCluster;
 use super::super::program::{Run, command};
@@ -14,7 +14,7 @@ use super::{link_all, scripts};
 /// Runs kubectl with a folder of plugins in `PATH`, and a kubeconfig.
 fn run(plugins: &Path, kubeconfig: &Path, line: &str) -> Run {
     let path = format!("{}:{}", plugins.display(), std::env::var("PATH").unwrap_or_default());
-    let mut program = command(kubectl().unwrap());
+    let mut program = command(find(Tool::Kubectl).unwrap());
     program.args(line.split(' ')).env("PATH", path).env("HOME", plugins).env("KUBECONFIG", kubeconfig);
     Run::of(program.env("DATASTORE_TYPE", "kubernetes"))
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use calipam_testkit::servers::{Tool, kubectl, left_out};
+use calipam_testkit::servers::{Tool, find, left_out};
 
 use super::super::program::command;
 use super::super::pty::Session;
@@ -127,7 +127,7 @@ fn kubectl_completes_its_plugins_in_each_shell() {
     if left_out(&[Tool::BashCompletion, Tool::Zsh, Tool::Fish]) {
         return;
     }
-    let kubectl = kubectl().unwrap();
+    let kubectl = find(Tool::Kubectl).unwrap();
     let kubectl = kubectl.parent().unwrap().display().to_string();
     let helper = "/usr/share/bash-completion/bash_completion";
     for (shell, setup) in [

@@ -30,7 +30,7 @@ fn remove_journals(site: &Site) {
 #[test]
 fn the_writes_of_a_killed_release_are_undone() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     for number in 0..30 {
         client.assign("node-1", &format!("default.lost-{number}")).unwrap();
     }
@@ -49,7 +49,7 @@ fn the_writes_of_a_killed_release_are_undone() {
 #[test]
 fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     let blocks = 4..16;
     for third in blocks.clone() {
         for last in [7, 9] {

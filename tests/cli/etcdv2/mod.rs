@@ -55,7 +55,7 @@ impl Site {
 
     /// Returns the values below the key of IPAM. They are decoded, because the order of their fields may change.
     fn dump(&self) -> BTreeMap<String, Value> {
-        let client = self.calico.client();
+        let client = self.calico.client;
         let keys = client.keys("/calico/ipam/v2").unwrap().into_iter();
         keys.map(|key| (key.clone(), client.json(&key).unwrap())).collect()
     }
@@ -76,7 +76,7 @@ impl Runs for Site {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command_in(self.home.path(), arguments);
-        command.env("DATASTORE_TYPE", "etcdv2").env("ETCD_ENDPOINTS", self.calico.endpoint());
+        command.env("DATASTORE_TYPE", "etcdv2").env("ETCD_ENDPOINTS", self.calico.etcd.endpoint());
         command
     }
 }
@@ -96,7 +96,7 @@ fn a_cluster_is_shown_checked_and_exported_and_two_pods_on_one_address_are_repor
     assert_eq!(document["cluster"]["datastore"], "etcdv2", "{document}");
 
     // Two pods have one address. A host has a tunnel address in the other host's block, and that block has no owner.
-    let client = site.calico.client();
+    let client = site.calico.client;
     client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
     site.finds(&["duplicate-address 192.168.1.1"]);
     client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
@@ -112,7 +112,7 @@ fn a_cluster_is_shown_checked_and_exported_and_two_pods_on_one_address_are_repor
 #[test]
 fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     // A pod of a StatefulSet has moved, and its address on the first host is still recorded.
     let earlier = client.start_pod("node-1", "default.web-0").unwrap();
     client.delete(&endpoint_key("node-1", "default.web-0")).unwrap();
@@ -182,7 +182,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
 #[test]
 fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     for number in 40..60 {
         let address = format!("192.168.1.{number}");
         client.set_endpoint("node-1", &format!("default.unrecorded-{number}"), &[&address]).unwrap();
@@ -235,7 +235,7 @@ fn connections_that_fail_say_why() {
         .says("--enable-v2");
 
     let Some(site) = Site::start() else { return };
-    site.calico.client().require_login("s3cret").unwrap();
+    site.calico.client.require_login("s3cret").unwrap();
     site.run(&["check"]).failed(3, "user name and password");
     let login = |password: &str| {
         let mut command = site.command(&["check"]);
@@ -258,7 +258,7 @@ fn certificates_are_shown_and_looked_at() {
     }
     let options = EtcdOptions::new().version(EtcdVersion::V3_4).tls(EtcdTls::ClientCertificates);
     let etcd = options.argument("--enable-v2=true").start().unwrap();
-    let pki = etcd.pki().unwrap();
+    let pki = etcd.pki.as_ref().unwrap();
     let endpoint = etcd.endpoint();
     let [ca, certificate, key] =
         [&pki.ca, &pki.client.certificate, &pki.client.key].map(|p| p.to_str().unwrap());

@@ -23,7 +23,7 @@ fn skipped(site: &Site) -> Vec<String> {
 #[test]
 fn cases_that_the_scripts_skipped_have_a_reason() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     assert_eq!(skipped(&site), [""; 0]);
     let tunnel = |host: &str| format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr");
 
@@ -39,14 +39,15 @@ fn cases_that_the_scripts_skipped_have_a_reason() {
     let reasons = ["tunnel-address-too-low 192.168.1.9", "tunnel-address-too-low 192.168.2.0"];
     assert_eq!(skipped(&site), reasons);
 
-    client.remove_host("node-2").unwrap();
+    // As `calicoctl delete node` of Calico 2.x did.
+    client.delete("/calico/v1/host/node-2").unwrap();
     assert_eq!(skipped(&site), ["node-unknown 192.168.2.0"]);
 }
 
 #[test]
 fn a_block_without_affinity_and_one_apart_from_the_tunnel_are_rebuilt() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     let mut block = client.json(&block_key(SECOND)).unwrap();
     block.as_object_mut().unwrap().remove("affinity");
     client.set(&block_key(SECOND), &block.to_string()).unwrap();
@@ -78,7 +79,7 @@ fn a_block_without_affinity_and_one_apart_from_the_tunnel_are_rebuilt() {
 #[test]
 fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     let Some(site) = Site::start() else { return };
-    let client = site.calico.client();
+    let client = site.calico.client;
     let before = site.dump();
     for host in ["node-1", "node-2"] {
         client.assign(host, "default.twice").unwrap();

@@ -32,7 +32,7 @@ fn kubernetes() -> Lease {
 fn pods_are_compared_with_the_endpoints_of_calico_2() {
     let Some(site) = Site::start() else { return };
     let server = kubernetes();
-    let client = site.calico.client();
+    let client = site.calico.client;
     let kubeconfig = server.kubeconfig();
     let with_pods = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let document = site.run_at_once(&["check", "-o", "json"], &with_pods).json();

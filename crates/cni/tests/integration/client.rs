@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use calipam_testkit::servers::cni_client;
+use calipam_testkit::servers::{Tool, find};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,7 +36,7 @@ impl Client {
         fields.retain(|field, _| !["cniVersion", "name"].contains(&field.as_str()));
         let list = json!({"cniVersion": version, "name": "net", "plugins": [network]});
         fs::write(folder.path().join("net.conflist"), list.to_string()).unwrap();
-        Self { program: cni_client().unwrap(), folder }
+        Self { program: find(Tool::CniClient).unwrap(), folder }
     }
 
     /// The output of the client; `None` if it failed.

@@ -90,7 +90,7 @@ impl World {
     /// A runtime whose calls go through a relay.
     pub(crate) fn relayed(&self) -> (Runtime, Relay) {
         if let Server::Etcd(etcd) = &self.0 {
-            let relay = Relay::to(etcd.port());
+            let relay = Relay::to(etcd.port);
             return (Runtime::on_etcd(&format!("http://127.0.0.1:{}", relay.port)), relay);
         }
         let (server, runtime) = (self.server(), self.runtime());

@@ -10,7 +10,7 @@ use calipam_testkit::servers::{Tool, left_out};
 
 async fn open_calico2(calico: &Calico2) -> Datastore {
     let datastore = Some("etcdv2".to_owned());
-    open(Overrides { datastore, ..datastore::etcd(calico.endpoint()) }).await
+    open(Overrides { datastore, ..datastore::etcd(calico.etcd.endpoint()) }).await
 }
 
 fn counts(found: &Snapshot) -> [usize; 6] {
@@ -39,7 +39,7 @@ async fn on_a_busy_etcd_everything_is_read_at_one_index() {
     }
     let calico = Calico2::start().unwrap();
     let store = open_calico2(&calico).await;
-    let client = calico.client();
+    let client = calico.client;
     let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stop = std::sync::Arc::clone(&ended);
     // The writer updates Felix's state continuously.

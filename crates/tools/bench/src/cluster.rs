@@ -121,7 +121,7 @@ impl Cluster {
 
     /// The port of the datastore on 127.0.0.1.
     pub(crate) fn port(&self) -> Result<u16> {
-        let Some(server) = self.api_server() else { return Ok(self.etcd().port()) };
+        let Some(server) = self.api_server() else { return Ok(self.etcd().port) };
         Ok(server.url().rsplit(':').next().unwrap_or_default().parse()?)
     }
 

@@ -13,7 +13,7 @@ const KINDS: &str = "ipamblocks ipamhandles blockaffinities ipamconfigs ippools 
 /// The number of requests, except watches, since the server started.
 pub(crate) fn done(cluster: &Cluster) -> Result<u64> {
     let text = match cluster.api_server() {
-        None => get(&format!("127.0.0.1:{}", cluster.etcd().port()), "/metrics")?.1,
+        None => get(&format!("127.0.0.1:{}", cluster.etcd().port), "/metrics")?.1,
         Some(server) => server.request("GET", "/metrics", "")?.body,
     };
     let counts = text.lines().filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));

@@ -13,7 +13,7 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::attributes::Attribute;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::PoolUse;
-use calipam_testkit::operator::{Claimed, Operator};
+use calipam_testkit::operator::{self, Claimed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -113,9 +113,9 @@ pub(crate) async fn perform(
         "release-host" => {
             only_error(allocator.release_host_affinities(input.kind(), host, input.in_use()).await)
         }
-        "release-pool" => only_error(allocator.release_pool_affinities(input.cidr()?).await),
-        "remove-host" => only_error(allocator.remove_host(input.kind(), host).await),
-        "config" => only_error(allocator.set_config(|config| set_config(config, &input.set)).await),
+        "release-pool" => only_error(operator::release_pool_affinities(allocator, input.cidr()?).await),
+        "remove-host" => only_error(operator::remove_host(allocator, input.kind(), host).await),
+        "config" => only_error(operator::set_config(allocator, |config| set_config(config, &input.set)).await),
         _ => bail!("no operation is called {operation:?}"),
     })
 }
@@ -221,7 +221,7 @@ fn attributes(record: &Attribute) -> Value {
 
 async fn claim(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
     let result = |done: &Claimed, error: Option<String>| json!({"error": error, "claimed": done.claimed, "ofOthers": done.of_others});
-    Ok(match allocator.claim_affinity(input.cidr()?, input.kind(), &input.host).await {
+    Ok(match operator::claim_affinity(allocator, input.cidr()?, input.kind(), &input.host).await {
         Ok(done) => result(&done, None),
         Err(partly) => match &partly.error {
             // The request itself is invalid, so nothing was claimed.

@@ -1,5 +1,6 @@
 //! A cluster of Calico 2.x on a real etcd with the v2 API, and its allocator (facts 6).
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -27,21 +28,18 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 static CLIENT: LazyLock<Client> = LazyLock::new(|| client(None, false).expect("it needs no file"));
 
-/// An etcd with the v2 API.
+/// An etcd with the v2 API, and its client.
 #[derive(Debug)]
 pub struct Calico2 {
-    etcd: Etcd,
+    pub etcd: Etcd,
+    pub client: Client2,
 }
-
-/// A stored value, and the index of its last change.
-type Stored = (String, u64);
 
 impl Calico2 {
     /// Starts a healthy cluster: two hosts, each with a tunnel address, a block and three pods.
     pub fn start() -> Result<Self> {
         let etcd = EtcdOptions::new().version(EtcdVersion::V3_4).argument("--enable-v2=true").start()?;
-        let cluster = Self { etcd };
-        let calico = cluster.client();
+        let calico = Client2 { port: etcd.port };
         calico.set("/calico/v1/Ready", "true")?;
         calico.set("/calico/v1/config/ClusterGUID", "0f0e1d2c3b4a59687786950a1b2c3d4e")?;
         let pool = json!({"cidr": "192.168.0.0/16", "ipip": "tunl0", "ipip_mode": "always", "masquerade": true,
@@ -53,19 +51,7 @@ impl Calico2 {
                 calico.start_pod(host, &format!("default.{pod}-{third}"))?;
             }
         }
-        Ok(cluster)
-    }
-
-    pub fn etcd(&self) -> &Etcd {
-        &self.etcd
-    }
-
-    pub fn endpoint(&self) -> String {
-        self.etcd.endpoint()
-    }
-
-    pub fn client(&self) -> Client2 {
-        Client2 { port: self.etcd.port() }
+        Ok(Self { etcd, client: calico })
     }
 }
 
@@ -76,8 +62,8 @@ pub struct Client2 {
 }
 
 impl Client2 {
-    /// Reads a key; `None` if it does not exist.
-    pub fn get(&self, key: &str) -> Result<Option<Stored>> {
+    /// Reads a value, with the index of its last change; `None` if the key does not exist.
+    pub fn get(&self, key: &str) -> Result<Option<(String, u64)>> {
         let (status, answer) = self.ask("GET", key, "quorum=true", None)?;
         if status == 404 {
             return Ok(None);
@@ -99,30 +85,23 @@ impl Client2 {
         Ok(())
     }
 
-    /// Deletes a key, if it exists.
+    /// Deletes a key, if it exists, with everything below it.
     pub fn delete(&self, key: &str) -> Result<()> {
-        self.ask("DELETE", key, "", None).map(drop)
+        self.ask("DELETE", key, "recursive=true", None).map(drop)
     }
 
-    /// Deletes a host with everything below it, as Calico 2.x's `calicoctl delete node` did.
-    pub fn remove_host(&self, host: &str) -> Result<()> {
-        self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
-    }
-
-    /// The keys below a key, at any depth.
+    /// The keys below a key, at any depth, in ascending order.
     pub fn keys(&self, key: &str) -> Result<Vec<String>> {
-        fn add(node: &Value, out: &mut Vec<String>) {
+        let (_, answer) = self.ask("GET", key, "quorum=true&recursive=true", None)?;
+        let (mut nodes, mut keys) = (vec![&answer["node"]], Vec::new());
+        while let Some(node) = nodes.pop() {
             match node["nodes"].as_array() {
-                Some(nodes) => nodes.iter().for_each(|node| add(node, out)),
+                Some(inner) => nodes.extend(inner),
                 None if node["dir"] == true => {}
-                None => out.extend(node["key"].as_str().map(str::to_owned)),
+                None => keys.extend(node["key"].as_str().map(str::to_owned)),
             }
         }
-        let (_, answer) = self.ask("GET", key, "quorum=true&recursive=true&sorted=true", None)?;
-        let mut keys = Vec::new();
-        if answer["node"].is_object() {
-            add(&answer["node"], &mut keys);
-        }
+        keys.sort();
         Ok(keys)
     }
 
@@ -200,20 +179,14 @@ impl Client2 {
 
     /// Changes the count of a handle for a block, and retries if a compare-and-swap fails.
     fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> Result<()> {
-        let key = handle_key(handle);
-        let change = |before: Option<&str>| {
-            let mut value: Value =
-                before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(json!({"block": {}}));
-            let cidr = format!("{block}/26");
-            let count = value["block"][&cidr].as_i64().unwrap_or_default() + by;
-            match (count, value["block"].as_object_mut()) {
-                (..=0, Some(blocks)) => drop(blocks.remove(&cidr)),
-                _ => value["block"][&cidr] = count.into(),
-            }
-            let is_empty = value["block"].as_object().is_none_or(serde_json::Map::is_empty);
-            Some((!is_empty).then(|| value.to_string()))
-        };
-        self.swap(&key, change)
+        self.swap(&handle_key(handle), |before| {
+            let value: Value = serde_json::from_str(before.unwrap_or("null")).ok()?;
+            let mut counts: BTreeMap<String, i64> =
+                serde_json::from_value(value["block"].clone()).unwrap_or_default();
+            *counts.entry(format!("{block}/26")).or_default() += by;
+            counts.retain(|_, count| *count > 0);
+            Some((!counts.is_empty()).then(|| json!({"block": counts}).to_string()))
+        })
     }
 
     /// Changes a block, and retries if a compare-and-swap fails. Writes nothing if the change returns `None`.

@@ -1,10 +1,7 @@
 //! An in-memory datastore with its own clock, for tests. It stores values in the same form as etcd.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
-use std::task::{Context, Poll};
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::key::{ENDPOINT_PREFIX, Key};
@@ -142,7 +139,7 @@ impl MemoryStore {
     /// Lets other tasks run first if requests are interleaved.
     async fn turn(&self) {
         if self.state().is_interleaved {
-            Turn(false).await;
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -208,21 +205,5 @@ impl Store for MemoryStore {
             return Err(no_answer());
         }
         revision.map(Revision::Etcd)
-    }
-}
-
-/// A future that is ready at its second poll.
-struct Turn(bool);
-
-impl Future for Turn {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.0 {
-            return Poll::Ready(());
-        }
-        self.0 = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
     }
 }

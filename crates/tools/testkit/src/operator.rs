@@ -29,100 +29,89 @@ pub enum SettingsError {
     Allocator(#[from] Error),
 }
 
-/// Operations that change blocks, hosts and settings.
-#[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
-pub trait Operator {
-    /// Claims all blocks of a CIDR for a holder.
-    ///
-    /// # Errors Returns an error if no enabled pool contains the CIDR, if the CIDR is smaller than a block, or if the
-    /// datastore fails. Blocks that were claimed before the error stay claimed.
-    async fn claim_affinity(
-        &self,
-        cidr: IpNet,
-        kind: AffinityType,
-        holder: &str,
-    ) -> Result<Claimed, Box<Partly<Claimed>>>;
-
-    /// Releases the affinities of all nodes for the blocks of a pool.
-    async fn release_pool_affinities(&self, pool: IpNet) -> Result<(), Error>;
-
-    /// Releases all blocks of a host, and deletes its etcd entry. Its addresses stay allocated.
-    async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<(), Error>;
-
-    /// Changes the configuration. Like Calico, writes even an unchanged configuration if it has a setting for virtual
-    /// machines.
-    ///
-    /// # Errors
-    /// Returns an error if the settings exclude each other, or another client changes them at the same time.
-    async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<(), SettingsError>;
+/// Claims all blocks of a CIDR for a holder.
+///
+/// # Errors
+/// Returns an error if no enabled pool contains the CIDR, if the CIDR is smaller than a block, or if the datastore
+/// fails. Blocks that were claimed before the error stay claimed.
+pub async fn claim_affinity(
+    allocator: &Allocator<impl Store>,
+    cidr: IpNet,
+    kind: AffinityType,
+    holder: &str,
+) -> Result<Claimed, Box<Partly<Claimed>>> {
+    let mut done = Claimed::default();
+    match claim_all(allocator, cidr, kind, holder, &mut done).await {
+        Ok(()) => Ok(done),
+        Err(error) => Err(Box::new(Partly { done, error })),
+    }
 }
 
-impl<S: Store> Operator for Allocator<S> {
-    async fn claim_affinity(
-        &self,
-        cidr: IpNet,
-        kind: AffinityType,
-        holder: &str,
-    ) -> Result<Claimed, Box<Partly<Claimed>>> {
-        let mut done = Claimed::default();
-        match claim_all(self, cidr, kind, holder, &mut done).await {
-            Ok(()) => Ok(done),
-            Err(error) => Err(Box::new(Partly { done, error })),
-        }
+/// Releases the affinities of all nodes for the blocks of a pool.
+pub async fn release_pool_affinities(allocator: &Allocator<impl Store>, pool: IpNet) -> Result<(), Error> {
+    let config = allocator.config().await?;
+    let found = allocator.store().read(&[Query::HostAffinities]).await?;
+    let key = |entry: Entry| match entry.record {
+        Record::Affinity(affinity) => Some(affinity.key),
+        _ => None,
+    };
+    let mut keys: Vec<AffinityKey> = found.into_iter().flatten().filter_map(key).collect();
+    keys.retain(|key| pool.contains(&key.cidr.addr()));
+    keys.sort_by_cached_key(|key| Key::Affinity(key.clone()).to_string());
+    // If a block has two affinities, Calico releases the one that is listed last.
+    for key in keys.iter().rev() {
+        allocator.give_up(key, &config, InUse::Release).await?;
     }
+    Ok(())
+}
 
-    async fn release_pool_affinities(&self, pool: IpNet) -> Result<(), Error> {
-        let config = self.config().await?;
-        let found = self.store().read(&[Query::HostAffinities]).await?;
-        let key = |entry: Entry| match entry.record {
-            Record::Affinity(affinity) => Some(affinity.key),
-            _ => None,
-        };
-        let mut keys: Vec<AffinityKey> = found.into_iter().flatten().filter_map(key).collect();
-        keys.retain(|key| pool.contains(&key.cidr.addr()));
-        keys.sort_by_cached_key(|key| Key::Affinity(key.clone()).to_string());
-        // If a block has two affinities, Calico releases the one that is listed last.
-        for key in keys.iter().rev() {
-            self.give_up(key, &config, InUse::Release).await?;
+/// Releases all blocks of a host, and deletes its etcd entry. Its addresses stay allocated.
+pub async fn remove_host(
+    allocator: &Allocator<impl Store>,
+    kind: AffinityType,
+    holder: &str,
+) -> Result<(), Error> {
+    for _ in 0..RETRIES {
+        allocator.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
+        let found = allocator.store().read(&[Query::Get(Key::IpamHost(holder.to_owned()))]).await?;
+        let Some(entry) = found.iter().flatten().next() else { return Ok(()) };
+        match allocator.store().delete(entry).await {
+            Ok(()) | Err(StoreError::NotFound(_)) => return Ok(()),
+            Err(error) if error.is_lost_race() => {}
+            Err(error) => return Err(error.into()),
         }
-        Ok(())
     }
+    Err(Error::TooManyConflicts)
+}
 
-    async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<(), Error> {
-        for _ in 0..RETRIES {
-            self.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
-            let found = self.store().read(&[Query::Get(Key::IpamHost(holder.to_owned()))]).await?;
-            let Some(entry) = found.iter().flatten().next() else { return Ok(()) };
-            match self.store().delete(entry).await {
-                Ok(()) | Err(StoreError::NotFound(_)) => return Ok(()),
-                Err(error) if error.is_lost_race() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Error::TooManyConflicts)
+/// Changes the configuration. Like Calico, writes even an unchanged configuration if it has a setting for virtual
+/// machines.
+///
+/// # Errors
+/// Returns an error if the settings exclude each other, or another client changes them at the same time.
+pub async fn set_config(
+    allocator: &Allocator<impl Store>,
+    change: impl FnOnce(&mut IpamConfig),
+) -> Result<(), SettingsError> {
+    let found = allocator.store().read(&[Query::Get(Key::IpamConfig)]).await.map_err(Error::from)?;
+    let before = allocator.config().await?;
+    let mut config = before;
+    change(&mut config);
+    if config == before && before.kubevirt_persistence.is_none() {
+        return Ok(());
     }
-
-    async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<(), SettingsError> {
-        let found = self.store().read(&[Query::Get(Key::IpamConfig)]).await.map_err(Error::from)?;
-        let before = self.config().await?;
-        let mut config = before;
-        change(&mut config);
-        if config == before && before.kubevirt_persistence.is_none() {
-            return Ok(());
-        }
-        if !config.strict_affinity && !config.auto_allocate_blocks {
-            return Err(SettingsError::NeitherStrictNorAutomatic);
-        }
-        if config.max_blocks_per_host > 0 && !config.strict_affinity {
-            return Err(SettingsError::LimitNeedsStrictAffinity);
-        }
-        let record = Record::Config(config);
-        let written = match found.iter().flatten().next() {
-            Some(entry) => self.store().update(&record, &entry.revision).await,
-            None => self.store().create(&record).await,
-        };
-        Ok(written.map(drop).map_err(Error::from)?)
+    if !config.strict_affinity && !config.auto_allocate_blocks {
+        return Err(SettingsError::NeitherStrictNorAutomatic);
     }
+    if config.max_blocks_per_host > 0 && !config.strict_affinity {
+        return Err(SettingsError::LimitNeedsStrictAffinity);
+    }
+    let record = Record::Config(config);
+    let written = match found.iter().flatten().next() {
+        Some(entry) => allocator.store().update(&record, &entry.revision).await,
+        None => allocator.store().create(&record).await,
+    };
+    Ok(written.map(drop).map_err(Error::from)?)
 }
 
 async fn claim_all(

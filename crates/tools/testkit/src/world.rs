@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::allocator::Target;
 use crate::cluster::{Cluster, KubeCluster};
 use crate::datastore;
-use crate::kube::{self, Flavour, Kinds, Lease, form};
+use crate::kube::{self, Flavour, Kinds, Lease, form, named};
 use crate::servers::{Etcd, KubeApiserver};
 
 /// The servers of one cluster.
@@ -88,14 +88,12 @@ impl World {
         datastore::open(self.overrides()).await
     }
 
-    /// Runs `work` on the datastore of allocators.
-    pub fn at<T>(&self, work: impl FnOnce(Target<'_>) -> T) -> T {
+    /// The datastore for allocators.
+    pub fn target(&self) -> Target<'_> {
         match self {
-            Self::Etcd(etcd) => work(Target::Etcd(&etcd.endpoint())),
-            Self::Kubernetes(server, flavour) => work(Target::Kubernetes(server, *flavour)),
-            Self::EtcdWithKubernetes(etcd, server) => {
-                work(Target::EtcdAndKubernetes(&etcd.endpoint(), server))
-            }
+            Self::Etcd(etcd) => Target::Etcd(etcd),
+            Self::Kubernetes(server, flavour) => Target::Kubernetes(server, *flavour),
+            Self::EtcdWithKubernetes(etcd, server) => Target::EtcdAndKubernetes(etcd, server),
         }
     }
 
@@ -126,16 +124,15 @@ impl World {
     /// # Panics
     /// Panics if the server refuses the object.
     pub fn create(&self, key: &Key, value: &Value) {
-        match self {
-            Self::Etcd(etcd) | Self::EtcdWithKubernetes(etcd, _) => {
-                etcd.put(&key.to_string(), in_etcd(key, value).to_string()).expect("etcd stores it");
-            }
-            Self::Kubernetes(server, flavour) => {
-                let place = Place::of(*flavour, key);
-                kube::create(server, &place.folder, &[place.object(*flavour, key, value)])
-                    .expect("an answer");
-            }
-        }
+        let Some((server, place)) = self.place(key) else {
+            let object = match resource(key) {
+                Some((_, kind, name)) => named(value.clone(), "projectcalico.org/v3", kind, name),
+                None => value.clone(),
+            };
+            self.keys().put(&key.to_string(), object.to_string()).expect("etcd stores it");
+            return;
+        };
+        kube::create(server, &place.folder, &[place.object(key, value)]).expect("an answer");
     }
 
     /// The value of an object, which on an API server is the `spec` of Calico's objects.
@@ -143,18 +140,12 @@ impl World {
     /// # Panics
     /// Panics if the server cannot be read.
     pub fn get(&self, key: &Key) -> Option<Value> {
-        match self {
-            Self::Etcd(etcd) | Self::EtcdWithKubernetes(etcd, _) => {
-                let all = etcd.entries_below(&key.to_string()).expect("etcd answers");
-                let (value, _) = all.get(&key.to_string())?;
-                Some(serde_json::from_slice(value).expect("values of tests are JSON"))
-            }
-            Self::Kubernetes(server, flavour) => {
-                let place = Place::of(*flavour, key);
-                let mut object = kube::find(server, &place.path())?;
-                Some(place.value(&mut object).take())
-            }
+        if let Some((server, place)) = self.place(key) {
+            return Some(place.value(&mut kube::find(server, &place.path())?).take());
         }
+        let all = self.keys().entries_below(&key.to_string()).expect("etcd answers");
+        let (value, _) = all.get(&key.to_string())?;
+        Some(serde_json::from_slice(value).expect("values of tests are JSON"))
     }
 
     /// Changes the value of an object, or deletes the object if `edit` makes the value null.
@@ -164,11 +155,10 @@ impl World {
     pub fn edit(&self, key: &Key, edit: impl FnOnce(&mut Value)) {
         let mut value = self.get(key).unwrap_or_else(|| panic!("there is no {key}"));
         edit(&mut value);
-        match self {
+        match self.place(key) {
             _ if value.is_null() => self.delete(key),
-            Self::Etcd(_) | Self::EtcdWithKubernetes(..) => self.create(key, &value),
-            Self::Kubernetes(server, flavour) => {
-                let place = Place::of(*flavour, key);
+            None => self.create(key, &value),
+            Some((server, place)) => {
                 kube::edit(server, &place.path(), |object| *place.value(object) = value);
             }
         }
@@ -179,40 +169,41 @@ impl World {
     /// # Panics
     /// Panics if there is no such object.
     pub fn delete(&self, key: &Key) {
+        match self.place(key) {
+            None => assert_eq!(self.keys().delete(&key.to_string()).expect("etcd answers"), 1, "{key}"),
+            Some((server, place)) => kube::delete(server, &place.path()),
+        }
+    }
+
+    /// The place of an object, if Calico's data is on an API server.
+    fn place(&self, key: &Key) -> Option<(&KubeApiserver, Place)> {
         match self {
-            Self::Etcd(etcd) | Self::EtcdWithKubernetes(etcd, _) => {
-                assert_eq!(etcd.delete(&key.to_string()).expect("etcd answers"), 1, "{key}");
-            }
-            Self::Kubernetes(server, flavour) => kube::delete(server, &Place::of(*flavour, key).path()),
+            Self::Kubernetes(server, flavour) => Some((server, Place::of(*flavour, key))),
+            Self::Etcd(_) | Self::EtcdWithKubernetes(..) => None,
         }
     }
 }
 
-/// The value with the fields that all resources have.
-fn in_etcd(key: &Key, value: &Value) -> Value {
-    let (kind, name) = match key {
-        Key::Pool(name) => ("IPPool", name),
-        Key::Reservation(name) => ("IPReservation", name),
-        Key::ClusterInformation(name) => ("ClusterInformation", name),
-        Key::KubeControllersConfiguration(name) => ("KubeControllersConfiguration", name),
-        Key::Node(name) => ("Node", name),
-        _ => return value.clone(),
-    };
-    named(value.clone(), "projectcalico.org/v3", kind, name)
-}
-
-fn named(mut object: Value, api_version: &str, kind: &str, name: &str) -> Value {
-    object["apiVersion"] = api_version.into();
-    object["kind"] = kind.into();
-    object["metadata"]["name"] = name.into();
-    object
+/// Plural, kind and name of an object whose value has metadata in every datastore.
+fn resource(key: &Key) -> Option<(&'static str, &'static str, &str)> {
+    Some(match key {
+        Key::Pool(name) => ("ippools", "IPPool", name),
+        Key::Reservation(name) => ("ipreservations", "IPReservation", name),
+        Key::ClusterInformation(name) => ("clusterinformations", "ClusterInformation", name),
+        Key::KubeControllersConfiguration(name) => {
+            ("kubecontrollersconfigurations", "KubeControllersConfiguration", name)
+        }
+        Key::Node(name) => ("nodes", "Node", name),
+        Key::Pod { name, .. } => ("pods", "Pod", name),
+        _ => return None,
+    })
 }
 
 /// The place of an object on an API server.
 struct Place {
+    flavour: Flavour,
     folder: String,
     name: String,
-    api_version: String,
     kind: &'static str,
     /// True if the value in etcd corresponds to the `spec`.
     is_spec: bool,
@@ -220,41 +211,26 @@ struct Place {
 
 impl Place {
     fn of(flavour: Flavour, key: &Key) -> Self {
-        let calicos = |plural: &str, kind: &'static str, name: &str, is_spec: bool| Self {
-            folder: flavour.path(plural),
-            name: name.to_owned(),
-            api_version: flavour.api_version(),
-            kind,
-            is_spec,
-        };
-        let core = |folder: String, kind: &'static str, name: &str| Self {
-            folder,
-            name: name.to_owned(),
-            api_version: "v1".to_owned(),
-            kind,
-            is_spec: false,
-        };
+        let spec = |plural, kind, name| (plural, kind, name, true);
         let (config, config_kind) = flavour.ipam_config();
-        match key {
-            Key::Block(cidr) => calicos("ipamblocks", "IPAMBlock", &form::block_name(*cidr), true),
-            Key::Handle(id) => calicos("ipamhandles", "IPAMHandle", &id.to_lowercase(), true),
+        let (plural, kind, name, is_spec) = match key {
+            Key::Block(cidr) => spec("ipamblocks", "IPAMBlock", form::block_name(*cidr)),
+            Key::Handle(id) => spec("ipamhandles", "IPAMHandle", id.to_lowercase()),
             Key::Affinity(key) => {
-                let name = form::affinity_name(&key.node, key.cidr);
-                calicos("blockaffinities", "BlockAffinity", &name, true)
+                spec("blockaffinities", "BlockAffinity", form::affinity_name(&key.node, key.cidr))
             }
-            Key::IpamConfig => calicos(config, config_kind, DEFAULT, true),
-            Key::Pool(name) => calicos("ippools", "IPPool", name, false),
-            Key::Reservation(name) => calicos("ipreservations", "IPReservation", name, false),
-            Key::ClusterInformation(name) => {
-                calicos("clusterinformations", "ClusterInformation", name, false)
+            Key::IpamConfig => spec(config, config_kind, DEFAULT.to_owned()),
+            other => {
+                let found = resource(other).unwrap_or_else(|| panic!("{other} is not on an API server"));
+                (found.0, found.1, found.2.to_owned(), false)
             }
-            Key::KubeControllersConfiguration(name) => {
-                calicos("kubecontrollersconfigurations", "KubeControllersConfiguration", name, false)
-            }
-            Key::Node(name) => core("/api/v1/nodes".to_owned(), "Node", name),
-            Key::Pod { namespace, name } => core(format!("/api/v1/namespaces/{namespace}/pods"), "Pod", name),
-            other => panic!("{other} is not on an API server"),
-        }
+        };
+        let folder = match key {
+            Key::Node(_) => "/api/v1/nodes".to_owned(),
+            Key::Pod { namespace, .. } => format!("/api/v1/namespaces/{namespace}/pods"),
+            _ => flavour.path(plural),
+        };
+        Self { flavour, folder, name, kind, is_spec }
     }
 
     fn path(&self) -> String {
@@ -267,18 +243,21 @@ impl Place {
     }
 
     /// The object with the same content as a value in etcd.
-    fn object(&self, flavour: Flavour, key: &Key, value: &Value) -> Value {
+    fn object(&self, key: &Key, value: &Value) -> Value {
         let parts = match key {
-            Key::Block(cidr) => form::block(flavour, *cidr, value),
+            Key::Block(cidr) => form::block(self.flavour, *cidr, value),
             Key::Handle(id) => form::handle(id, value),
-            Key::Affinity(key) => form::affinity(flavour, &key.kind.to_string(), &key.node, key.cidr, value),
+            Key::Affinity(key) => {
+                form::affinity(self.flavour, &key.kind.to_string(), &key.node, key.cidr, value)
+            }
             _ if self.is_spec => {
                 Ok(form::Parts { name: self.name.clone(), labels: None, spec: value.clone() })
             }
-            _ => return named(value.clone(), &self.api_version, self.kind, &self.name),
+            Key::Node(_) | Key::Pod { .. } => return named(value.clone(), "v1", self.kind, &self.name),
+            _ => return named(value.clone(), &self.flavour.api_version(), self.kind, &self.name),
         };
         let form::Parts { labels, spec, .. } = parts.expect("the schema accepts it");
         let object = json!({"metadata": {"labels": labels}, "spec": spec});
-        named(object, &self.api_version, self.kind, &self.name)
+        named(object, &self.flavour.api_version(), self.kind, &self.name)
     }
 }

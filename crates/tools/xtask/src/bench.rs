@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::Program;
 use crate::servers;
 use crate::task::Task;
+use crate::tool::Tool;
 use crate::{protoc, step, tools, workspace};
 
 /// A part of the benchmark.
@@ -112,9 +112,9 @@ Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
     let (parts, sizes) = chosen(arguments)?;
-    let mut servers = vec![servers::find_or_build(Program::Etcd)?];
+    let mut servers = vec![servers::find_or_build(Tool::Etcd)?];
     if parts.iter().any(Part::needs_kubernetes) {
-        servers.push(servers::find_or_build(Program::KubeApiserver)?);
+        servers.push(servers::find_or_build(Tool::KubeApiserver)?);
     }
     let protoc = protoc::variables()?;
     let build = |title: &str, package: &str| {

@@ -12,10 +12,6 @@ mod explore;
 mod failure;
 mod generate;
 mod left_out;
-// Shared with the tests, which look for the servers where this program puts them.
-#[expect(unreachable_pub, reason = "public in testkit")]
-#[path = "../../testkit/src/servers/locate.rs"]
-mod locate;
 mod mutants;
 mod protoc;
 mod publisher;
@@ -25,6 +21,7 @@ mod soak;
 mod step;
 mod task;
 mod test;
+// Shared with the tests, which look for the servers where this program puts them.
 #[expect(unreachable_pub, reason = "public in testkit")]
 #[path = "../../testkit/src/servers/tool.rs"]
 mod tool;

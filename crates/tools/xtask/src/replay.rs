@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::Program;
+use crate::tool::Tool;
 use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
@@ -28,7 +28,7 @@ Needs Rust, a C compiler, and an etcd, which `cargo xtask test` installs.
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let etcd = servers::find_or_build(Program::Etcd)?;
+    let etcd = servers::find_or_build(Tool::Etcd)?;
     let packages = ["--package", "calipam", "--package", "calipam-cni", "--package", "calipam-replay"];
     let mut build = protoc::cargo(&[&["build"], &packages[..]].concat())?;
     step::run("Building calipam, the plugin and the replay", &mut build)?;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use calipam_check::{Code, Finding, check};
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::{Revision, Snapshot};
-use calipam_testkit::allocator::{Churn, ChurnLog, Target};
+use calipam_testkit::allocator::{Churn, ChurnLog, Scene, Target};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::datastore::{self, observe, open};
-use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed, seed_nodes};
+use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use calipam_workflow::{Live, Step};
@@ -186,7 +186,7 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
     let shared = Arc::clone(&server);
-    let work = move |churn: Churn| churn.run_on(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
+    let work = move |churn: Churn| churn.run(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
     churn(work, &mut live, &datastore).await;
 
     // The server has lost its history. Changes that were made while the server was down are found anyway.
@@ -249,17 +249,10 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_snapshot_is_current_while_pods_of_an_etcd_come_and_go() {
-    let spec = ClusterSpec::new(9).v4_only();
-    let (server, etcd) = (Arc::new(lease(Kinds::Kubernetes).unwrap()), Arc::new(Etcd::start().unwrap()));
-    let cluster = Cluster::plain(spec, 4, 0);
-    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-    seed_nodes(&server, &nodes).unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let datastore = open(datastore::etcd_with_kubernetes(etcd.endpoint(), &server.kubeconfig())).await;
+    let cluster = Cluster::plain(ClusterSpec::new(9).v4_only(), 4, 0);
+    let scene = Arc::new(Scene::on_etcd_with_kubernetes(&cluster));
+    let datastore = scene.world.open().await;
     let mut live = begin(&datastore).await;
-    let (shared, endpoint) = (Arc::clone(&server), etcd.endpoint());
-    let work = move |churn: Churn| {
-        churn.run_on(Target::EtcdAndKubernetes(&endpoint, &shared), &spec, &nodes).unwrap()
-    };
-    churn(work, &mut live, &datastore).await;
+    let workers = Arc::clone(&scene);
+    churn(move |churn: Churn| workers.churn(&churn), &mut live, &datastore).await;
 }

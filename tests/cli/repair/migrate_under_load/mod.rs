@@ -79,7 +79,7 @@ fn moves(scene: &dyn Scene, target: Target<'_>, names: &[String], ways: &[Way], 
     let mut disturbed = Disturbed::new(scene, amount.rounds);
     let began = Instant::now();
     let log = thread::scope(|scope| {
-        let working = scope.spawn(|| churn.run_on(target, &spec(), names).unwrap());
+        let working = scope.spawn(|| churn.run(target, &spec(), names).unwrap());
         let stops = StopsWhenDropped(&activity);
         // Most pods start before the migration.
         let expected = amount.nodes * amount.pods * 9 / 10;
@@ -124,7 +124,7 @@ fn completes_despite_kills_and_undos_under_load() {
         (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
     }
     let site = Site::of(&cluster);
-    moves(&site, Target::Etcd(&site.etcd.endpoint()), &names, &ways(), &amount);
+    moves(&site, Target::Etcd(&site.etcd), &names, &ways(), &amount);
 }
 
 fn on_kubernetes(flavour: Flavour) {

@@ -4,7 +4,7 @@ use calipam_assign::{AssignIp, AutoAssign, InUse};
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
 use calipam_model::pool::PoolUse;
-use calipam_testkit::operator::{Claimed, Operator};
+use calipam_testkit::operator::{Claimed, claim_affinity, release_pool_affinities, remove_host};
 use serde_json::json;
 
 use super::{differs, rows};
@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, ip, net, owned_by, wants, wants_as};
 use crate::run;
 
 fn claim(cluster: &Cluster, cidr: &str, host: &str) -> Result<Claimed, String> {
-    let claimed = run(cluster.allocator().claim_affinity(net(cidr), AffinityType::Host, host));
+    let claimed = run(claim_affinity(&cluster.allocator(), net(cidr), AffinityType::Host, host));
     claimed.map_err(|partly| partly.error.to_string())
 }
 
@@ -160,7 +160,7 @@ fn an_affinity_without_a_kind_is_given_up_with_its_pool() {
     let mut block: serde_json::Value = serde_json::from_slice(&block).unwrap();
     block.as_object_mut().unwrap().remove("affinity");
     cluster.store.put(&path, block.to_string());
-    run(cluster.allocator().release_pool_affinities(net("10.0.0.0/16"))).unwrap();
+    run(release_pool_affinities(&cluster.allocator(), net("10.0.0.0/16"))).unwrap();
     assert!(cluster.blocks().is_empty() && cluster.affinities().is_empty());
 }
 
@@ -171,7 +171,7 @@ fn all_blocks_of_a_pool_are_given_up_whoever_has_them() {
     claim(&cluster, "10.0.0.0/29", "host-a").unwrap();
     claim(&cluster, "10.0.0.8/30", "host-b").unwrap();
     claim(&cluster, "20.0.0.0/30", "host-b").unwrap();
-    run(cluster.allocator().release_pool_affinities(net("10.0.0.0/24"))).unwrap();
+    run(release_pool_affinities(&cluster.allocator(), net("10.0.0.0/24"))).unwrap();
     assert_eq!(cluster.block().cidr(), net("20.0.0.0/30"));
     assert_eq!(cluster.affinities().len(), 1);
 }
@@ -182,7 +182,7 @@ fn both_affinities_for_one_block_are_given_up_with_the_pool() {
     let cluster = with_one_address();
     let path = cluster.store.values("/calico/ipam/v2/host/host-a/").remove(0).0;
     cluster.store.put(&path.replace("host-a", "host-b"), r#"{"state":"confirmed"}"#);
-    run(cluster.allocator().release_pool_affinities(net("10.0.0.0/24"))).unwrap();
+    run(release_pool_affinities(&cluster.allocator(), net("10.0.0.0/24"))).unwrap();
     assert!(cluster.affinities().is_empty() && cluster.block().owner().is_none());
 }
 
@@ -190,10 +190,10 @@ fn both_affinities_for_one_block_are_given_up_with_the_pool() {
 fn a_host_that_is_removed_leaves_its_addresses_allocated_and_may_be_missing() {
     let cluster = with_one_address();
     cluster.store.put("/calico/ipam/v2/host/host-a", "{}");
-    run(cluster.allocator().remove_host(AffinityType::Host, "host-a")).unwrap();
+    run(remove_host(&cluster.allocator(), AffinityType::Host, "host-a")).unwrap();
     assert!(cluster.store.values("/calico/ipam/v2/host/").is_empty());
     assert_eq!((cluster.block().allocated(), cluster.block().owner()), (1, None));
-    run(cluster.allocator().remove_host(AffinityType::Host, "randomhost")).unwrap();
+    run(remove_host(&cluster.allocator(), AffinityType::Host, "randomhost")).unwrap();
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn blocks_of_a_virtual_holder_are_claimed_and_given_up_like_those_of_hosts() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"allowedUses": ["LoadBalancer"]}));
     let (kind, holder) = (AffinityType::Virtual, "load-balancer");
-    let done = run(cluster.allocator().claim_affinity(net("10.0.0.0/26"), kind.clone(), holder)).unwrap();
+    let done = run(claim_affinity(&cluster.allocator(), net("10.0.0.0/26"), kind.clone(), holder)).unwrap();
     assert_eq!(done.claimed.len(), 1);
     assert!(cluster.store.values("/calico/ipam/v2/virtual/load-balancer/").len() == 1);
     run(cluster.allocator().release_host_affinities(kind, holder, InUse::Refuse)).unwrap();

@@ -8,7 +8,7 @@ use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::memory::Fault;
-use calipam_testkit::operator::Operator as _;
+use calipam_testkit::operator::claim_affinity;
 use serde_json::json;
 
 use super::differs;
@@ -96,7 +96,7 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
         let cluster = &sixteen_blocks();
         let pool = net("10.0.0.0/26");
         let claim = |_| async move {
-            cluster.allocator().claim_affinity(pool, AffinityType::Host, "host-a").await.unwrap();
+            claim_affinity(&cluster.allocator(), pool, AffinityType::Host, "host-a").await.unwrap();
         };
         race(seed, (0..10).map(claim));
         assert_eq!((cluster.blocks().len(), cluster.affinities().len()), (16, 16));
@@ -133,7 +133,7 @@ fn at_any_moment(
 
 async fn claim(cluster: &Cluster, host: &str) {
     // The claim may fail if another process of the host gives the block up meanwhile.
-    drop(cluster.allocator().claim_affinity(net("10.0.0.0/30"), AffinityType::Host, host).await);
+    drop(claim_affinity(&cluster.allocator(), net("10.0.0.0/30"), AffinityType::Host, host).await);
 }
 
 async fn give_up(cluster: &Cluster) {

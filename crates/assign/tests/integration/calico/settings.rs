@@ -1,7 +1,7 @@
 //! The configuration of the allocator.
 
 use calipam_model::config::IpamConfig;
-use calipam_testkit::operator::Operator as _;
+use calipam_testkit::operator::set_config;
 
 use crate::cluster::Cluster;
 use crate::run;
@@ -24,7 +24,7 @@ fn a_configuration_that_is_set_is_read_again() {
     let with_one = Cluster::new(&[]);
     with_one.affinity_is_strict(false);
     for cluster in [Cluster::new(&[]), with_one] {
-        run(cluster.allocator().set_config(set)).unwrap();
+        run(set_config(&cluster.allocator(), set)).unwrap();
         let config = run(cluster.allocator().config()).unwrap();
         assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (false, true));
     }
@@ -33,7 +33,7 @@ fn a_configuration_that_is_set_is_read_again() {
 /// Sets a configuration, and expects an error and no write.
 fn refused(change: impl FnOnce(&mut IpamConfig), expected: &str) {
     let cluster = Cluster::new(&[]);
-    let error = run(cluster.allocator().set_config(change)).unwrap_err().to_string();
+    let error = run(set_config(&cluster.allocator(), change)).unwrap_err().to_string();
     assert_eq!(error, expected);
     assert_eq!(cluster.store.value(PATH), None);
 }

@@ -86,8 +86,8 @@ async fn one_side_speaks_tls_and_the_other_does_not() {
     for version in EtcdVersion::all() {
         let plain = Etcd::start_version(version).unwrap();
         let tls = EtcdOptions::new().version(version).tls(EtcdTls::Server).start().unwrap();
-        let ca = text(&tls.pki().unwrap().ca);
-        let [of_tls, of_plain] = [tls.port(), plain.port()].map(|port| format!("127.0.0.1:{port}"));
+        let ca = text(&tls.pki.as_ref().unwrap().ca);
+        let [of_tls, of_plain] = [tls.port, plain.port].map(|port| format!("127.0.0.1:{port}"));
         assert_fails(&format!("http://{of_tls}"), &[], Cause::ServerWantsTls).await;
         assert_fails(&of_plain, &[("ETCD_CA_CERT_FILE", ca)], Cause::ServerIsPlain).await;
     }
@@ -98,7 +98,7 @@ async fn certificates() {
     for version in EtcdVersion::all() {
         let etcd = EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates).start().unwrap();
         etcd.put_all(&entries(1)).unwrap();
-        let (pki, endpoint) = (etcd.pki().unwrap(), etcd.endpoint());
+        let (pki, endpoint) = (etcd.pki.as_ref().unwrap(), etcd.endpoint());
         let ca = ("ETCD_CA_CERT_FILE", text(&pki.ca));
         let files = [&pki.client, &pki.stranger].map(|of| [text(&of.certificate), text(&of.key)]);
         let [good, stranger] =

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use calipam_check::{Options, check};
@@ -11,7 +11,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::feed::{Broken, Followed, WholeReadReason};
 use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::snapshot::Snapshot;
-use calipam_testkit::allocator::{Churn, ChurnLog};
+use calipam_testkit::allocator::{Churn, ChurnLog, Scene};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::datastore::quiet;
 use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
@@ -73,14 +73,15 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
         cluster.inject(fault, 2);
     }
-    let etcd = Etcd::of(&cluster).unwrap();
-    let mut following = Following::begin(&etcd).await;
+    let scene = Arc::new(Scene::on_etcd(&cluster));
+    let etcd = scene.world.keys();
+    let mut following = Following::begin(etcd).await;
 
     let enough = |log: &ChurnLog| log.started > 20;
     let churn = Churn { workers: 4, operations: 100_000, enough, limit: LIMIT, ..Churn::default() };
-    let (activity, endpoint) = (churn.activity.clone(), etcd.endpoint());
+    let (activity, workers) = (churn.activity.clone(), Arc::clone(&scene));
     let (done, finished) = mpsc::channel();
-    let worker = std::thread::spawn(move || done.send(churn.run(&endpoint, &cluster)).unwrap());
+    let worker = std::thread::spawn(move || done.send(workers.churn(&churn)).unwrap());
     let (begin, mut reads, mut all) = (Instant::now(), 0, 0);
     let is_enough_read = |reads, all| reads >= 3 && all > 40;
     let log = loop {
@@ -97,7 +98,7 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
             activity.stop();
         }
         if let Ok(log) = finished.try_recv() {
-            break log.unwrap();
+            break log;
         }
     };
     worker.join().unwrap();

@@ -117,13 +117,13 @@ async fn wrong_credentials_and_servers_have_distinct_errors() {
         Failure::Connection(Cause::CertificateNotTrusted)
     );
     // Settings that replace a kubeconfig: URL, CA and token; URL, CA and client certificate.
-    unknown.kubernetes.ca_file = server.pki().ca.display().to_string();
+    unknown.kubernetes.ca_file = server.pki.ca.display().to_string();
     let mut by_token = unknown.clone();
     by_token.kubernetes.token = Secret::new(server.token());
     Datastore::open(&by_token).await.unwrap();
     let mut by_certificate = unknown.clone();
-    by_certificate.kubernetes.cert_file = server.pki().client.certificate.display().to_string();
-    by_certificate.kubernetes.key_file = server.pki().client.key.display().to_string();
+    by_certificate.kubernetes.cert_file = server.pki.client.certificate.display().to_string();
+    by_certificate.kubernetes.key_file = server.pki.client.key.display().to_string();
     Datastore::open(&by_certificate).await.unwrap();
     let mut insecure = settings_for_url(&server.url());
     insecure.kubernetes.insecure = true;

@@ -9,7 +9,7 @@ use calipam_plan::{Verb, apply_plan};
 use calipam_testkit::World;
 use calipam_testkit::cluster::Fault;
 use calipam_testkit::datastore::observe;
-use calipam_testkit::kube::{Connection, Flavour, delete, edit};
+use calipam_testkit::kube::{Flavour, delete, edit};
 
 use super::support::{Planned, assert_recorded_except, cluster, lose};
 use crate::cluster::sound;
@@ -40,12 +40,12 @@ async fn annotations_of_pods_and_nodes_abandon_nothing() {
     let faults =
         [Fault::UnallocatedFreed, Fault::UnallocatedNoBlock, Fault::OwnerMismatchPod, Fault::LeakedMoved];
     let planned = planned(with(&faults)).await;
-    let mut connection = Connection::open(planned.world.server()).unwrap();
+    let server = planned.world.server();
     let patch = r#"{"metadata":{"annotations":{"example.com/note":"written meanwhile"}}}"#;
     let pods = planned.snapshot.pods.iter().map(|pod| path(&pod.value));
     let nodes = planned.snapshot.nodes.iter().map(|node| format!("/api/v1/nodes/{}", node.value.name));
     for path in pods.chain(nodes) {
-        assert_eq!(connection.request("PATCH", &path, patch).unwrap().status, 200, "{path}");
+        assert_eq!(server.request("PATCH", &path, patch).unwrap().status, 200, "{path}");
     }
     let execution = planned.run().await;
     assert!(execution.is_complete(), "{execution:?}");

@@ -9,7 +9,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::Execution;
 use calipam_repair::journal::Recorded;
-use calipam_testkit::kube::{Connection, Flavour, find, read};
+use calipam_testkit::kube::{Flavour, find, read};
 use calipam_testkit::servers::{Tear, Tearing};
 use calipam_testkit::{World, datastore};
 use serde_json::{Value, json};
@@ -24,7 +24,6 @@ const FLAVOUR: Flavour = Flavour::Classic;
 struct OnKubernetes {
     world: World,
     site: TornSite,
-    connection: Connection,
     /// The initial objects, by path.
     base: BTreeMap<String, Value>,
 }
@@ -35,8 +34,7 @@ impl OnKubernetes {
         let torn = Tearing::kubernetes(world.server()).unwrap();
         let store = datastore::kubernetes(&torn.kubeconfig());
         let site = TornSite::new(torn, store, Site::open(world.overrides()).await).await;
-        let connection = Connection::open(world.server()).unwrap();
-        Self { world, site, connection, base: BTreeMap::new() }
+        Self { world, site, base: BTreeMap::new() }
     }
 
     /// Starts a cluster with a handle that nothing refers to.
@@ -55,7 +53,7 @@ impl OnKubernetes {
     fn stored(&mut self) -> BTreeMap<String, Value> {
         let mut stored = BTreeMap::new();
         for plural in ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"] {
-            let list = self.connection.request("GET", &FLAVOUR.path(plural), "").unwrap();
+            let list = self.world.server().request("GET", &FLAVOUR.path(plural), "").unwrap();
             let list: Value = serde_json::from_str(&list.body).unwrap();
             for item in list["items"].as_array().unwrap() {
                 let path = format!("{}/{}", FLAVOUR.path(plural), item["metadata"]["name"].as_str().unwrap());
@@ -92,11 +90,11 @@ impl Cluster for OnKubernetes {
     async fn reset(&mut self) {
         let now = self.stored();
         for path in now.keys().filter(|path| self.base.get(*path) != now.get(*path)) {
-            assert_eq!(self.connection.request("DELETE", path, "").unwrap().status, 200, "{path}");
+            assert_eq!(self.world.server().request("DELETE", path, "").unwrap().status, 200, "{path}");
         }
         for (path, object) in self.base.iter().filter(|(path, object)| now.get(*path) != Some(*object)) {
             let folder = &path[..path.rfind('/').unwrap()];
-            let answer = self.connection.request("POST", folder, &object.to_string()).unwrap();
+            let answer = self.world.server().request("POST", folder, &object.to_string()).unwrap();
             assert_eq!(answer.status, 201, "{}", answer.body);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use calipam_testkit::servers::jv;
+use calipam_testkit::servers::{Tool, find};
 use serde_json::Value;
 
 use super::{TARGET, VERSION, ending, packaged, root};
@@ -77,7 +77,7 @@ fn it_is_valid_against_the_schema_of_cyclonedx() {
     fs::write(folder.path().join("schema.json"), schema.to_string()).unwrap();
     let complaints = |document: &Value| {
         fs::write(folder.path().join("document.json"), document.to_string()).unwrap();
-        let mut validator = Command::new(jv().unwrap());
+        let mut validator = Command::new(find(Tool::Jv).unwrap());
         let output =
             validator.args(["schema.json", "document.json"]).current_dir(folder.path()).output().unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();

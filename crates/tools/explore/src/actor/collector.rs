@@ -5,7 +5,7 @@ use std::sync::Arc;
 use calipam_assign::{Allocator, Error, InUse};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
-use calipam_testkit::operator::Operator as _;
+use calipam_testkit::operator::claim_affinity;
 
 use super::Actor;
 use crate::calico::Calico;
@@ -62,7 +62,7 @@ pub fn disown(block: &'static str, node: &'static str) -> Actor {
 /// Claims all blocks of a network for a node.
 pub fn claim(network: &'static str, node: &'static str) -> Actor {
     operate(format!("{node} claims {network}"), move |_, allocator| async move {
-        let claimed = allocator.claim_affinity(cidr(network), AffinityType::Host, node).await;
+        let claimed = claim_affinity(&allocator, cidr(network), AffinityType::Host, node).await;
         claimed.map(drop).map_err(|partly| partly.error)
     })
 }
@@ -71,7 +71,7 @@ pub fn claim(network: &'static str, node: &'static str) -> Actor {
 pub fn claim_again(block: &'static str, node: &'static str) -> Actor {
     operate(format!("{node} gives up {block} and claims it"), move |_, allocator| async move {
         allocator.release_affinity(cidr(block), node, InUse::Refuse).await?;
-        let claimed = allocator.claim_affinity(cidr(block), AffinityType::Host, node).await;
+        let claimed = claim_affinity(&allocator, cidr(block), AffinityType::Host, node).await;
         claimed.map(drop).map_err(|partly| partly.error)
     })
 }

@@ -3,7 +3,7 @@
 use calipam_assign::{Allocator, InUse, Record};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
-use calipam_testkit::operator::Operator as _;
+use calipam_testkit::operator::claim_affinity;
 use futures_util::FutureExt as _;
 
 use super::wanting;
@@ -71,7 +71,7 @@ impl Given {
             Self::NoValue(pod, path) => damage(pod, path),
             Self::NoNode(node) => drop(data.remove(&format!("{RESOURCE_PREFIX}nodes/{node}"))),
             Self::Block(block, node) => {
-                drop(allocator.claim_affinity(cidr(block), AffinityType::Host, node).now_or_never());
+                drop(claim_affinity(&allocator, cidr(block), AffinityType::Host, node).now_or_never());
             }
             Self::Pending(block, node) => {
                 let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };

@@ -4,7 +4,7 @@
 use calipam_assign::{AssignIp, AutoAssign, Error, InUse, NewOwner, OwnerConditions, OwnerUpdates};
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
-use calipam_testkit::operator::Operator as _;
+use calipam_testkit::operator;
 
 use super::given::Given::{self, At, Block, Both, Gone, Pod};
 use super::{ANY, Cluster, FIRST, Faults, Scenario, TWO, large, plain, wanting};
@@ -50,13 +50,13 @@ fn give_up(in_use: InUse) -> Actor {
 
 fn give_up_pool(network: &'static str) -> Actor {
     operate(format!("the blocks of {network} are given up"), move |_, allocator| async move {
-        allocator.release_pool_affinities(cidr(network)).await
+        operator::release_pool_affinities(&allocator, cidr(network)).await
     })
 }
 
 fn remove_host(node: &'static str) -> Actor {
     operate(format!("{node} is removed"), move |_, allocator| async move {
-        allocator.remove_host(AffinityType::Host, node).await
+        operator::remove_host(&allocator, AffinityType::Host, node).await
     })
 }
 

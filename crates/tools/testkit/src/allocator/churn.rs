@@ -1,6 +1,5 @@
 //! Several workers that start and stop pods, and claim and release blocks, until they have done enough.
 
-use std::ops::Range;
 use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +9,9 @@ use anyhow::Result;
 use super::activity::Activity;
 use super::ledger::Ledger;
 use super::store::Target;
+use super::users::Ending;
 use super::worker::{Shared, Worker};
-use crate::cluster::{Cluster, ClusterSpec};
+use crate::cluster::ClusterSpec;
 
 /// The work for the workers, and its limits.
 #[derive(Clone, Debug)]
@@ -29,9 +29,6 @@ pub struct Churn {
     pub pause: Duration,
     /// Number of leaks per thousand pods that end. The pod disappears, and its addresses are not released.
     pub leaks: u64,
-    /// The age, in seconds, that a pod records for its addresses when they are assigned. If the age exceeds a check's
-    /// grace period, the grace period does not protect half-done operations.
-    pub ages: Range<u64>,
     /// Approximate number of pods that each worker keeps; 0 means no target.
     pub pods: usize,
     /// The seed of all choices and of the pods' names. Two churns on one cluster need different seeds. There are 40
@@ -51,7 +48,6 @@ impl Default for Churn {
             limit: Duration::from_secs(20),
             pause: Duration::from_millis(4),
             leaks: 0,
-            ages: 3600..7200,
             pods: 0,
             seed: 1,
             activity: Activity::default(),
@@ -80,8 +76,6 @@ pub struct ChurnLog {
     pub released: u64,
     /// Number of writes of blocks, affinities and handles that took effect.
     pub writes: u64,
-    /// Duration of the longest operation.
-    pub longest: Duration,
     /// The owner of each address, and all violations.
     pub ledger: Ledger,
 }
@@ -91,19 +85,25 @@ impl ChurnLog {
     pub fn operations(&self) -> u64 {
         self.started + self.stopped - self.lost
     }
+
+    /// Counts a pod that stops.
+    pub(super) fn count(&mut self, ending: Ending) {
+        self.stopped += 1;
+        match ending {
+            Ending::Deleted => {}
+            Ending::Restarted => self.restarted += 1,
+            Ending::Finished => self.finished += 1,
+            Ending::Evicted => self.evicted += 1,
+            Ending::Lost => self.lost += 1,
+        }
+    }
 }
 
 impl Churn {
-    /// Works on the etcd at `endpoint`, which contains `cluster`, and returns when every operation has ended. Can be
-    /// called from inside or outside an async runtime. To read at the same time, run it in a separate thread.
-    pub fn run(&self, endpoint: &str, cluster: &Cluster) -> Result<ChurnLog> {
-        let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-        self.run_on(Target::Etcd(endpoint), cluster.spec(), &nodes)
-    }
-
-    /// Works on any datastore as [`run`](Self::run) does. The datastore must contain the pool of `spec` and the nodes.
-    /// On Kubernetes, the [namespaces](crate::kube::seed) of the pods must exist.
-    pub fn run_on(&self, target: Target<'_>, spec: &ClusterSpec, nodes: &[String]) -> Result<ChurnLog> {
+    /// Works on a datastore with the pool of `spec` and the nodes, and returns when every operation has ended. Can be
+    /// called from inside or outside an async runtime. To read at the same time, run it in a separate thread. On
+    /// Kubernetes, the [namespaces](crate::kube::seed) of the pods must exist.
+    pub fn run(&self, target: Target<'_>, spec: &ClusterSpec, nodes: &[String]) -> Result<ChurnLog> {
         let shared = Shared::new(*spec, nodes);
         thread::scope(|scope| {
             let shared = &shared;

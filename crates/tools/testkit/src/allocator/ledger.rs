@@ -1,6 +1,6 @@
 //! Records the addresses that the allocator assigned to each live pod, and every violation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -19,8 +19,6 @@ use crate::runtime::block_on;
 pub struct Tenant {
     /// `namespace/name`.
     pub pod: String,
-    /// The node of the pod.
-    pub node: String,
     /// The ID of its handle.
     pub handle: String,
     pub address: IpAddr,
@@ -44,22 +42,6 @@ pub enum Violation {
     Uncounted(Tenant),
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::GivenTwice { first, second } => {
-                write!(f, "{} was given to {}, but {} has it", first.address, second.pod, first.pod)
-            }
-            Self::Freed(Tenant { pod, address, block, handle, .. }) => {
-                write!(f, "{address} of {pod} was freed: {block} does not record it under {handle}")
-            }
-            Self::Uncounted(Tenant { pod, address, block, handle, .. }) => {
-                write!(f, "{address} of {pod} cannot be released: {handle} does not count {block}")
-            }
-        }
-    }
-}
-
 /// The pods that an allocator started, their addresses, and every violation that was seen.
 ///
 /// It follows the allocator's own results: an address counts as assigned once the compare-and-swap of its block has
@@ -67,8 +49,6 @@ impl fmt::Display for Violation {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     live: BTreeMap<String, Tenant>,
-    /// The handle of the live pod that uses each address.
-    owners: HashMap<IpAddr, String>,
     leaked: BTreeMap<IpAddr, Tenant>,
     violations: Vec<Violation>,
 }
@@ -115,39 +95,28 @@ impl Ledger {
     /// Records that a pod was assigned an address.
     pub(super) fn give(&mut self, tenant: Tenant) {
         self.leaked.remove(&tenant.address);
-        if let Some(first) = self.owners.get(&tenant.address).and_then(|handle| self.live.get(handle)) {
+        if let Some(first) = self.live.values().find(|other| other.address == tenant.address) {
             let (first, second) = (first.clone(), tenant.clone());
             self.violations.push(Violation::GivenTwice { first, second });
         }
-        self.owners.insert(tenant.address, tenant.handle.clone());
         self.live.insert(tenant.handle.clone(), tenant);
     }
 
     /// Records that a pod is about to end. From now on, anyone may free its address.
-    pub(super) fn end(&mut self, handle: &str) {
-        let Some(tenant) = self.live.remove(handle) else { return };
-        if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {
-            self.owners.remove(&tenant.address);
-        }
-        // Only an address that was assigned twice has another owner.
-        if !self.violations.is_empty()
-            && let Some(other) = self.live.values().find(|other| other.address == tenant.address)
-        {
-            self.owners.insert(other.address, other.handle.clone());
-        }
+    pub(super) fn end(&mut self, handle: &str) -> Option<Tenant> {
+        self.live.remove(handle)
     }
 
     /// Records that a pod is about to disappear and leak its address.
     pub(super) fn leak(&mut self, handle: &str) {
-        if let Some(tenant) = self.live.get(handle).cloned() {
-            self.end(handle);
+        if let Some(tenant) = self.end(handle) {
             self.leaked.insert(tenant.address, tenant);
         }
     }
 
     /// The live pod with a handle.
-    pub(super) fn tenant(&self, handle: &str) -> Option<&Tenant> {
-        self.live.get(handle)
+    pub(super) fn tenant(&self, handle: &str) -> Option<Tenant> {
+        self.live.get(handle).cloned()
     }
 
     /// Adds violations that were found.

@@ -24,12 +24,11 @@ mod churn;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
-mod pods;
-#[cfg(test)]
-mod pods_tests;
 mod scene;
 mod store;
 mod users;
+#[cfg(test)]
+mod users_tests;
 mod worker;
 
 pub use self::activity::Activity;

@@ -45,11 +45,11 @@ impl Scene {
 
     /// Lets allocators work. Returns when they have ended.
     pub fn churn(&self, churn: &Churn) -> ChurnLog {
-        self.world.at(|target| churn.run_on(target, &self.spec, &self.nodes)).expect("the servers answer")
+        churn.run(self.world.target(), &self.spec, &self.nodes).expect("the servers answer")
     }
 
     /// The live pods that have lost their addresses.
     pub fn violations(&self, ledger: &Ledger) -> Vec<Violation> {
-        self.world.at(|target| ledger.verify(target)).expect("the servers answer")
+        ledger.verify(self.world.target()).expect("the servers answer")
     }
 }

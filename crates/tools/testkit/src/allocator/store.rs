@@ -6,25 +6,25 @@ use std::time::Duration;
 use anyhow::Result;
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
-use calipam_datastore::settings::{self, EtcdSettings, KubernetesSettings, Settings, Timeouts, TlsSettings};
+use calipam_datastore::settings::Settings;
 use calipam_datastore::write::Consent;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
 use crate::cluster::rng::Rng;
+use crate::datastore::{self, settings};
 use crate::kube::Flavour;
-use crate::servers::KubeApiserver;
+use crate::servers::{Etcd, KubeApiserver};
 
-/// The datastore of an allocator.
+/// The datastore of an allocator. An etcd has no authentication.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// The endpoint of an etcd without authentication.
-    Etcd(&'a str),
+    Etcd(&'a Etcd),
     /// An API server with Calico's kinds in one API group.
     Kubernetes(&'a KubeApiserver, Flavour),
-    /// An etcd without authentication, and the API server with the pods of its cluster.
-    EtcdAndKubernetes(&'a str, &'a KubeApiserver),
+    /// An etcd, and the API server with the pods of its cluster.
+    EtcdAndKubernetes(&'a Etcd, &'a KubeApiserver),
 }
 
 impl Target<'_> {
@@ -36,22 +36,13 @@ impl Target<'_> {
 
     fn settings(self) -> Settings {
         match self {
-            Self::Etcd(endpoint) | Self::EtcdAndKubernetes(endpoint, _) => {
-                let etcd = EtcdSettings {
-                    endpoints: vec![endpoint.to_owned()],
-                    user: None,
-                    tls: TlsSettings::default(),
-                    timeouts: Timeouts::default(),
-                };
-                Settings { target: settings::Target::Etcd(etcd), kubernetes: KubernetesSettings::default() }
+            Self::Etcd(etcd) | Self::EtcdAndKubernetes(etcd, _) => {
+                settings(&datastore::etcd(etcd.endpoint()))
             }
             Self::Kubernetes(server, flavour) => {
-                let kubernetes = KubernetesSettings {
-                    kubeconfig: server.kubeconfig().display().to_string(),
-                    api_group: flavour.api_version(),
-                    ..KubernetesSettings::default()
-                };
-                Settings { target: settings::Target::Kubernetes, kubernetes }
+                let mut settings = settings(&datastore::kubernetes(&server.kubeconfig()));
+                settings.kubernetes.api_group = flavour.api_version();
+                settings
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use anyhow::Result;
-use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, InUse, Query, Record, Store as _};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, InUse, Query, Record, Store as _};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
@@ -21,7 +21,7 @@ use super::store::{PausingStore, Target, find};
 use super::users::{Ending, Users};
 use crate::cluster::rng::Rng;
 use crate::cluster::{ClusterSpec, Holder, PodName, pod_name};
-use crate::operator::Operator as _;
+use crate::operator::claim_affinity;
 use crate::runtime::RUNTIME;
 
 /// The number of the first pod of all workers, so that names never clash with those of a generated cluster.
@@ -35,6 +35,9 @@ const SEEDS: u64 = 40;
 const SPARE_BLOCKS: u64 = 200;
 /// Maximum number of blocks on a node: Calico's default.
 const BLOCKS_PER_NODE: usize = 20;
+/// The age, in seconds, that a pod records at least for its addresses when they are assigned. It exceeds the grace
+/// period of checks, so that the grace period does not protect half-done operations.
+const MIN_AGE: u64 = 3600;
 /// Number of blocks that a borrower tries before it uses a block of its own node.
 const ATTEMPTS: usize = 5;
 
@@ -70,7 +73,7 @@ impl Shared {
 
 pub(super) struct Worker<'w> {
     allocator: Allocator<PausingStore>,
-    users: Users,
+    users: Users<'w>,
     rng: Rng,
     churn: &'w Churn,
     shared: &'w Shared,
@@ -84,7 +87,7 @@ pub(super) struct Worker<'w> {
 impl<'w> Worker<'w> {
     /// Creates a worker and connects it to the datastore. Must not be called from within an async runtime.
     pub(super) fn connect(
-        target: Target<'_>,
+        target: Target<'w>,
         churn: &'w Churn,
         shared: &'w Shared,
         number: usize,
@@ -116,8 +119,6 @@ impl<'w> Worker<'w> {
                 _ if self.rng.below(2) == 0 => self.claim()?,
                 _ => self.release()?,
             }
-            let mut log = self.log();
-            log.longest = log.longest.max(begin.elapsed());
         }
         self.log().writes += self.allocator.store().writes.get();
         Ok(())
@@ -157,8 +158,7 @@ impl<'w> Worker<'w> {
             return self.users.clean_up(&holder, Ending::Lost);
         };
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
-        let (node, handle) = (holder.node.clone(), holder.handle());
-        self.log().ledger.give(Tenant { pod, node, handle, address, block });
+        self.log().ledger.give(Tenant { pod, handle: holder.handle(), address, block });
         RUNTIME.block_on(self.users.publish(&holder, address))?;
         self.pods.push(holder);
         self.log().started += 1;
@@ -190,7 +190,7 @@ impl<'w> Worker<'w> {
 
     /// Assigns an address from a block of another node.
     fn borrow(&mut self, holder: &Holder) -> Result<Option<(IpAddr, IpNet)>> {
-        let mut others = self.affinities(None)?;
+        let mut others = self.affinities()?;
         others.retain(|key| key.node != self.node.name);
         for _ in 0..ATTEMPTS.min(others.len()) {
             let net = self.rng.pick(&others).cidr;
@@ -213,16 +213,9 @@ impl<'w> Worker<'w> {
         Ok(None)
     }
 
-    /// The affinities of one node or of all nodes for IPv4 blocks.
-    fn affinities(&self, node: Option<&str>) -> Result<Vec<AffinityKey>> {
-        let query = match node {
-            Some(node) => {
-                let (kind, holder) = (AffinityType::Host, node.to_owned());
-                Query::Affinities { kind, holder, family: Family::V4 }
-            }
-            None => Query::HostAffinities,
-        };
-        let found = RUNTIME.block_on(self.allocator.store().read(&[query]))?;
+    /// The affinities of all nodes for IPv4 blocks.
+    fn affinities(&self) -> Result<Vec<AffinityKey>> {
+        let found = RUNTIME.block_on(self.allocator.store().read(&[Query::HostAffinities]))?;
         let keys = found.into_iter().flatten().filter_map(|entry| match entry.record.key() {
             Key::Affinity(key) if key.cidr.addr().is_ipv4() => Some(key),
             _ => None,
@@ -238,8 +231,7 @@ impl<'w> Worker<'w> {
 
     /// A pod in a new sandbox.
     fn in_sandbox(&mut self, name: PodName) -> Holder {
-        let ages = self.churn.ages.clone();
-        let age = ages.start + self.rng.below(ages.end.saturating_sub(ages.start).max(1));
+        let age = MIN_AGE + self.rng.below(MIN_AGE);
         let container = self.rng.hex(64);
         let since = Timestamp::now() - SignedDuration::from_secs(age as i64);
         Holder { name, node: self.node.name.clone(), container, since }
@@ -262,25 +254,18 @@ impl<'w> Worker<'w> {
             2 => Ending::Restarted,
             _ => Ending::Deleted,
         };
-        self.log().stopped += 1;
-        match ending {
-            Ending::Deleted => {}
-            Ending::Restarted => {
-                self.log().restarted += 1;
-                self.end(&holder, ending)?;
-                let holder = self.in_sandbox(holder.name);
-                return self.give_address(holder, false);
-            }
-            Ending::Finished => self.log().finished += 1,
-            Ending::Evicted => self.log().evicted += 1,
-            Ending::Lost => self.log().lost += 1,
+        self.log().count(ending);
+        self.end(&holder, ending)?;
+        if ending == Ending::Restarted {
+            let holder = self.in_sandbox(holder.name);
+            self.give_address(holder, false)?;
         }
-        self.end(&holder, ending)
+        Ok(())
     }
 
     fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let handle = holder.handle();
-        let tenant = self.log().ledger.tenant(&handle).cloned();
+        let tenant = self.log().ledger.tenant(&handle);
         if let Some(tenant) = tenant {
             let violations = RUNTIME.block_on(inspect(self.allocator.store(), &tenant))?;
             self.log().ledger.add_violations(violations);
@@ -306,7 +291,8 @@ impl<'w> Worker<'w> {
     /// Claims an unused block, as an operator does.
     fn claim(&mut self) -> Result<()> {
         let _plugin = lock(&self.node.plugin);
-        if self.affinities(Some(&self.node.name))?.len() >= BLOCKS_PER_NODE {
+        let own = self.affinities()?.into_iter().filter(|key| key.node == self.node.name);
+        if own.count() >= BLOCKS_PER_NODE {
             return Ok(());
         }
         let number = self.rng.below(SPARE_BLOCKS) as u32;
@@ -320,7 +306,7 @@ impl<'w> Worker<'w> {
     /// Claims a block for a node, or makes the node's affinity usable again. Returns false if another node owns the
     /// block.
     fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
-        match RUNTIME.block_on(self.allocator.claim_affinity(net, AffinityType::Host, node)) {
+        match RUNTIME.block_on(claim_affinity(&self.allocator, net, AffinityType::Host, node)) {
             Ok(claimed) => Ok(!claimed.claimed.is_empty()),
             // The pool was disabled, or has larger blocks now.
             Err(partly) if matches!(partly.error, Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
@@ -332,9 +318,10 @@ impl<'w> Worker<'w> {
 
     /// Releases an empty block of the worker's node, or of another node, as a node without a free block does.
     fn release(&mut self) -> Result<()> {
-        let own = self.rng.below(2) == 0;
-        let name = self.node.name.clone();
-        let mut affinities = self.affinities(own.then_some(&name))?;
+        let mut affinities = self.affinities()?;
+        if self.rng.below(2) == 0 {
+            affinities.retain(|key| key.node == self.node.name);
+        }
         if affinities.is_empty() {
             return Ok(());
         }

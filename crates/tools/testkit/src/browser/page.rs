@@ -7,21 +7,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::pipe::Pipe;
+use super::Browser;
 
 /// A page. It records its requests and complaints.
 pub struct Page<'b> {
-    pipe: &'b mut Pipe,
+    browser: &'b mut Browser,
     session: String,
 }
 
 impl<'b> Page<'b> {
-    pub(super) fn new(pipe: &'b mut Pipe) -> Result<Self> {
+    pub(super) fn new(browser: &'b mut Browser) -> Result<Self> {
         let target =
-            pipe.call("Target.createTarget", &json!({"url": "about:blank"}), None)?["targetId"].take();
+            browser.call("Target.createTarget", &json!({"url": "about:blank"}), None)?["targetId"].take();
         let attach = json!({"targetId": target, "flatten": true});
-        let session = pipe.call("Target.attachToTarget", &attach, None)?["sessionId"].take();
-        let mut page = Self { pipe, session: session.as_str().unwrap_or_default().to_owned() };
+        let session = browser.call("Target.attachToTarget", &attach, None)?["sessionId"].take();
+        let mut page = Self { browser, session: session.as_str().unwrap_or_default().to_owned() };
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.call(&format!("{domain}.enable"), &json!({}))?;
         }
@@ -46,7 +46,7 @@ impl<'b> Page<'b> {
         let answer = self.call("Page.navigate", &json!({"url": url}))?;
         match answer["errorText"].as_str() {
             Some(error) => bail!("cannot open {url}: {error}"),
-            None => self.pipe.wait_for("Page.loadEventFired", &self.session),
+            None => self.browser.wait_for("Page.loadEventFired", &self.session),
         }
     }
 
@@ -114,12 +114,7 @@ impl<'b> Page<'b> {
         self.call("Input.insertText", &json!({"text": text})).map(drop)
     }
 
-    /// Takes a picture of the whole page as PNG.
-    pub fn screenshot(&mut self) -> Result<Vec<u8>> {
-        self.bytes("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": true}))
-    }
-
-    /// Takes a picture of a part of the page. `clip` is the left edge, the top edge, the width and the height in
+    /// Takes a picture of a part of the page as PNG. `clip` is the left edge, the top edge, the width and the height in
     /// pixels.
     pub fn screenshot_of(&mut self, clip: [f64; 4]) -> Result<Vec<u8>> {
         let [x, y, width, height] = clip;
@@ -136,7 +131,7 @@ impl<'b> Page<'b> {
     /// The URLs of all requests of the page, oldest first, including the page itself.
     pub fn requests(&mut self) -> Result<Vec<String>> {
         self.catch_up()?;
-        let requests = self.pipe.events(&["Network.requestWillBeSent"], &self.session);
+        let requests = self.browser.events(&["Network.requestWillBeSent"], &self.session);
         Ok(requests.map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
@@ -148,7 +143,7 @@ impl<'b> Page<'b> {
             let kind = event["type"].as_str().or(event["entry"]["level"].as_str());
             matches!(kind, None | Some("error" | "warning" | "assert"))
         };
-        Ok(self.pipe.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
+        Ok(self.browser.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
     }
 
     /// Waits until all earlier events have arrived. They precede the answer to the request that this function sends.
@@ -163,6 +158,6 @@ impl<'b> Page<'b> {
     }
 
     fn call(&mut self, method: &str, parameters: &Value) -> Result<Value> {
-        self.pipe.call(method, parameters, Some(&self.session))
+        self.browser.call(method, parameters, Some(&self.session))
     }
 }

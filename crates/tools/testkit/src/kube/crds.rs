@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::{create, named};
 use crate::servers::KubeApiserver;
 
 /// Time limit for the server to serve a new kind.
@@ -72,57 +73,41 @@ pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<Vec<String>> 
         ("clusterinformations", "ClusterInformation", open()),
         ("kubecontrollersconfigurations", "KubeControllersConfiguration", open()),
     ];
-    for (plural, kind, spec) in &kinds {
-        define(server, flavour.group(), flavour.version(), plural, kind, "Cluster", spec)?;
-    }
-    served(server, kinds.iter().map(|(plural, ..)| flavour.path(plural)).collect())
+    define(server, flavour.group(), flavour.version(), "Cluster", &kinds)
 }
 
 /// Installs KubeVirt's kinds of machines and waits until they are served. Returns the paths of their lists.
 pub fn install_kubevirt(server: &KubeApiserver) -> Result<Vec<String>> {
     let kinds = [
-        ("virtualmachines", "VirtualMachine"),
-        ("virtualmachineinstances", "VirtualMachineInstance"),
-        ("virtualmachineinstancemigrations", "VirtualMachineInstanceMigration"),
+        ("virtualmachines", "VirtualMachine", open()),
+        ("virtualmachineinstances", "VirtualMachineInstance", open()),
+        ("virtualmachineinstancemigrations", "VirtualMachineInstanceMigration", open()),
     ];
-    for (plural, kind) in kinds {
-        define(server, "kubevirt.io", "v1", plural, kind, "Namespaced", &open())?;
-    }
-    served(server, kinds.iter().map(|(plural, _)| format!("/apis/kubevirt.io/v1/{plural}")).collect())
+    define(server, "kubevirt.io", "v1", "Namespaced", &kinds)
 }
 
+/// Creates the definitions of kinds, each with its plural and the schema of its `spec`, and waits until all are served.
 fn define(
     server: &KubeApiserver,
     group: &str,
     version: &str,
-    plural: &str,
-    kind: &str,
     scope: &str,
-    spec: &Value,
-) -> Result<()> {
+    kinds: &[(&str, &str, Value)],
+) -> Result<Vec<String>> {
     let required: &[&str] = if version == Flavour::Native.version() { &["metadata", "spec"] } else { &[] };
-    let schema =
-        json!({"type": "object", "properties": {"spec": spec, "status": open()}, "required": required});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")},
-            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-        },
-    });
-    let response = server.request("POST", DEFINITIONS, &definition.to_string())?;
-    assert_eq!(response.status, 201, "{plural}: {}", response.body);
-    Ok(())
-}
-
-/// Waits until the lists at these paths are served.
-fn served(server: &KubeApiserver, paths: Vec<String>) -> Result<Vec<String>> {
-    let begin = Instant::now();
-    for path in &paths {
+    for (plural, kind, spec) in kinds {
+        let schema = object(required, json!({"spec": spec, "status": open()}));
+        let version =
+            json!({"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        let spec = json!({"group": group, "scope": scope, "names": {"plural": plural, "kind": kind},
+            "versions": [version]});
+        let (version, name) = ("apiextensions.k8s.io/v1", format!("{plural}.{group}"));
+        let definition = named(json!({"spec": spec}), version, "CustomResourceDefinition", &name);
+        create(server, DEFINITIONS, &[definition])?;
+    }
+    let lists = kinds.iter().map(|(plural, ..)| format!("/apis/{group}/{version}/{plural}"));
+    let (lists, begin) = (lists.collect::<Vec<_>>(), Instant::now());
+    for path in &lists {
         loop {
             let response = server.request("GET", path, "")?;
             if response.status == 200 {
@@ -132,15 +117,17 @@ fn served(server: &KubeApiserver, paths: Vec<String>) -> Result<Vec<String>> {
             thread::sleep(Duration::from_millis(50));
         }
     }
-    Ok(paths)
+    Ok(lists)
 }
 
+/// The schema of an object with these fields.
+fn object(required: &[&str], fields: Value) -> Value {
+    json!({"type": "object", "required": required, "properties": fields})
+}
+
+/// The schema of an object with any fields.
 fn open() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}
-
-fn text_map() -> Value {
-    json!({"type": "object", "additionalProperties": {"type": "string"}})
 }
 
 /// The schema of a CIDR. The classic group accepts any string in blocks and affinities, and did so in pools and
@@ -154,9 +141,7 @@ fn cidr(flavour: Flavour) -> Value {
 
 fn pool(flavour: Flavour) -> Value {
     let mode = json!({"type": "string", "enum": ["Never", "Always", "CrossSubnet"]});
-    let mut schema = open();
-    schema["required"] = json!(["cidr"]);
-    schema["properties"] = json!({
+    let fields = json!({
         "allowedUses": {"type": "array", "items": {"type": "string", "enum": ["Workload", "Tunnel", "LoadBalancer"]}},
         "assignmentMode": {"type": "string", "enum": ["Automatic", "Manual"], "default": "Automatic"},
         "blockSize": {"type": "integer", "minimum": 0, "maximum": 128},
@@ -167,11 +152,13 @@ fn pool(flavour: Flavour) -> Value {
         "nodeSelector": {"type": "string", "default": "all()"},
         "vxlanMode": mode,
     });
+    let mut schema = object(&["cidr"], fields);
+    schema["x-kubernetes-preserve-unknown-fields"] = true.into();
     schema
 }
 
 fn reservation(flavour: Flavour) -> Value {
-    json!({"type": "object", "properties": {"reservedCIDRs": {"type": "array", "items": cidr(flavour)}}})
+    object(&[], json!({"reservedCIDRs": {"type": "array", "items": cidr(flavour)}}))
 }
 
 fn block(flavour: Flavour) -> Value {
@@ -179,73 +166,56 @@ fn block(flavour: Flavour) -> Value {
     if flavour == Flavour::Native {
         affinity["pattern"] = r"^(host|virtual):[a-zA-Z0-9\.\-_]+$".into();
     }
-    json!({
-        "type": "object",
-        "required": ["allocations", "attributes", "cidr", "strictAffinity", "unallocated"],
-        "properties": {
-            "affinity": affinity,
-            "affinityClaimTime": {"type": "string", "format": "date-time"},
-            "allocations": {"type": "array", "items": {"type": "integer", "nullable": true}},
-            "attributes": {"type": "array", "items": {"type": "object", "properties": {
-                "handle_id": {"type": "string"},
-                "secondary": text_map(),
-                "alternateOwnerAttrs": text_map(),
-                "releasedAt": {"type": "string", "format": "date-time"},
-            }}},
-            "cidr": cidr(flavour),
-            "deleted": {"type": "boolean"},
-            "sequenceNumber": {"type": "integer", "format": "int64", "default": 0},
-            "sequenceNumberForAllocation":
-                {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}},
-            "strictAffinity": {"type": "boolean"},
-            "unallocated": {"type": "array", "items": {"type": "integer"}},
-        },
-    })
+    let time = json!({"type": "string", "format": "date-time"});
+    let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let attribute = json!({"handle_id": {"type": "string"}, "secondary": texts, "alternateOwnerAttrs": texts,
+        "releasedAt": time});
+    let number = json!({"type": "integer", "format": "int64"});
+    let fields = json!({
+        "affinity": affinity,
+        "affinityClaimTime": time,
+        "allocations": {"type": "array", "items": {"type": "integer", "nullable": true}},
+        "attributes": {"type": "array", "items": object(&[], attribute)},
+        "cidr": cidr(flavour),
+        "deleted": {"type": "boolean"},
+        "sequenceNumber": {"type": "integer", "format": "int64", "default": 0},
+        "sequenceNumberForAllocation": {"type": "object", "additionalProperties": number},
+        "strictAffinity": {"type": "boolean"},
+        "unallocated": {"type": "array", "items": {"type": "integer"}},
+    });
+    object(&["allocations", "attributes", "cidr", "strictAffinity", "unallocated"], fields)
 }
 
 fn handle() -> Value {
-    json!({
-        "type": "object",
-        "required": ["block", "handleID"],
-        "properties": {
-            "block": {"type": "object", "additionalProperties": {"type": "integer"}},
-            "deleted": {"type": "boolean"},
-            "handleID": {"type": "string"},
-        },
-    })
+    let fields = json!({
+        "block": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "deleted": {"type": "boolean"},
+        "handleID": {"type": "string"},
+    });
+    object(&["block", "handleID"], fields)
 }
 
 fn affinity(flavour: Flavour) -> Value {
+    let text = json!({"type": "string"});
     let (deleted, state) = match flavour {
-        Flavour::Classic => (json!({"type": "string"}), json!({"type": "string"})),
+        Flavour::Classic => (text.clone(), text.clone()),
         Flavour::Native => (
             json!({"type": "boolean", "default": false}),
             json!({"type": "string", "enum": ["", "confirmed", "pending", "pendingDeletion"]}),
         ),
     };
-    json!({
-        "type": "object",
-        "required": ["cidr", "deleted", "node", "state"],
-        "properties": {
-            "cidr": cidr(flavour),
-            "deleted": deleted,
-            "node": {"type": "string"},
-            "state": state,
-            "type": {"type": "string"},
-        },
-    })
+    let fields =
+        json!({"cidr": cidr(flavour), "deleted": deleted, "node": text, "state": state, "type": text});
+    object(&["cidr", "deleted", "node", "state"], fields)
 }
 
 fn configuration() -> Value {
-    json!({
-        "type": "object",
-        "required": ["autoAllocateBlocks", "strictAffinity"],
-        "properties": {
-            "autoAllocateBlocks": {"type": "boolean", "default": true},
-            "ipCooldownSeconds": {"type": "integer", "minimum": 0, "maximum": 1200},
-            "kubeVirtVMAddressPersistence": {"type": "string", "enum": ["Enabled", "Disabled"]},
-            "maxBlocksPerHost": {"type": "integer", "minimum": 0},
-            "strictAffinity": {"type": "boolean", "default": false},
-        },
-    })
+    let fields = json!({
+        "autoAllocateBlocks": {"type": "boolean", "default": true},
+        "ipCooldownSeconds": {"type": "integer", "minimum": 0, "maximum": 1200},
+        "kubeVirtVMAddressPersistence": {"type": "string", "enum": ["Enabled", "Disabled"]},
+        "maxBlocksPerHost": {"type": "integer", "minimum": 0},
+        "strictAffinity": {"type": "boolean", "default": false},
+    });
+    object(&["autoAllocateBlocks", "strictAffinity"], fields)
 }

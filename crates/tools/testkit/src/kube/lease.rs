@@ -1,7 +1,7 @@
 //! API servers that the tests in a process share. Starting one takes seconds of processor time, but emptying one does
 //! not.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use calipam_model::parallel::lock;
-use etcd_client::{Txn, TxnOp};
+use etcd_client::TxnOp;
 use serde_json::Value;
 
 use super::{Flavour, install, install_kubevirt};
@@ -34,9 +34,6 @@ const SETTLED: Duration = Duration::from_millis(300);
 
 /// Time limit for a change in etcd to reach the caches of the server.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
-
-/// Operations per transaction; etcd allows 128.
-const BATCH: usize = 100;
 
 /// The kinds that a server has in addition to those of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,28 +140,19 @@ impl Server {
 
     /// Removes the leftovers of a test. Returns true if the server is in its initial state again.
     fn is_empty_again(&self) -> Result<bool> {
-        let is_renewed = |key: &str| RENEWED.iter().any(|renewed| key.starts_with(renewed));
-        let mut now = self.server.etcd().entries_below(EVERYTHING)?;
-        now.retain(|key, _| !is_renewed(key));
-        let mut changes = BTreeMap::new();
-        for key in now.keys().filter(|key| !self.at_first.contains_key(*key)) {
-            changes.insert(key.clone(), TxnOp::delete(key.as_str(), None));
-        }
-        for (key, (value, _)) in &self.at_first {
-            if !is_renewed(key) && now.get(key).is_none_or(|(found, _)| found != value) {
-                changes.insert(key.clone(), TxnOp::put(key.as_str(), value.clone(), None));
-            }
-        }
-        if changes.keys().any(|key| key.starts_with(DEFINITIONS)) {
+        let now = self.server.etcd().entries_below(EVERYTHING)?;
+        let value = |entries: &Entries, key: &str| entries.get(key).map(|(value, _)| value.clone());
+        let mut changed: BTreeSet<&String> = now.keys().chain(self.at_first.keys()).collect();
+        changed.retain(|key| !RENEWED.iter().any(|renewed| key.starts_with(renewed)));
+        changed.retain(|key| value(&now, key) != value(&self.at_first, key));
+        if changed.iter().any(|key| key.starts_with(DEFINITIONS)) {
             return Ok(false);
         }
-        let operations: Vec<TxnOp> = changes.into_values().collect();
-        self.server.etcd().with_client(async |mut client| {
-            for batch in operations.chunks(BATCH) {
-                client.txn(Txn::new().and_then(batch)).await?;
-            }
-            Ok(())
-        })?;
+        let restore = |key: &String| match value(&self.at_first, key) {
+            Some(value) => TxnOp::put(key.as_str(), value, None),
+            None => TxnOp::delete(key.as_str(), None),
+        };
+        self.server.etcd().write(&changed.into_iter().map(restore).collect::<Vec<_>>())?;
         self.has_caught_up()
     }
 

@@ -10,6 +10,6 @@ mod seed;
 
 pub use self::crds::{Flavour, install, install_kubevirt};
 pub use self::lease::{Kinds, Lease, lease};
+pub(crate) use self::objects::named;
 pub use self::objects::{create, create_in_etcd, delete, edit, find, read, service_account_token};
 pub use self::seed::{seed, seed_nodes};
-pub use crate::servers::Connection;

@@ -5,6 +5,14 @@ use serde_json::{Value, json};
 
 use crate::servers::KubeApiserver;
 
+/// An object with a version, a kind and a name.
+pub(crate) fn named(mut object: Value, api_version: &str, kind: &str, name: &str) -> Value {
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    object["metadata"]["name"] = name.into();
+    object
+}
+
 /// Creates objects through the API, as Calico does. `path` is the path of all objects of the kind in their namespace.
 ///
 /// # Panics
@@ -81,8 +89,7 @@ pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -
 /// account.
 pub fn service_account_token(server: &KubeApiserver, name: &str) -> Result<String> {
     let path = "/api/v1/namespaces/default/serviceaccounts";
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
-    create(server, path, &[account])?;
+    create(server, path, &[named(json!({}), "v1", "ServiceAccount", name)])?;
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let response = server.request("POST", &format!("{path}/{name}/token"), &request.to_string())?;
     let answer: Value = serde_json::from_str(&response.body)?;

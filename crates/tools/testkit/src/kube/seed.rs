@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Flavour, create};
+use super::{Flavour, create, named};
 use crate::cluster::ClusterSpec;
 use crate::servers::KubeApiserver;
 
@@ -31,9 +31,7 @@ pub fn seed(
         (config, config_kind, "default", json!({"strictAffinity": false, "autoAllocateBlocks": true})),
     ];
     for (plural, kind, name, spec) in resources {
-        let mut object = named("", kind, name);
-        object["apiVersion"] = flavour.api_version().into();
-        object["spec"] = spec;
+        let object = named(json!({"spec": spec}), &flavour.api_version(), kind, name);
         create(server, &flavour.path(plural), &[object])?;
     }
     let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
@@ -46,12 +44,8 @@ pub fn seed(
 /// # Panics
 /// Panics if the server refuses an object.
 pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<()> {
-    let namespaces = NAMESPACES.map(|name| named("v1", "Namespace", name));
+    let namespaces = NAMESPACES.map(|name| named(json!({}), "v1", "Namespace", name));
     create(server, "/api/v1/namespaces", &namespaces)?;
-    let nodes: Vec<Value> = names.iter().map(|name| named("v1", "Node", name)).collect();
+    let nodes: Vec<Value> = names.iter().map(|name| named(json!({}), "v1", "Node", name)).collect();
     create(server, "/api/v1/nodes", &nodes)
-}
-
-fn named(api_version: &str, kind: &str, name: &str) -> Value {
-    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
 }

@@ -1,24 +1,21 @@
 //! A real etcd for one test.
 
+use std::io::Write;
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
-use tokio::time::timeout;
 
-use super::http;
 use super::left_out::left_out;
-use super::locate::Program;
-use super::options::{EtcdOptions, EtcdTls};
 use super::pki::Pki;
 use super::port;
 use super::process::Process;
 use super::tool::Tool;
 use super::{find, folder};
-use crate::runtime::block_on;
 
 const NAME: &str = "etcd";
 
@@ -40,9 +37,11 @@ pub struct Etcd {
     process: Option<Process>,
     home: TempDir,
     program: PathBuf,
-    port: u16,
+    /// The TCP port on 127.0.0.1.
+    pub port: u16,
     pub(super) options: EtcdOptions,
-    pki: Option<Pki>,
+    /// The certificates, if the server was started with TLS.
+    pub pki: Option<Pki>,
 }
 
 impl Etcd {
@@ -56,39 +55,15 @@ impl Etcd {
         EtcdOptions::new().version(version).start()
     }
 
-    /// Starts a server. Called by [`EtcdOptions::start`].
-    pub(super) fn start_with(options: EtcdOptions) -> Result<Self> {
-        let program = find(options.version.program())?;
-        let home = folder("calipam-etcd-")?;
-        let pki = match options.tls {
-            EtcdTls::Off => None,
-            EtcdTls::Server | EtcdTls::ClientCertificates => Some(Pki::create(home.path())?),
-        };
-        let mut etcd = Self { process: None, home, program, port: 0, options, pki };
-        port::on_free_port(|port| etcd.launch_at(port))?;
-        etcd.set_up_login()?;
-        Ok(etcd)
-    }
-
     /// The URL for clients, such as `http://127.0.0.1:40123`.
     pub fn endpoint(&self) -> String {
         let scheme = if self.pki.is_some() { "https" } else { "http" };
         format!("{scheme}://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// The TCP port on 127.0.0.1.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// The folder with etcd's data. It is removed when the server is dropped.
     pub fn data_dir(&self) -> PathBuf {
         self.home.path().join("data")
-    }
-
-    /// The certificates, if the server was started with TLS.
-    pub fn pki(&self) -> Option<&Pki> {
-        self.pki.as_ref()
     }
 
     /// The process ID, if the server is running.
@@ -165,6 +140,99 @@ impl Etcd {
     }
 }
 
+/// Options of an [`Etcd`]: `EtcdOptions::new().tls(EtcdTls::Server).login("root", "secret").start()`.
+#[derive(Debug, Clone, Default)]
+pub struct EtcdOptions {
+    version: EtcdVersion,
+    tls: EtcdTls,
+    pub(super) login: Option<Login>,
+    /// Users who may only read the keys under one prefix.
+    pub(super) readers: Vec<(Login, String)>,
+    arguments: Vec<String>,
+}
+
+/// The sides that must show a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EtcdTls {
+    /// Neither side. Connections are not encrypted.
+    #[default]
+    Off,
+    Server,
+    /// The server and every client. The test's authority must have signed the client's certificate.
+    ClientCertificates,
+}
+
+/// A user and a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    pub name: String,
+    pub password: String,
+}
+
+impl Login {
+    fn new(name: &str, password: &str) -> Self {
+        Self { name: name.to_owned(), password: password.to_owned() }
+    }
+}
+
+impl EtcdOptions {
+    /// Creates the options of an etcd 3.6 without TLS and without users.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the version.
+    pub fn version(mut self, version: EtcdVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Sets the sides that must show a certificate. [`Etcd::pki`] has the certificates, which are made for this
+    /// server.
+    pub fn tls(mut self, tls: EtcdTls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Turns authentication on, with a user who has all rights.
+    ///
+    /// etcd requires an administrator called `root`. If the user has another name, `root` also exists, with the same
+    /// password.
+    pub fn login(mut self, name: &str, password: &str) -> Self {
+        self.login = Some(Login::new(name, password));
+        self
+    }
+
+    /// Adds a user who may only read the keys under `prefix`. Requires [`login`](Self::login).
+    pub fn reader(mut self, name: &str, password: &str, prefix: &str) -> Self {
+        self.readers.push((Login::new(name, password), prefix.to_owned()));
+        self
+    }
+
+    /// Adds an argument to etcd's command line. It follows the launcher's own arguments, and if an argument is
+    /// repeated, the last one takes effect.
+    ///
+    /// etcd limits a transaction to 128 operations, as in real clusters. `--max-txn-ops=10000` makes seeding faster.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> Result<Etcd> {
+        let program = find(self.version.tool())?;
+        let home = folder("calipam-etcd-")?;
+        let pki = match self.tls {
+            EtcdTls::Off => None,
+            EtcdTls::Server | EtcdTls::ClientCertificates => Some(Pki::create(home.path())?),
+        };
+        let mut etcd = Etcd { process: None, home, program, port: 0, options: self, pki };
+        port::on_free_port(|port| etcd.launch_at(port))?;
+        etcd.set_up_login()?;
+        Ok(etcd)
+    }
+}
+
 /// The version of etcd to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EtcdVersion {
@@ -181,20 +249,25 @@ impl EtcdVersion {
         if left_out(&[Tool::OldEtcd]) { vec![Self::V3_6] } else { vec![Self::V3_6, Self::V3_4] }
     }
 
-    fn program(self) -> Program {
+    fn tool(self) -> Tool {
         match self {
-            Self::V3_6 => Program::Etcd,
-            Self::V3_4 => Program::OldEtcd,
+            Self::V3_6 => Tool::Etcd,
+            Self::V3_4 => Tool::OldEtcd,
         }
     }
 }
 
 /// Requests etcd's health, which includes a read through its consensus.
 fn healthy(socket: &Path) -> Result<(), String> {
-    let ask = async || timeout(ANSWER, http::get_from_socket(socket, "/health")).await?;
-    match block_on(ask) {
-        Ok(response) if response.status == 200 && response.body.contains(r#""health":"true""#) => Ok(()),
-        Ok(response) => Err(format!("its health: {} {}", response.status, response.body.trim())),
-        Err(error) => Err(format!("cannot ask for its health at {}: {error:#}", socket.display())),
+    let ask = || {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        io::read_to_string(stream)
+    };
+    match ask() {
+        Ok(answer) if answer.contains(r#""health":"true""#) => Ok(()),
+        Ok(answer) => Err(format!("its health: {}", answer.trim())),
+        Err(error) => Err(format!("cannot ask for its health at {}: {error}", socket.display())),
     }
 }

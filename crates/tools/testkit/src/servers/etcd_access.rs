@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_client::{
-    Certificate, Client, CompactionOptions, ConnectOptions, DeleteOptions, GetOptions,
-    Identity as TlsIdentity, KeyValue, Permission, TlsOptions, Txn, TxnOp,
+    Certificate, Client, CompactionOptions, ConnectOptions, DeleteOptions, GetOptions, Identity, KeyValue,
+    Permission, TlsOptions, Txn, TxnOp,
 };
 
-use super::etcd::Etcd;
-use super::options::Login;
-use super::pki::{Identity, Pki};
+use super::etcd::{Etcd, Login};
+use super::pki::Pki;
 use crate::cluster::Cluster;
 use crate::runtime::block_on;
 
@@ -38,7 +37,7 @@ impl Etcd {
     ///
     /// For tests with an async runtime. Other tests use [`with_client`](Self::with_client).
     pub async fn client(&self) -> Result<Client> {
-        Ok(connect(&self.endpoint(), self.pki(), self.options.login.as_ref()).await?)
+        Ok(connect(&self.endpoint(), self.pki.as_ref(), self.options.login.as_ref()).await?)
     }
 
     /// Runs `work` with a client on a separate runtime. Can be called from inside or outside an async runtime.
@@ -46,7 +45,7 @@ impl Etcd {
         &self,
         work: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error> + Send,
     ) -> Result<T> {
-        let (endpoint, pki, user) = (self.endpoint(), self.pki(), self.options.login.as_ref());
+        let (endpoint, pki, user) = (self.endpoint(), self.pki.as_ref(), self.options.login.as_ref());
         block_on(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
     }
 
@@ -64,12 +63,17 @@ impl Etcd {
         Ok(answer.header().expect("answers have headers").revision())
     }
 
-    /// Stores many values, 100 in each transaction.
+    /// Stores many values.
     pub fn put_all(&self, entries: &[(String, Vec<u8>)]) -> Result<()> {
+        let put = |(key, value): &(String, Vec<u8>)| TxnOp::put(key.as_str(), value.clone(), None);
+        self.write(&entries.iter().map(put).collect::<Vec<_>>())
+    }
+
+    /// Executes many operations, 100 in each transaction; etcd allows 128.
+    pub(crate) fn write(&self, operations: &[TxnOp]) -> Result<()> {
         self.with_client(async |mut client| {
-            for part in entries.chunks(100) {
-                let put = |(key, value): &(String, Vec<u8>)| TxnOp::put(key.as_str(), value.clone(), None);
-                client.txn(Txn::new().and_then(part.iter().map(put).collect::<Vec<_>>())).await?;
+            for part in operations.chunks(100) {
+                client.txn(Txn::new().and_then(part)).await?;
             }
             Ok(())
         })
@@ -129,7 +133,7 @@ impl Etcd {
     /// on.
     pub(super) fn set_up_login(&self) -> Result<()> {
         let Some(user) = self.options.login.as_ref() else { return Ok(()) };
-        let (endpoint, pki, readers) = (self.endpoint(), self.pki(), &self.options.readers);
+        let (endpoint, pki, readers) = (self.endpoint(), self.pki.as_ref(), &self.options.readers);
         block_on(async || {
             let mut client = connect(&endpoint, pki, None).await?;
             client.role_add(ROOT).await?;
@@ -163,15 +167,11 @@ async fn connect(
     let mut options = ConnectOptions::new().with_connect_timeout(CONNECT);
     if let Some(pki) = pki {
         let authority = Certificate::from_pem(fs::read(&pki.ca)?);
-        options =
-            options.with_tls(TlsOptions::new().ca_certificate(authority).identity(identity(&pki.client)?));
+        let own = Identity::from_pem(fs::read(&pki.client.certificate)?, fs::read(&pki.client.key)?);
+        options = options.with_tls(TlsOptions::new().ca_certificate(authority).identity(own));
     }
     if let Some(user) = user {
         options = options.with_user(user.name.as_str(), user.password.as_str());
     }
     Client::connect([endpoint], Some(options)).await
-}
-
-fn identity(files: &Identity) -> Result<TlsIdentity, etcd_client::Error> {
-    Ok(TlsIdentity::from_pem(fs::read(&files.certificate)?, fs::read(&files.key)?))
 }

@@ -53,8 +53,8 @@ fn it_keeps_what_is_written_and_is_gone_when_dropped() {
     assert_eq!(get(&etcd, "/calico/ipam/v2/config").as_deref(), Some("{}"));
     assert_eq!(get(&etcd, "/calico/other"), None);
     assert!(etcd.data_dir().join("member").join("snap").join("db").is_file());
-    assert_eq!(etcd.endpoint(), format!("http://127.0.0.1:{}", etcd.port()));
-    let (port, data) = (etcd.port(), etcd.data_dir());
+    assert_eq!(etcd.endpoint(), format!("http://127.0.0.1:{}", etcd.port));
+    let (port, data) = (etcd.port, etcd.data_dir());
     drop(etcd);
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
     assert!(!data.exists());
@@ -106,7 +106,7 @@ fn a_server_with_tls_takes_clients_that_trust_it() {
     let etcd = started(EtcdOptions::new().tls(EtcdTls::Server));
     assert!(etcd.endpoint().starts_with("https://"));
     put(&etcd, "/a", "b");
-    let pki = etcd.pki().unwrap();
+    let pki = etcd.pki.as_ref().unwrap();
     assert_eq!(read_as(&etcd, ConnectOptions::new().with_tls(trusting(&pki.ca)), "/a").unwrap(), 1);
     let wary = ConnectOptions::new().with_tls(trusting(&pki.stranger_ca));
     assert!(read_as(&etcd, wary, "/a").is_err());
@@ -117,7 +117,7 @@ fn a_server_with_client_certificates_refuses_strangers() {
     for version in EtcdVersion::all() {
         let etcd = started(EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates));
         put(&etcd, "/a", "b");
-        let pki = etcd.pki().unwrap();
+        let pki = etcd.pki.as_ref().unwrap();
         assert_eq!(read_as(&etcd, showing(trusting(&pki.ca), &pki.client), "/a").unwrap(), 1);
         assert!(read_as(&etcd, ConnectOptions::new().with_tls(trusting(&pki.ca)), "/a").is_err());
         assert!(read_as(&etcd, showing(trusting(&pki.ca), &pki.stranger), "/a").is_err());
@@ -162,7 +162,7 @@ fn a_paused_server_answers_nothing_until_it_is_resumed() {
         client.get("/a", None).await
     });
     assert!(answer.is_err());
-    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, etcd.port())).is_ok(), "connections are still accepted");
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, etcd.port)).is_ok(), "connections are still accepted");
     etcd.resume().unwrap();
     assert_eq!(get(&etcd, "/a").as_deref(), Some("b"));
 }
@@ -173,7 +173,7 @@ fn a_killed_server_comes_back_with_its_data() {
     put(&etcd, "/a", "b");
     let endpoint = etcd.endpoint();
     etcd.kill();
-    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, etcd.port())).is_err());
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, etcd.port)).is_err());
     etcd.pause().unwrap();
     etcd.restart().unwrap();
     assert_eq!(etcd.endpoint(), endpoint);

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response as Answer};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -23,7 +22,7 @@ use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -69,23 +68,13 @@ pub(crate) fn client(ca: Option<&Path>, http2: bool) -> Result<Client> {
 /// Sends a request and reads its response. `limit` is the time limit.
 pub(crate) fn exchange(client: &Client, request: Request<String>, limit: Duration) -> Result<Response> {
     let what = format!("{} {}", request.method(), request.uri());
-    let work = async || read(client.request(request.map(body)).await?).await;
+    let work = async || -> Result<Response> {
+        let answer = client.request(request.map(body)).await?;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await?.to_bytes();
+        Ok(Response { status, body: String::from_utf8_lossy(&body).into_owned() })
+    };
     block_on(async || timeout(limit, work()).await?).context(what)
-}
-
-/// Gets a path from the server on a Unix socket.
-pub(crate) async fn get_from_socket(socket: &Path, path: &str) -> Result<Response> {
-    let stream = UnixStream::connect(socket).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let request = Request::get(path).header("host", "localhost").body(body(String::new()))?;
-    read(sender.send_request(request).await?).await
-}
-
-async fn read(answer: Answer<Incoming>) -> Result<Response> {
-    let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await?.to_bytes();
-    Ok(Response { status, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 pub(crate) fn body(text: impl Into<Bytes>) -> Body {

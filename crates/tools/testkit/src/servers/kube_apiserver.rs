@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use super::etcd::Etcd;
 use super::http::{self, Client, Response};
-use super::locate::Program;
 use super::pki::{self, Pki};
 use super::port;
 use super::process::{Process, processor_seconds};
+use super::tool::Tool;
 use super::{find, folder};
 use crate::runtime::block_on;
 
@@ -46,17 +46,11 @@ pub struct KubeApiserver {
     process: Option<Process>,
     etcd: Etcd,
     home: TempDir,
-    pki: Pki,
-    connection: Connection,
-}
-
-/// A client of a test's API server. Its connections stay open, since a handshake takes most of the time of a small
-/// request.
-#[derive(Clone, Debug)]
-pub struct Connection {
+    /// The certificates. `ca` signed the server's certificate and is trusted for clients.
+    pub pki: Pki,
+    /// Its connections stay open, since a handshake takes most of the time of a small request.
     client: Client,
     port: u16,
-    token: String,
 }
 
 impl KubeApiserver {
@@ -67,11 +61,10 @@ impl KubeApiserver {
         let pki = Pki::create(home.path())?;
         pki::write(home.path(), TOKENS, &format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
         let ca = format!(", certificate-authority: \"{}\"", pki.ca.display());
-        let connection =
-            Connection { client: http::client(Some(&pki.ca), false)?, port: 0, token: TOKEN.to_owned() };
-        let mut server = Self { process: None, etcd, home, pki, connection };
+        let client = http::client(Some(&pki.ca), false)?;
+        let mut server = Self { process: None, etcd, home, pki, client, port: 0 };
         port::on_free_port(|port| {
-            server.connection.port = port;
+            server.port = port;
             server.launch()
         })?;
         write_kubeconfig(server.home.path(), &server.url(), &ca)?;
@@ -80,27 +73,22 @@ impl KubeApiserver {
 
     /// Starts the server at its port, and waits until it is ready.
     fn launch(&mut self) -> Result<()> {
-        let program = find(Program::KubeApiserver)?;
-        let arguments = arguments(self.home.path(), &self.etcd, self.connection.port, &self.pki);
+        let program = find(Tool::KubeApiserver)?;
+        let arguments = arguments(self.home.path(), &self.etcd, self.port, &self.pki);
         let mut process = Process::spawn(NAME, &program, &arguments, self.home.path())?;
-        process.wait_until("ready", START, || ready(&mut self.connection))?;
+        process.wait_until("ready", START, || ready(self))?;
         self.process = Some(process);
         Ok(())
     }
 
     /// The URL for clients, such as `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
-        self.connection.url()
+        format!("https://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
     /// The bearer token of an administrator.
     pub fn token(&self) -> &'static str {
         TOKEN
-    }
-
-    /// The certificates. `ca` signed the server's certificate and is trusted for clients.
-    pub fn pki(&self) -> &Pki {
-        &self.pki
     }
 
     /// A kubeconfig file with the server, its authority and the administrator's token.
@@ -121,23 +109,31 @@ impl KubeApiserver {
         self.launch()
     }
 
-    /// Sends a request as the administrator; `body` is JSON or empty. Any status is a response, not an error.
+    /// Sends a request as the administrator, and reads its response. `body` is JSON or empty; for PATCH, it is a merge
+    /// patch. Any status is a response, not an error.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Response> {
-        self.connection.clone().request(method, path, body)
+        self.request_as(TOKEN, method, path, body)
     }
 
-    /// Sends a merge patch with a token.
-    pub fn patch(&self, token: &str, path: &str, patch: &str) -> Result<Response> {
-        Connection { token: token.to_owned(), ..self.connection.clone() }.request("PATCH", path, patch)
+    /// As [`request`](Self::request), with a token.
+    pub fn request_as(&self, token: &str, method: &str, path: &str, body: &str) -> Result<Response> {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let head = self.head(token, method, path).header("accept", "application/json");
+        http::exchange(&self.client, head.header("content-type", kind).body(body.to_owned())?, ANSWER)
+    }
+
+    fn head(&self, token: &str, method: &str, path: &str) -> ::http::request::Builder {
+        let head = Request::builder().method(method).uri(format!("{}{path}", self.url()));
+        head.header("authorization", format!("Bearer {token}"))
     }
 
     /// Gets a path and discards the response, to measure the server's share of the time. `accept` is the media type.
     /// Returns the number of bytes.
     pub fn pull(&self, path: &str, accept: &str) -> Result<u64> {
-        let request = self.connection.head("GET", path).header("accept", accept);
+        let request = self.head(TOKEN, "GET", path).header("accept", accept);
         let request = request.body(http::body(String::new()))?;
         block_on(async || {
-            let response = self.connection.client.request(request).await?;
+            let response = self.client.request(request).await?;
             if response.status() != 200 {
                 bail!("{path}: {}", response.status());
             }
@@ -155,7 +151,7 @@ impl KubeApiserver {
     }
 
     pub(super) fn client(&self) -> Client {
-        self.connection.client.clone()
+        self.client.clone()
     }
 
     /// Makes the server hang: it accepts connections but answers no requests.
@@ -165,30 +161,6 @@ impl KubeApiserver {
 
     pub fn resume(&self) -> Result<()> {
         self.process.as_ref().map_or(Ok(()), Process::resume)
-    }
-}
-
-impl Connection {
-    /// A client of the administrator.
-    pub fn open(server: &KubeApiserver) -> Result<Self> {
-        Ok(server.connection.clone())
-    }
-
-    fn url(&self) -> String {
-        format!("https://{}:{}", Ipv4Addr::LOCALHOST, self.port)
-    }
-
-    fn head(&self, method: &str, path: &str) -> ::http::request::Builder {
-        let head = Request::builder().method(method).uri(format!("{}{path}", self.url()));
-        head.header("authorization", format!("Bearer {}", self.token))
-    }
-
-    /// Sends a request and reads its response. `body` is JSON or empty; for PATCH, it is a merge patch. Any status is a
-    /// response, not an error.
-    pub fn request(&mut self, method: &str, path: &str, body: &str) -> Result<Response> {
-        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let head = self.head(method, path).header("accept", "application/json").header("content-type", kind);
-        http::exchange(&self.client, head.body(body.to_owned())?, ANSWER)
     }
 }
 
@@ -233,8 +205,8 @@ pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<()
 
 /// Checks whether the server is ready. Its certificate is signed by this test's own authority, so another test's server
 /// cannot answer in its place.
-fn ready(connection: &mut Connection) -> Result<(), String> {
-    match connection.request("GET", "/readyz", "") {
+fn ready(server: &KubeApiserver) -> Result<(), String> {
+    match server.request("GET", "/readyz", "") {
         Ok(response) if response.status == 200 => Ok(()),
         Ok(response) => Err(format!("/readyz: {} {}", response.status, response.body.trim())),
         Err(error) => Err(format!("{error:#}")),

@@ -28,7 +28,7 @@ fn it_keeps_objects_and_is_gone_when_dropped() {
     let kubeconfig = fs::read_to_string(server.kubeconfig()).unwrap();
     assert!(kubeconfig.contains(&server.url()) && kubeconfig.contains(server.token()), "{kubeconfig}");
 
-    let ports = [port_of(&server.url()), server.etcd().port()];
+    let ports = [port_of(&server.url()), server.etcd().port];
     drop(server);
     for port in ports {
         assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::thread;
 
-use super::tool::{LEFT_OUT, Tool, is_ci, on_path};
+use super::tool::{LEFT_OUT, Tool, is_ci};
 use super::workspace;
 
 /// The variable with the path of Helm.
@@ -20,7 +20,7 @@ const HELM: &str = "CALIPAM_TEST_HELM";
 ///
 /// Panics if a tool is missing but the test must not be skipped: in CI, and without `cargo xtask test`.
 pub fn left_out(tools: &[Tool]) -> bool {
-    let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_none()) else { return false };
+    let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_err()) else { return false };
     leave_out(*tool, env::var_os(LEFT_OUT).filter(|_| !is_ci()));
     true
 }
@@ -29,7 +29,10 @@ pub fn left_out(tools: &[Tool]) -> bool {
 /// nothing installs it. Without Helm, the calling test is skipped, even in CI, and `cargo xtask test` names the test at
 /// the end.
 pub fn helm() -> Option<PathBuf> {
-    let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path(&["helm"]));
+    let on_path = || {
+        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join("helm")).find(|file| file.is_file())
+    };
+    let found = env::var_os(HELM).map(PathBuf::from).or_else(on_path);
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
         name_test(&list, "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` installs it");
     }

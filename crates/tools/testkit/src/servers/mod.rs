@@ -1,7 +1,7 @@
 //! Real servers for tests, on free ports of 127.0.0.1. Dropping a server ends it. Tests in one program
 //! [share](crate::kube::lease) API servers.
 //!
-//! `cargo xtask test` installs the programs, and [`locate`] finds them. A test whose server is missing fails and names
+//! `cargo xtask test` installs the programs, and [`tool`] finds them. A test whose server is missing fails and names
 //! the program.
 
 mod etcd;
@@ -13,8 +13,6 @@ mod kube_apiserver;
 #[cfg(test)]
 mod kube_apiserver_tests;
 mod left_out;
-pub mod locate;
-mod options;
 mod pki;
 mod port;
 mod process;
@@ -28,25 +26,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-pub use self::etcd::{Etcd, EtcdVersion};
+pub use self::etcd::{Etcd, EtcdOptions, EtcdTls, EtcdVersion, Login};
 pub use self::etcd_access::Entries;
 pub use self::http::Response;
-pub use self::kube_apiserver::{Connection, KubeApiserver};
+pub use self::kube_apiserver::KubeApiserver;
 pub use self::left_out::{helm, left_out};
-use self::locate::Program;
-pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
 pub use self::process::processor_seconds;
 pub use self::tear::{Seen, Tear, Tearing};
 pub use self::tool::Tool;
 
-fn find(program: Program) -> Result<PathBuf> {
-    locate::find(program, &workspace()).context("`cargo xtask test` installs the missing servers")
-}
-
-/// The kubectl that tests run.
-pub fn kubectl() -> Result<PathBuf> {
-    find(Program::Kubectl)
+/// The path of a program that tests run.
+pub fn find(tool: Tool) -> Result<PathBuf> {
+    tool.find(&workspace()).context("`cargo xtask test` installs the missing servers")
 }
 
 /// The promtool that tests run. Without it, the calling test is [left out](left_out).
@@ -55,18 +47,8 @@ pub fn kubectl() -> Result<PathBuf> {
 ///
 /// If it is missing, but the test must not be left out.
 pub fn promtool() -> Option<PathBuf> {
-    let found = || find(Program::Promtool).expect("it was found before");
+    let found = || find(Tool::Promtool).expect("it was found before");
     (!left_out(&[Tool::Promtool])).then(found)
-}
-
-/// The JSON schema validator `jv`.
-pub fn jv() -> Result<PathBuf> {
-    find(Program::Jv)
-}
-
-/// The CNI client of `tests/cni-client`.
-pub fn cni_client() -> Result<PathBuf> {
-    find(Program::CniClient)
 }
 
 /// A temporary folder, with a prefix that names its purpose.

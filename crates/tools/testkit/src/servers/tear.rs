@@ -1,7 +1,6 @@
 //! A proxy in front of a real server that breaks chosen requests. It drops connections, delays requests, swallows
 //! responses, and refuses requests with its own status.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,13 +51,12 @@ pub struct Seen<'a> {
 type Plan = Box<dyn FnMut(Seen<'_>) -> Tear + Send>;
 
 /// The proxy. Dropping it closes all connections.
-#[derive(Debug)]
 pub struct Tearing {
     port: u16,
     shared: Arc<Shared>,
     listening: AbortHandle,
-    /// The folder of the kubeconfig, for an API server.
-    home: Option<TempDir>,
+    /// The folder of the kubeconfig.
+    home: TempDir,
 }
 
 struct Shared {
@@ -70,43 +68,27 @@ struct Shared {
     refusal: fn(u16) -> Response<Body>,
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("server", &self.server)
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Tearing {
     /// Starts a proxy in front of an etcd without TLS.
     pub fn etcd(etcd: &Etcd) -> Result<Self> {
-        Ok(Self::start(http::client(None, true)?, etcd.endpoint(), refusal_of_etcd, None))
+        Self::start(http::client(None, true)?, etcd.endpoint(), refusal_of_etcd)
     }
 
     /// Starts a proxy in front of an API server. It speaks plain HTTP to its clients.
     pub fn kubernetes(server: &KubeApiserver) -> Result<Self> {
-        let home = folder("calipam-tear-")?;
-        let path = home.path().to_owned();
-        let torn = Self::start(server.client(), server.url(), refusal_of_api_server, Some(home));
-        write_kubeconfig(&path, &torn.url(), "")?;
-        Ok(torn)
+        Self::start(server.client(), server.url(), refusal_of_api_server)
     }
 
-    fn start(
-        client: Client,
-        server: String,
-        refusal: fn(u16) -> Response<Body>,
-        home: Option<TempDir>,
-    ) -> Self {
+    fn start(client: Client, server: String, refusal: fn(u16) -> Response<Body>) -> Result<Self> {
         let (plan, count) = (Mutex::<Plan>::new(Box::new(|_| Tear::Pass)), AtomicUsize::new(0));
         let shared = Arc::new(Shared { plan, count, client, server, refusal });
         let (listener, port) = http::listen();
         let answering = Arc::clone(&shared);
         let listening =
             RUNTIME.spawn(http::serve(listener, move |request| Arc::clone(&answering).answer(request)));
-        Self { port, shared, listening: listening.abort_handle(), home }
+        let torn = Self { port, shared, listening: listening.abort_handle(), home: folder("calipam-tear-")? };
+        write_kubeconfig(torn.home.path(), &torn.url(), "")?;
+        Ok(torn)
     }
 
     pub fn url(&self) -> String {
@@ -115,7 +97,7 @@ impl Tearing {
 
     /// A kubeconfig file for the proxy in front of an API server.
     pub fn kubeconfig(&self) -> PathBuf {
-        self.home.as_ref().map_or_else(PathBuf::new, |home| home.path().join(KUBECONFIG))
+        self.home.path().join(KUBECONFIG)
     }
 
     /// Sets how requests are treated from now on, and resets their count to 0.

@@ -6,16 +6,16 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::failure::Failure;
-use crate::locate::Program;
+use crate::tool::Tool;
 use crate::{step, tools, workspace};
 
 /// The programs that are built with Go, and their packages. Most tests need only etcd.
-pub(super) const PACKAGES: [(Program, &str); 5] = [
-    (Program::Etcd, "go.etcd.io/etcd/server/v3"),
-    (Program::KubeApiserver, "k8s.io/kubernetes/cmd/kube-apiserver"),
-    (Program::Kubectl, "k8s.io/kubernetes/cmd/kubectl"),
-    (Program::Jv, "github.com/santhosh-tekuri/jsonschema/cmd/jv"),
-    (Program::CniClient, "."),
+pub(super) const PACKAGES: [(Tool, &str); 5] = [
+    (Tool::Etcd, "go.etcd.io/etcd/server/v3"),
+    (Tool::KubeApiserver, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    (Tool::Kubectl, "k8s.io/kubernetes/cmd/kubectl"),
+    (Tool::Jv, "github.com/santhosh-tekuri/jsonschema/cmd/jv"),
+    (Tool::CniClient, "."),
 ];
 
 /// The Go package that contains the version that kube-apiserver and kubectl report. A plain build leaves the version at
@@ -24,12 +24,12 @@ const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
 /// Returns the command that builds a program into `target/servers`; `None` if the program is newer than the files that
 /// name its version.
-pub(super) fn build(program: Program) -> Result<Option<Command>, Failure> {
+pub(super) fn build(program: Tool) -> Result<Option<Command>, Failure> {
     let package = PACKAGES.into_iter().find(|(known, _)| *known == program);
     let (_, package) =
         package.ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
     let (folder, sources): (_, &[&str]) = match program {
-        Program::CniClient => ("cni-client", &["go.mod", "go.sum", "main.go"]),
+        Tool::CniClient => ("cni-client", &["go.mod", "go.sum", "main.go"]),
         _ => ("servers", &["go.mod", "go.sum"]),
     };
     let root = workspace::root();
@@ -56,7 +56,7 @@ pub(super) fn build(program: Program) -> Result<Option<Command>, Failure> {
 }
 
 /// Runs a command that [`build`] returned.
-pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> {
+pub(super) fn run(program: Tool, build: &mut Command) -> Result<(), Failure> {
     step::run(&format!("Building {program} (minutes the first time, seconds later)"), build).map_err(
         |failure| {
             failure.hint("without access to Go modules, put the program on PATH or into KUBEBUILDER_ASSETS")
@@ -66,8 +66,8 @@ pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> 
 
 /// Returns flags that strip symbols, which makes the programs a third smaller, and flags that set the version that the
 /// programs report.
-fn linker_flags(program: Program, go_mod: &str) -> Result<String, Failure> {
-    if !matches!(program, Program::KubeApiserver | Program::Kubectl) {
+fn linker_flags(program: Tool, go_mod: &str) -> Result<String, Failure> {
+    if !matches!(program, Tool::KubeApiserver | Tool::Kubectl) {
         return Ok("-s -w".to_owned());
     }
     let version = required(go_mod, "k8s.io/kubernetes")
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn linker_flags_set_the_version() {
-        let flags = linker_flags(Program::KubeApiserver, GO_MOD).expect("a version");
+        let flags = linker_flags(Tool::KubeApiserver, GO_MOD).expect("a version");
         let package = "k8s.io/component-base/version";
         assert_eq!(
             flags,
             format!("-s -w -X {package}.gitVersion=v1.36.3 -X {package}.gitMajor=1 -X {package}.gitMinor=36")
         );
-        assert_eq!(linker_flags(Program::Etcd, GO_MOD).expect("none needed"), "-s -w");
-        assert!(linker_flags(Program::KubeApiserver, "go 1.26\n").is_err());
+        assert_eq!(linker_flags(Tool::Etcd, GO_MOD).expect("none needed"), "-s -w");
+        assert!(linker_flags(Tool::KubeApiserver, "go 1.26\n").is_err());
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::{self, Program};
 use crate::tool::{self, Tool};
 use crate::{step, workspace};
 
@@ -21,7 +20,7 @@ pub(crate) const GO: [(&str, &str); 2] = [("GOMAXPROCS", "1"), ("GOGC", "300")];
 
 /// A program from a Go module.
 struct Server {
-    program: Program,
+    program: Tool,
     path: PathBuf,
     /// The command that builds the program if the machine lacks it.
     build: Option<Command>,
@@ -48,12 +47,12 @@ impl Servers {
 }
 
 /// Finds or builds one program from a Go module. Returns the variable that names it to tests, and its path.
-pub(crate) fn find_or_build(program: Program) -> Result<(&'static str, PathBuf), Failure> {
+pub(crate) fn find_or_build(program: Tool) -> Result<(&'static str, PathBuf), Failure> {
     Server::find(program)?.build()
 }
 
 impl Server {
-    fn find(program: Program) -> Result<Self, Failure> {
+    fn find(program: Tool) -> Result<Self, Failure> {
         let (path, build) = match installed(program)? {
             Some(path) => (path, None),
             None => (program.installed_path(&workspace::root()), go::build(program)?),
@@ -73,15 +72,15 @@ impl Server {
 
 /// Finds or unpacks the arm64 emulator, and returns its path.
 pub(crate) fn unpack_qemu() -> Result<PathBuf, Failure> {
-    match installed(Program::Qemu)? {
+    match installed(Tool::Qemu)? {
         Some(path) => Ok(path),
-        None => package::unpack(Program::Qemu, "qemu-user-static"),
+        None => package::unpack(Tool::Qemu),
     }
 }
 
 /// Finds a program on this machine. Fails if its variable is set but names no program.
-fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
-    match locate::find_installed(program) {
+fn installed(program: Tool) -> Result<Option<PathBuf>, Failure> {
+    match program.find_installed() {
         Ok(path) => Ok(Some(path)),
         Err(_) if std::env::var_os(program.variable()).is_none() => Ok(None),
         Err(missing) => {
@@ -95,18 +94,12 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
 /// installing them would also install services.
 fn install_tools() -> Result<(), Failure> {
     let root = workspace::root();
-    let missing = || Tool::all().filter(|tool| tool.find(&root).is_none()).collect::<Vec<_>>();
+    let missing = || Tool::PACKAGED.into_iter().filter(|tool| tool.find(&root).is_err()).collect::<Vec<_>>();
     let mut to_install = Vec::new();
     for tool in missing() {
-        let program = match tool {
-            Tool::OldEtcd => Program::OldEtcd,
-            Tool::Promtool => Program::Promtool,
-            _ => {
-                to_install.push(tool);
-                continue;
-            }
-        };
-        if let Err(failure) = package::unpack(program, tool.package()) {
+        if !matches!(tool, Tool::OldEtcd | Tool::Promtool) {
+            to_install.push(tool);
+        } else if let Err(failure) = package::unpack(tool) {
             eprintln!("{}", failure.as_warning());
         }
     }

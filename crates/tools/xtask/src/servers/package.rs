@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::locate::{self, Program};
+use crate::tool::Tool;
 use crate::{step, tools, workspace};
 
 /// Downloads a program's package and unpacks it below `target/servers`, unless the program is already there. Returns the
 /// program's path.
-pub(super) fn unpack(program: Program, package: &str) -> Result<PathBuf, Failure> {
-    let installed = program.installed_path(&workspace::root());
+pub(super) fn unpack(program: Tool) -> Result<PathBuf, Failure> {
+    let (package, installed) = (program.package(), program.installed_path(&workspace::root()));
     if installed.is_file() {
         return Ok(installed);
     }
@@ -27,7 +27,7 @@ pub(super) fn unpack(program: Program, package: &str) -> Result<PathBuf, Failure
     let unpacked = work.join("unpacked");
     step::run_silently(Command::new("dpkg").arg("-x").arg(download(package, &work)?).arg(&unpacked))?;
     let file = unpacked.join(installed.strip_prefix(target).expect("the program is in its folder"));
-    if !locate::is_wanted(program, &file) {
+    if !program.is_wanted(&file) {
         return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
     }
     // Only a complete folder gets the final name.
