@@ -172,8 +172,8 @@ fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
     let endpoint = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/{namespace}/");
     let container = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok()).find_map(|key| {
         match cluster.get(key) {
-            Some(Object::Endpoint(found)) if key.starts_with(&endpoint) && found.spec.pod == from => {
-                Some(found.spec.container_id.clone())
+            Some(Object::Json(found)) if key.starts_with(&endpoint) && found["spec"]["pod"] == from => {
+                Some(found["spec"]["containerID"].as_str()?.to_owned())
             }
             _ => None,
         }

@@ -1,13 +1,13 @@
 //! A release leaves blocks and handles in the same state as a release by Calico would.
 
-use calipam_testkit::cluster::wire::{IpamSettings, ipam_config};
+use serde_json::json;
 
 use super::site::*;
 
 /// Sets the cooldown period of the cluster.
 fn with_cooldown(cluster: &mut Cluster, seconds: u32) {
-    let settings = IpamSettings { cooldown_seconds: seconds, ..IpamSettings::default() };
-    cluster.put_raw(key::IPAM_CONFIG, ipam_config(&settings));
+    let seconds = (seconds > 0).then_some(seconds);
+    cluster.change_settings(&json!({"ipCooldownSeconds": seconds}));
 }
 
 fn block(site: &Site, pod: &Pod) -> Block {
@@ -96,9 +96,9 @@ fn handles_with_wrong_counts_are_corrected_or_deleted() {
     let mut cluster = healthy();
     let pods: Vec<Pod> = (0..3).map(|node| leak(&mut cluster, node)).collect();
     // One count is too high, one is too low, and one is for a block that no longer exists.
-    cluster.handle_mut(&pods[0].handle).add(pods[0].block(), 2);
-    cluster.handle_mut(&pods[1].handle).add(pods[1].block(), -1);
-    cluster.handle_mut(&pods[2].handle).add("10.244.250.0/26".parse().unwrap(), 1);
+    cluster.count(&pods[0].handle, pods[0].block(), 2);
+    cluster.count(&pods[1].handle, pods[1].block(), -1);
+    cluster.count(&pods[2].handle, "10.244.250.0/26".parse().unwrap(), 1);
     let site = Site::of(&cluster);
     let before = site.dump();
     let run = site.release(&["--leaked", "-o", "json"]).succeeded();
@@ -122,7 +122,7 @@ fn remaining_handles_count_the_remaining_addresses() {
     let extra = cluster.block_mut(block).take(2, bare);
     cluster.count(&id, block, 2);
     let both = [owner.addresses.iter().map(|(address, _)| *address).collect(), vec![extra[0]]].concat();
-    cluster.endpoint_mut(&owner.endpoint).set_addresses(&both);
+    cluster.set_addresses(&owner.endpoint, &both);
     let site = Site::of(&cluster);
     let run = site.release(&["--leaked", "-o", "json"]);
     assert_eq!(changes(&run.json()), set([format!("release-address {}", extra[1])]), "{run:?}");

@@ -20,7 +20,7 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     cluster.inject(Fault::CorruptUnreferenced, 1);
     let corrupt: IpNet = subject_of(&cluster, "corrupt-block").parse().unwrap();
     let node = cluster.nodes()[0].name.clone();
-    let tunnel = cluster.node_mut(&node).tunnel(Tunnel::VxlanV6).unwrap();
+    let tunnel = cluster.tunnel(&node, Tunnel::VxlanV6).unwrap();
     let block = cluster.blocks().find(|b| b.cidr == pod.block()).unwrap();
     let free = block.address(*block.unallocated.last().unwrap() as usize);
     let young = |record: &Attribute| {
@@ -170,7 +170,7 @@ fn a_handle_is_released_completely_or_not_at_all() {
     let whole = leak(&mut cluster, 0);
     let half = cluster.add_pod_on(1);
     let [v4, v6] = [half.addresses[0].0, half.addresses[1].0];
-    cluster.endpoint_mut(&half.endpoint).set_addresses(&[v4]);
+    cluster.set_addresses(&half.endpoint, &[v4]);
     let site = Site::of(&cluster);
     let before = site.dump();
     for targets in [["--handle", &half.handle], ["--ip", &v6.to_string()]] {

@@ -161,7 +161,7 @@ fn the_grace_period_of_the_cluster_applies() {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
     let metadata = cluster.spec().metadata("default", &mut cluster.spec().rng(9));
-    let controllers = calipam_testkit::cluster::wire::kube_controllers(metadata, "2s");
+    let controllers = calipam_testkit::cluster::wire::kube_controllers(&metadata, "2s");
     cluster.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
     let site = Site::of(&cluster);
     let begun = Instant::now();

@@ -10,7 +10,7 @@ fn a_second_owner_is_found_anywhere_and_its_restart_is_recommended() {
     let mut cluster = healthy();
     let (recorded, other) = (cluster.add_pod_on(0), cluster.add_pod_on(2));
     let address = recorded.address();
-    cluster.endpoint_mut(&other.endpoint).add_address(address);
+    cluster.add_address(&other.endpoint, address);
     let site = Site::of(&cluster);
 
     let (name, pod) = (format!("{}/{}", other.name.namespace, other.name.pod), &other.name.pod);
@@ -40,12 +40,12 @@ fn the_unrecorded_one_of_a_pod_and_a_tunnel_is_restarted() {
     let mut cluster = healthy();
     let (pod, node) = (cluster.add_pod_on(0), cluster.add_pod_on(1).node);
     let mut of_pod = cluster.clone();
-    *of_pod.node_mut(&node).tunnel_mut(Tunnel::Ipip) = pod.address().to_string();
+    of_pod.set_tunnel(&node, Tunnel::Ipip, &pod.address().to_string());
     let selected = "kubectl delete pod --all-namespaces --selector k8s-app=calico-node";
     assert_eq!(restart(&of_pod), format!("{selected} --field-selector spec.nodeName={node}"));
 
-    let tunnel = cluster.node_mut(&node).tunnel(Tunnel::Ipip).unwrap();
-    cluster.endpoint_mut(&pod.endpoint).add_address(tunnel);
+    let tunnel = cluster.tunnel(&node, Tunnel::Ipip).unwrap();
+    cluster.add_address(&pod.endpoint, tunnel);
     let named = format!("--namespace {} {}", pod.name.namespace, pod.name.pod);
     assert_eq!(restart(&cluster), format!("kubectl delete pod {named}"));
 }

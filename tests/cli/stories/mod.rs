@@ -6,7 +6,7 @@ mod node_crash;
 mod restore;
 mod transcript;
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Object};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
 
 use self::document::check_document;
@@ -15,14 +15,16 @@ use self::transcript::Story;
 /// Lists the workload endpoints, each with its key, namespace, pod and handle.
 fn endpoints(cluster: &Cluster) -> Vec<Living> {
     let keys = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok());
-    let living = |key: &str| match cluster.get(key) {
-        Some(Object::Endpoint(endpoint)) => Some(Living {
+    let living = |key: &str| {
+        let stored = key.contains("/workloadendpoints/").then(|| cluster.json(key))?;
+        let [namespace, pod, container] = ["/metadata/namespace", "/spec/pod", "/spec/containerID"]
+            .map(|field| stored.pointer(field)?.as_str());
+        Some(Living {
             key: key.to_owned(),
-            namespace: endpoint.metadata.namespace.clone(),
-            pod: endpoint.spec.pod.clone(),
-            handle: format!("k8s-pod-network.{}", endpoint.spec.container_id),
-        }),
-        _ => None,
+            namespace: namespace?.to_owned(),
+            pod: pod?.to_owned(),
+            handle: format!("k8s-pod-network.{}", container?),
+        })
     };
     keys.filter_map(living).collect()
 }

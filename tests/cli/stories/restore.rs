@@ -46,28 +46,25 @@ fn after_an_etcd_restore() {
 
 /// Shortens the grace period of the cluster for the test.
 fn shorten_grace(cluster: &mut Cluster) {
-    let stored = cluster.get(CONTROLLERS).expect("the configuration of kube-controllers").value();
-    let mut value: Value = serde_json::from_slice(&stored).unwrap();
-    value["spec"]["controllers"]["node"]["leakGracePeriod"] = json!("2s");
-    cluster.put_raw(CONTROLLERS, serde_json::to_vec(&value).unwrap());
+    cluster.json_mut(CONTROLLERS)["spec"]["controllers"]["node"]["leakGracePeriod"] = json!("2s");
 }
 
 /// Creates a pod as the kubelet does. With the etcd datastore, Calico writes no annotation.
 fn pod(cluster: &Cluster, living: &Living, number: usize) -> Value {
-    let Some(Object::Endpoint(endpoint)) = cluster.get(&living.key) else { panic!("{} is gone", living.key) };
-    let address = endpoint.spec.ip_networks[0].split('/').next().unwrap();
-    let mut pod = kube_cluster::pod(&living.namespace, &living.pod, &endpoint.spec.node, address, number);
+    let spec = &cluster.json(&living.key)["spec"];
+    let [address, node] = [&spec["ipNetworks"][0], &spec["node"]].map(|text| text.as_str().unwrap());
+    let address = address.split('/').next().unwrap();
+    let mut pod = kube_cluster::pod(&living.namespace, &living.pod, node, address, number);
     pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     pod
 }
 
 /// Removes the data of a pod that started after the backup.
 fn forget(cluster: &mut Cluster, living: &Living) {
-    let Object::Endpoint(endpoint) = cluster.remove(&living.key) else {
-        panic!("{} is no endpoint", living.key)
-    };
-    for network in &endpoint.spec.ip_networks {
-        let address: std::net::IpAddr = network.split('/').next().unwrap().parse().unwrap();
+    let endpoint = cluster.remove(&living.key).json();
+    for network in endpoint["spec"]["ipNetworks"].as_array().unwrap() {
+        let address = network.as_str().unwrap().split('/').next().unwrap();
+        let address: std::net::IpAddr = address.parse().unwrap();
         let block = cluster.blocks().find(|block| block.cidr.contains(&address)).unwrap().cidr;
         cluster.free(address, block);
     }

@@ -7,6 +7,7 @@ mod scene;
 use std::net::Ipv4Addr;
 
 use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
+use calipam_testkit::cluster::wire::Tunnel;
 use calipam_testkit::rounds;
 
 use self::disturbed::Disturbed;
@@ -120,8 +121,7 @@ fn completes_despite_kills_and_undos_under_load() {
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
     // The agents of nodes would move tunnels to the new pool, but no agents run here.
     for name in &names {
-        let node = cluster.node_mut(name);
-        (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
+        Tunnel::ALL.iter().for_each(|tunnel| cluster.set_tunnel(name, *tunnel, ""));
     }
     let site = Site::of(&cluster);
     moves(&site, Target::Etcd(&site.etcd), &names, &ways(), &amount);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use calipam_testkit::World;
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, KubeCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Form, KubeCluster};
 use calipam_testkit::datastore::observe;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
@@ -23,7 +23,7 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let mut cluster = Cluster::small(spec);
     let features = (0..Cluster::FEATURES).filter(|feature| *feature != Cluster::LOAD_BALANCER_OFF);
     features.for_each(|feature| cluster.add_feature(feature));
-    cluster.inject_all_of(Form::of(flavour), 1);
+    cluster.inject_all(Fault::all_in(Form::of(flavour)), 1);
     let kubernetes = cluster.kubernetes(flavour);
     let begin = Instant::now();
     let world = World::kubernetes_of(&kubernetes);

@@ -43,7 +43,7 @@ async fn a_rebuild_does_not_record_addresses_that_bypass_ipam() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 2, 2);
     cluster.inject(Fault::UnallocatedBypassing, 1);
     for (form, snapshot, truth) in every_form(&cluster).await {
-        let codes: Vec<String> = truth.iter().map(|expected| expected.code).collect();
+        let codes: Vec<String> = truth.iter().map(|expected| expected.code.to_owned()).collect();
         let expected = if form == "etcd" { "unallocated-in-use" } else { "unrecorded-address" };
         assert_eq!(codes, [expected], "{form}");
         if form != "etcd" {

@@ -116,7 +116,7 @@ fn leaks_that_a_corrupt_block_hid_wait_for_the_next_rebuild() {
     let mut cluster = cluster();
     let pod = cluster.add_pod_on(0);
     cluster.remove(&pod.endpoint);
-    cluster.edit(KEY, break_free_list);
+    break_free_list(cluster.json_mut(KEY));
     let first = rebuild_all("corrupt", &cluster);
     let reason = |rebuilt: &Rebuilt| {
         let subject = Subject::Address(pod.address());
@@ -203,7 +203,7 @@ fn a_corrupt_block_that_overlaps_another_is_skipped() {
     assert_eq!(reasons("within a sound one", &cluster, &[part]), [overlap]);
 
     // Both blocks are corrupt, or the other one cannot be decoded.
-    cluster.edit(KEY, break_free_list);
+    break_free_list(cluster.json_mut(KEY));
     assert_eq!(reasons("two corrupt ones", &cluster, &[net(), part]), [overlap; 2]);
     cluster.put_raw(key, "[]");
     assert_eq!(reasons("the other cannot be decoded", &cluster, &[net()]), [overlap]);
@@ -257,9 +257,8 @@ fn addresses_leaked_in_a_corrupt_block_are_released_after_its_repair() {
     let [Subject::Address(address)] = leaked[..] else { panic!("{leaked:?}") };
 
     let block = cluster.blocks().map(|block| block.cidr).find(|cidr| cidr.contains(&address)).unwrap();
-    cluster.edit(&Key::Block(block).to_string(), |value| {
-        value["attributes"].as_array_mut().unwrap().push(json!({"handle_id": "left-behind"}));
-    });
+    let stored = cluster.json_mut(&Key::Block(block).to_string());
+    stored["attributes"].as_array_mut().unwrap().push(json!({"handle_id": "left-behind"}));
     let checked = Checked::without_grace(cluster.snapshot());
     assert_eq!(leaks(&checked), leaked);
 

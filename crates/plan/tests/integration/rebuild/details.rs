@@ -91,7 +91,7 @@ fn the_network_is_that_of_the_nodes_other_records() {
 #[test]
 fn without_container_or_network_there_is_no_record() {
     let (mut cluster, pod) = with_freed_pod();
-    cluster.endpoint_mut(&pod.endpoint).spec.container_id.clear();
+    cluster.json_mut(&pod.endpoint)["spec"]["containerID"] = "".into();
     let rebuilt = rebuild_all("no container", &cluster);
     assert!(rebuilt.plan.is_empty());
     assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
@@ -116,7 +116,7 @@ fn a_handle_that_does_not_decode_is_never_counted() {
 fn a_tunnel_gets_its_own_record() {
     let mut cluster = plain();
     let info = cluster.nodes()[0].clone();
-    let address = cluster.node_mut(&info.name).tunnel(Tunnel::Wireguard).unwrap();
+    let address = cluster.tunnel(&info.name, Tunnel::Wireguard).unwrap();
     cluster.free(address, info.blocks[0]);
     let rebuilt = rebuild_all("tunnel", &cluster);
     let found = record(&rebuilt.after, address).unwrap();
@@ -132,7 +132,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     let mut cluster = plain();
     let (gone, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     cluster.remove(&gone.endpoint);
-    cluster.endpoint_mut(&user.endpoint).set_addresses(&[gone.address(), user.addresses[1].0]);
+    cluster.set_addresses(&user.endpoint, &[gone.address(), user.addresses[1].0]);
     let rebuilt = rebuild_all("gone", &cluster);
     let rewritten = record(&rebuilt.after, gone.address()).unwrap();
     assert_eq!(rewritten.handle.as_deref(), Some(user.handle.as_str()));
@@ -148,8 +148,8 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     let mut cluster = plain();
     let (lives, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     let stolen = lives.address();
-    cluster.endpoint_mut(&lives.endpoint).set_addresses(&[lives.addresses[1].0]);
-    cluster.endpoint_mut(&user.endpoint).set_addresses(&[stolen, user.addresses[1].0]);
+    cluster.set_addresses(&lives.endpoint, &[lives.addresses[1].0]);
+    cluster.set_addresses(&user.endpoint, &[stolen, user.addresses[1].0]);
     let rebuilt = rebuild_all("lives", &cluster);
     assert_eq!(rebuilt.reason(Code::OwnerMismatch, stolen), Some(SkipReason::OwnerMayLive));
     assert_eq!(record(&rebuilt.after, stolen), record(&rebuilt.before, stolen));
@@ -194,7 +194,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     cluster.remove(&key::block(lost));
     cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
     // One of the pods cannot get a record, but its address must not become free either.
-    cluster.endpoint_mut(&pods[1].endpoint).spec.container_id.clear();
+    cluster.json_mut(&pods[1].endpoint)["spec"]["containerID"] = "".into();
     let rebuilt = rebuild_all("lost", &cluster);
     let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
     let owner = block.value.content.owner().map(ToString::to_string);
@@ -235,9 +235,8 @@ fn a_half_released_empty_block_is_deleted() {
 fn a_corrupt_block_of_a_node_that_is_gone_is_rebuilt_and_given_up_at_once() {
     let mut cluster = plain().with(Fault::NodeGone, 1);
     let info = cluster.nodes().last().unwrap().clone();
-    cluster.edit(&key::block(info.blocks[0]), |value| {
-        value["unallocated"].as_array_mut().unwrap().push(63.into());
-    });
+    let block = cluster.json_mut(&key::block(info.blocks[0]));
+    block["unallocated"].as_array_mut().unwrap().push(63.into());
     let rebuilt = rebuild_all("corrupt and gone", &cluster);
     let of_block = |edit: &Edit| edit.key() == Key::Block(info.blocks[0]);
     let steps = rebuilt.plan.actions.iter().map(|action| &action.step);
@@ -256,7 +255,7 @@ fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
     let lost = info.blocks[0];
     // Windows nodes have no tunnels. Tunnel addresses would be among the addresses that Windows reserves.
     for tunnel in Tunnel::ALL {
-        cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
+        cluster.set_tunnel(&info.name, tunnel, "");
     }
     let mut snapshot = cluster.snapshot();
     for node in snapshot.nodes.iter_mut().filter(|node| node.value.name == info.name) {

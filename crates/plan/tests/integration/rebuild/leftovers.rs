@@ -211,7 +211,7 @@ fn addresses_borrowed_under_strict_affinity_are_left_to_a_person() {
 fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
     let mut cluster = plain();
     let pod = cluster.add_pod_on(1);
-    cluster.edit(&key::block(pod.block()), |value| value["deleted"] = true.into());
+    cluster.json_mut(&key::block(pod.block()))["deleted"] = true.into();
     let plan = at_first_sight(cluster.snapshot());
     let why = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::HalfDeleted)).unwrap();
     assert_eq!(why.reason, SkipReason::InUse, "{}", words(&plan));

@@ -77,7 +77,7 @@ impl<'t> Users<'t> {
     pub(super) async fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         if let Some(etcd) = &mut self.etcd {
             let endpoint = endpoint_of(&self.spec, holder, &[address]);
-            let key = endpoint.key();
+            let key = holder.endpoint_key();
             let absent = Compare::version(key.as_str(), CompareOp::Equal, 0);
             let creation = Txn::new().when([absent]).and_then([TxnOp::put(key, go_json(&endpoint), None)]);
             assert!(etcd.txn(creation).await?.succeeded(), "no two pods of a test have one name");

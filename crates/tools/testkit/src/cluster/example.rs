@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn the_example_shows_more_than_a_dozen_codes() {
         let cluster = Cluster::example();
-        let codes: std::collections::BTreeSet<String> = cluster.truth().iter().map(|e| e.code).collect();
+        let codes: std::collections::BTreeSet<&str> = cluster.truth().iter().map(|e| e.code).collect();
         assert!(codes.len() > 12, "{codes:?}");
     }
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde_json::json;
 
-use super::wire::Pool;
+use super::layout::part;
+use super::wire::key;
 use super::{Cluster, ClusterSpec};
 
 /// A fault between the clusters of a fleet.
@@ -50,14 +52,12 @@ impl Fleet {
         let cluster = |spec: &ClusterSpec| {
             let mut cluster = Cluster::plain(*spec, 3, 4);
             for other in specs.iter().filter(|other| other.place != spec.place) {
-                let pool = Pool { disabled: true, ..Pool::new(other.pool_v4(), 26) };
-                cluster.put_pool(&format!("to-{}", other.place), pool);
+                let name = format!("to-{}", other.place);
+                cluster.put_pool(&name, other.pool_v4(), 26, &json!({"disabled": true}));
             }
             let letter = char::from(b'a' + (spec.place - 1) % 26);
-            (
-                format!("{letter}{}", if spec.place > 26 { spec.place.to_string() } else { String::new() }),
-                cluster,
-            )
+            let number = if spec.place > 26 { spec.place.to_string() } else { String::new() };
+            (format!("{letter}{number}"), cluster)
         };
         Self { clusters: specs.iter().map(cluster).collect(), expected: BTreeSet::new() }
     }
@@ -71,8 +71,8 @@ impl Fleet {
             }
             FleetFault::SharedAddresses => {
                 let block = self.overlap();
-                let node = self.clusters[1].1.nodes()[0].name.clone();
                 let cluster = &mut self.clusters[1].1;
+                let node = cluster.nodes[0].name.clone();
                 cluster.claim(block, &node);
                 let theirs: Vec<IpAddr> =
                     (0..3).map(|_| cluster.add_pod(&node, &[block]).address()).collect();
@@ -85,20 +85,18 @@ impl Fleet {
             }
             FleetFault::PoolOverNodes => {
                 let nodes: IpNet = "192.168.0.0/20".parse().expect("a CIDR");
-                self.clusters[1].1.put_pool("over-nodes", Pool::new(nodes, 26));
+                self.clusters[1].1.put_pool("over-nodes", nodes, 26, &json!({}));
                 self.expect(1, "pool-covers-other-cluster", nodes);
             }
             FleetFault::HalfDisabledPool => {
-                let half = second.pool_v4().subnets(17).expect("a /16").next().expect("it has two halves");
+                let half = part(second.pool_v4(), 17, 0);
                 let cluster = &mut self.clusters[0].1;
-                cluster.remove(&super::wire::key::pool(&format!("to-{}", second.place)));
-                cluster.put_pool("to-half", Pool { disabled: true, ..Pool::new(half, 26) });
+                cluster.remove(&key::pool(&format!("to-{}", second.place)));
+                cluster.put_pool("to-half", half, 26, &json!({"disabled": true}));
                 self.expect(0, "disabled-pool-mismatch", half);
             }
             FleetFault::StrictAffinity => {
-                let cluster = &mut self.clusters[0].1;
-                (cluster.settings.strict_affinity, cluster.mirrored.strict_affinity) = (true, true);
-                cluster.put_settings();
+                self.clusters[0].1.change_settings(&json!({"strictAffinity": true}));
                 self.expect(0, "cluster-settings-differ", "a");
             }
         }
@@ -108,7 +106,7 @@ impl Fleet {
     fn overlap(&mut self) -> IpNet {
         let first = self.clusters[0].1.spec;
         let block = self.clusters[0].1.nodes()[0].blocks[0];
-        self.clusters[1].1.put_pool("overlapping", Pool::new(block, 26));
+        self.clusters[1].1.put_pool("overlapping", block, 26, &json!({}));
         self.expect(0, "overlapping-cluster-pools", first.pool_v4());
         self.expect(1, "overlapping-cluster-pools", block);
         // The disabled pool for the first cluster's pool already exists.

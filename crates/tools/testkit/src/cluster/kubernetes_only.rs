@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::output::pod_of;
+use super::layout::hash;
+use super::output::{foreign_kind, pod_of};
+use super::wire::merge;
 use super::{Cluster, Pod};
 
 /// The objects of a Kubernetes cluster other than Calico's data.
@@ -17,25 +19,15 @@ pub(super) struct KubernetesOnly {
     /// JSON merge patches for objects that are made from etcd keys, by key.
     patches: BTreeMap<String, Value>,
     /// Keys without an object in Kubernetes.
-    absent: BTreeSet<String>,
+    pub(super) absent: BTreeSet<String>,
     /// Paths of objects that exist only if Kubernetes is Calico's datastore.
-    only_in_kubernetes_datastore: BTreeSet<String>,
+    pub(super) only_in_kubernetes_datastore: BTreeSet<String>,
 }
 
 impl KubernetesOnly {
     /// Yields the plural and the object of all objects that are not made from an etcd key.
-    pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
-    }
-
-    /// True if Kubernetes has no object for an etcd key.
-    pub(super) fn lacks(&self, key: &[u8]) -> bool {
-        std::str::from_utf8(key).is_ok_and(|key| self.absent.contains(key))
-    }
-
-    /// True for an object that exists only if Kubernetes is Calico's datastore.
-    pub(super) fn is_only_in_kubernetes_datastore(&self, path: &str) -> bool {
-        self.only_in_kubernetes_datastore.contains(path)
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.objects.iter().filter_map(|(path, object)| Some((kind_at(path)?.0, object)))
     }
 
     /// Applies the patch for a key to its object, if there is one.
@@ -46,62 +38,37 @@ impl KubernetesOnly {
     }
 }
 
-/// Applies a merge patch as in RFC 7386: `null` removes a field.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        target.clone_from(patch);
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let Some(object) = target.as_object_mut() else { return };
-    for (name, value) in fields {
-        if value.is_null() {
-            object.remove(name);
-        } else {
-            merge(object.entry(name.as_str()).or_insert(Value::Null), value);
-        }
-    }
+/// The kind of an object at a path.
+fn kind_at(path: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    foreign_kind(path.split('/').next()?)
 }
 
 impl Cluster {
-    pub(super) fn put_kubernetes_only(
-        &mut self,
-        plural: &str,
-        namespace: &str,
-        name: &str,
-        mut object: Value,
-    ) {
-        let path = format!("{plural}/{namespace}/{name}");
-        let thing = path.bytes().fold(11, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
-        let metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
-        object["metadata"]["name"] = name.into();
-        if !namespace.is_empty() {
-            object["metadata"]["namespace"] = namespace.into();
+    /// Stores an object without an etcd key at `<plural>/<namespace>/<name>`. Its kind and metadata are added.
+    pub(super) fn put_kubernetes_only(&mut self, path: &str, mut object: Value) {
+        let (_, kind, version) = kind_at(path).expect("a kind of Kubernetes or KubeVirt");
+        let added = json!({"apiVersion": version, "kind": kind, "metadata": self.kubernetes_metadata(path)});
+        merge(&mut object, &added);
+        self.kubernetes_only.objects.insert(path.to_owned(), object);
+    }
+
+    fn kubernetes_metadata(&self, path: &str) -> Value {
+        let parts: Vec<&str> = path.split('/').collect();
+        let mut metadata = self.spec.metadata(parts[2], &mut self.spec.rng(hash(11, path)));
+        if !parts[1].is_empty() {
+            metadata["namespace"] = parts[1].into();
         }
-        object["metadata"]["uid"] = metadata.uid.into();
-        object["metadata"]["creationTimestamp"] = metadata.creation_timestamp.into();
-        self.kubernetes_only.objects.insert(path, object);
+        metadata
     }
 
     /// Stores a service of type LoadBalancer with its addresses.
     pub(super) fn put_service(&mut self, namespace: &str, name: &str, addresses: &[IpAddr]) {
         let ingress: Vec<Value> = addresses.iter().map(|a| json!({"ip": a, "ipMode": "VIP"})).collect();
         let balancer = if ingress.is_empty() { json!({}) } else { json!({"ingress": ingress}) };
-        let service = json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": [{"port": 80, "protocol": "TCP"}]},
-            "status": {"loadBalancer": balancer},
-        });
-        self.put_kubernetes_only("services", namespace, name, service);
-    }
-
-    /// Removes a service, which must exist.
-    pub(super) fn remove_service(&mut self, namespace: &str, name: &str) {
-        let path = format!("services/{namespace}/{name}");
-        self.kubernetes_only.objects.remove(&path).unwrap_or_else(|| panic!("there is no {path}"));
+        let ports = json!([{"port": 80, "protocol": "TCP"}]);
+        let service = json!({"spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
+            "status": {"loadBalancer": balancer}});
+        self.put_kubernetes_only(&format!("services/{namespace}/{name}"), service);
     }
 
     /// Returns the ingress addresses of all services.
@@ -112,41 +79,30 @@ impl Cluster {
     }
 
     /// Stores a virtual machine. If `runs` is true, also stores its running instance.
-    pub(super) fn put_machine(&mut self, namespace: &str, name: &str, runs: bool) {
+    pub(super) fn put_machine(&mut self, name: &str, runs: bool) {
         let strategy = if runs { "Always" } else { "Halted" };
-        let object = |kind: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "spec": {"runStrategy": strategy}});
-        self.put_kubernetes_only("virtualmachines", namespace, name, object("VirtualMachine"));
+        let machine = json!({"spec": {"runStrategy": strategy}});
+        self.put_kubernetes_only(&format!("virtualmachines/vms/{name}"), machine);
         if runs {
-            let path = format!("virtualmachines/{namespace}/{name}");
-            let machine = self.kubernetes_only.objects[&path]["metadata"]["uid"].clone();
-            let mut instance = object("VirtualMachineInstance");
-            instance["spec"] = json!({});
-            instance["metadata"] = json!({"ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-                "name": name, "uid": machine, "controller": true}]});
-            self.put_kubernetes_only("virtualmachineinstances", namespace, name, instance);
+            self.put_instance(name);
         }
     }
 
-    /// Stores the instance of a deleted machine.
-    pub(super) fn put_orphan_instance(&mut self, namespace: &str, name: &str) {
-        self.put_machine(namespace, name, true);
-        self.kubernetes_only.objects.remove(&format!("virtualmachines/{namespace}/{name}"));
-    }
-
-    /// Labels the pod of an endpoint as the target of a live migration.
-    pub(super) fn mark_migration_target(&mut self, endpoint: &str, migration: &str) {
-        self.patch_object(
-            endpoint,
-            json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": migration}}}),
-        );
+    /// Stores the running instance of a machine, which may be deleted.
+    pub(super) fn put_instance(&mut self, name: &str) {
+        let machine = self.kubernetes_metadata(&format!("virtualmachines/vms/{name}"));
+        let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": name,
+            "uid": machine["uid"], "controller": true});
+        let instance = json!({"spec": {}, "metadata": {"ownerReferences": [owner]}});
+        self.put_kubernetes_only(&format!("virtualmachineinstances/vms/{name}"), instance);
     }
 
     /// Removes a pod's endpoint, and stores the patched pod object in Kubernetes.
     pub(super) fn put_pod_without_endpoint(&mut self, pod: &Pod, patch: Value) {
-        let endpoint = serde_json::from_slice(&self.remove(&pod.endpoint).value()).expect("JSON");
-        let mut object = pod_of(&endpoint).expect("the endpoint of a pod");
+        let endpoint = self.remove(&pod.endpoint);
+        let mut object = pod_of(&endpoint.json()).expect("the endpoint of a pod");
         merge(&mut object, &patch);
-        self.put_kubernetes_only("pods", pod.name.namespace, &pod.name.pod, object);
+        self.put_kubernetes_only(&format!("pods/{}", pod.path()), object);
     }
 
     /// Omits the object of a key from Kubernetes.
@@ -155,27 +111,10 @@ impl Cluster {
         self.kubernetes_only.absent.insert(key.to_owned());
     }
 
-    /// Marks an object as existing only if Kubernetes is Calico's datastore.
-    pub(super) fn keep_from_etcd(&mut self, plural: &str, namespace: &str, name: &str) {
-        self.kubernetes_only.only_in_kubernetes_datastore.insert(format!("{plural}/{namespace}/{name}"));
-    }
-
     /// Patches the object of a key in Kubernetes, but not in etcd.
     pub(super) fn patch_object(&mut self, key: &str, patch: Value) {
         assert!(self.get(key).is_some(), "there is no {key}");
         let before = self.kubernetes_only.patches.insert(key.to_owned(), patch);
         assert!(before.is_none(), "{key} is changed twice");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patches_change_add_and_remove() {
-        let mut object = json!({"a": {"b": 1, "c": 2}, "d": [1]});
-        merge(&mut object, &json!({"a": {"b": null, "e": {"f": null, "g": 3}}, "d": "x"}));
-        assert_eq!(object, json!({"a": {"c": 2, "e": {"g": 3}}, "d": "x"}));
     }
 }

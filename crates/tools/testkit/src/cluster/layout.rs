@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use jiff::{SignedDuration, Timestamp, Unit};
 
+use serde_json::{Value, json};
+
 use super::rng::Rng;
-use super::wire::Metadata;
 
 /// The parameters of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -117,14 +118,22 @@ impl ClusterSpec {
     }
 
     /// Creates the metadata of a resource that was created weeks ago.
-    pub fn metadata(&self, name: &str, rng: &mut Rng) -> Metadata {
-        Metadata {
-            name: name.to_owned(),
-            uid: rng.uuid(),
-            creation_timestamp: self.seconds_ago(40 * 86_400 + rng.below(86_400) as i64),
-            ..Metadata::default()
-        }
+    pub fn metadata(&self, name: &str, rng: &mut Rng) -> Value {
+        let uid = rng.uuid();
+        let created = self.seconds_ago(40 * 86_400 + rng.below(86_400) as i64);
+        json!({"name": name, "uid": uid, "creationTimestamp": created})
     }
+}
+
+/// The part of a CIDR with this prefix length and number, which must exist.
+pub(super) fn part(cidr: IpNet, prefix: u8, number: usize) -> IpNet {
+    let part = cidr.subnets(prefix).ok().and_then(|mut parts| parts.nth(number));
+    part.unwrap_or_else(|| panic!("{cidr} has no part {number} of /{prefix}"))
+}
+
+/// A number for the random numbers of a named thing.
+pub(super) fn hash(seed: u64, name: &str) -> u64 {
+    name.bytes().fold(seed, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
 /// Formats a time as RFC 3339 in UTC, in whole seconds.

@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use self::build::networks;
 pub(crate) use self::build::{Holder, endpoint_of};
 pub use self::bulk::SizedCluster;
 pub use self::faults::Fault;
@@ -29,19 +30,17 @@ pub use self::fleet::{Fleet, FleetFault};
 use self::kubernetes_only::KubernetesOnly;
 pub(crate) use self::layout::pod_name;
 pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
-pub use self::output::{KubeCluster, KubeObject, LeftOut};
+pub use self::output::{KubeCluster, KubeObject};
 pub use self::truth::{Expected, Form, Found, GroundTruth};
-use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
+use self::wire::{Attribute, Block, Tunnel, key, merge};
 
 /// A stored value.
 #[derive(Clone, Debug)]
 pub enum Object {
     Block(Block),
-    Handle(Handle),
-    Node(Box<Node>),
-    /// A workload endpoint.
-    Endpoint(Box<Endpoint>),
-    /// Any other value, and broken values.
+    /// Any other JSON. Its fields are written in Calico's order.
+    Json(Value),
+    /// Broken values, and values of other programs.
     Raw(Vec<u8>),
 }
 
@@ -50,11 +49,14 @@ impl Object {
     pub fn value(&self) -> Vec<u8> {
         match self {
             Self::Block(block) => block.value(),
-            Self::Handle(handle) => wire::go_json(handle),
-            Self::Node(node) => wire::go_json(node),
-            Self::Endpoint(endpoint) => wire::go_json(endpoint),
+            Self::Json(value) => wire::go_json(value),
             Self::Raw(bytes) => bytes.clone(),
         }
+    }
+
+    /// The value as JSON, which it must be.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.value()).expect("the value is JSON")
     }
 }
 
@@ -82,6 +84,26 @@ impl Pod {
     pub fn block(&self) -> IpNet {
         self.addresses[0].1
     }
+
+    /// The key of the affinity of the pod's node for the block.
+    fn affinity(&self) -> String {
+        key::affinity("host", &self.node, self.block())
+    }
+
+    /// `<namespace>/<pod>`.
+    fn path(&self) -> String {
+        format!("{}/{}", self.name.namespace, self.name.pod)
+    }
+
+    /// All addresses, without their blocks.
+    pub fn all_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// The subject of findings about the endpoint: `<namespace>/<name>`.
+    pub fn subject(&self) -> &str {
+        self.endpoint.strip_prefix(key::ENDPOINTS).expect("the key of an endpoint")
+    }
 }
 
 /// A node, as the generator remembers it.
@@ -95,6 +117,13 @@ pub struct NodeInfo {
     pub blocks: Vec<IpNet>,
 }
 
+impl NodeInfo {
+    /// The node's block of the family of a tunnel, if it has one.
+    fn block_for(&self, tunnel: Tunnel) -> Option<IpNet> {
+        self.blocks.iter().copied().find(|block| block.addr().is_ipv6() == tunnel.is_v6())
+    }
+}
+
 /// A generated cluster.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -103,9 +132,6 @@ pub struct Cluster {
     /// The expected findings, in the order of [`Form::ALL`]. Subjects are written as in etcd.
     truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
-    settings: IpamSettings,
-    /// The settings in the resource IPAMConfiguration.
-    mirrored: IpamSettings,
     nodes: Vec<NodeInfo>,
     /// See [`Self::young`].
     young: Vec<IpAddr>,
@@ -145,14 +171,9 @@ impl Cluster {
         &self.nodes
     }
 
-    /// Number of keys.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if there is no key.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// The first blocks of a node, which must be known.
+    fn blocks_of(&self, node: &str) -> Vec<IpNet> {
+        self.nodes.iter().find(|known| known.name == node).expect("the node is known").blocks.clone()
     }
 
     /// The value under a key.
@@ -172,15 +193,22 @@ impl Cluster {
 
     /// The JSON under a key, which must exist.
     pub fn json(&self, key: &str) -> Value {
-        let object = self.get(key).unwrap_or_else(|| panic!("there is no {key}"));
-        serde_json::from_slice(&object.value()).expect("the value is JSON")
+        self.get(key).unwrap_or_else(|| panic!("there is no {key}")).json()
     }
 
-    /// Changes the JSON under a key, which must exist.
-    pub fn edit(&mut self, key: &str, change: impl FnOnce(&mut Value)) {
-        let mut value = self.json(key);
-        change(&mut value);
-        self.put_raw(key, value.to_string());
+    /// The JSON under a key, to be changed. A block is no longer an intact one.
+    pub fn json_mut(&mut self, key: &str) -> &mut Value {
+        let object = self.entries.get_mut(key.as_bytes()).unwrap_or_else(|| panic!("there is no {key}"));
+        if !matches!(object, Object::Json(_)) {
+            *object = Object::Json(object.json());
+        }
+        let Object::Json(value) = object else { unreachable!("it is JSON now") };
+        value
+    }
+
+    /// Stores JSON. Replaces any earlier value.
+    pub fn put_json(&mut self, key: impl Into<Vec<u8>>, value: Value) {
+        self.put(key, Object::Json(value));
     }
 
     /// Removes a key, which must exist.
@@ -221,28 +249,34 @@ impl Cluster {
         }
     }
 
-    /// A handle, which must exist.
-    pub fn handle_mut(&mut self, id: &str) -> &mut Handle {
-        match self.entries.get_mut(key::handle(id).as_bytes()) {
-            Some(Object::Handle(handle)) => handle,
-            _ => panic!("there is no handle {id:?}"),
+    /// A tunnel's address on a node, which must exist.
+    pub fn tunnel(&self, node: &str, tunnel: Tunnel) -> Option<IpAddr> {
+        let stored = self.json(&key::node(node));
+        stored.pointer(&tunnel.field())?.as_str()?.split('/').next()?.parse().ok()
+    }
+
+    /// Writes a tunnel's address to a node; an empty text removes it.
+    pub fn set_tunnel(&mut self, node: &str, tunnel: Tunnel, address: &str) {
+        let value = if address.is_empty() { Value::Null } else { address.into() };
+        let field = tunnel.field();
+        let names = field.rsplit('/').filter(|name| !name.is_empty());
+        let patch = names.fold(value, |inner, name| json!({name: inner}));
+        let stored = self.json_mut(&key::node(node));
+        merge(stored, &patch);
+        if stored["spec"]["wireguard"] == json!({}) {
+            merge(stored, &json!({"spec": {"wireguard": null}}));
         }
     }
 
-    /// A node, which must exist.
-    pub fn node_mut(&mut self, name: &str) -> &mut Node {
-        match self.entries.get_mut(key::node(name).as_bytes()) {
-            Some(Object::Node(node)) => node,
-            _ => panic!("there is no node {name}"),
-        }
+    /// Sets the addresses of an endpoint, given by its key.
+    pub fn set_addresses(&mut self, endpoint: &str, addresses: &[IpAddr]) {
+        self.json_mut(endpoint)["spec"]["ipNetworks"] = networks(addresses);
     }
 
-    /// An endpoint, which must exist.
-    pub fn endpoint_mut(&mut self, key: &str) -> &mut Endpoint {
-        match self.entries.get_mut(key.as_bytes()) {
-            Some(Object::Endpoint(endpoint)) => endpoint,
-            _ => panic!("there is no endpoint {key}"),
-        }
+    /// Adds an address to an endpoint, given by its key.
+    pub fn add_address(&mut self, endpoint: &str, address: IpAddr) {
+        let list = self.json_mut(endpoint)["spec"]["ipNetworks"].as_array_mut().expect("a list");
+        list.push(networks(&[address])[0].take());
     }
 
     /// The owner record of an address.
@@ -252,12 +286,15 @@ impl Cluster {
 
     /// Changes the count of a handle for a block. A handle without addresses is removed.
     pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
-        let key = key::handle(id).into_bytes();
-        let object = self.entries.entry(key.clone()).or_insert_with(|| Object::Handle(Handle::default()));
-        let Object::Handle(handle) = object else { panic!("the handle {id:?} is broken") };
-        handle.add(block, by);
-        if handle.block.is_empty() {
-            self.entries.remove(&key);
+        let (key, block) = (key::handle(id), block.to_string());
+        let new = || Object::Json(json!({"block": {}, "deleted": false}));
+        self.entries.entry(key.clone().into_bytes()).or_insert_with(new);
+        let counts = self.json_mut(&key)["block"].as_object_mut().expect("counts by block");
+        let count = counts.get(&block).and_then(Value::as_i64).unwrap_or_default() + by;
+        counts.insert(block, count.into());
+        counts.retain(|_, count| *count != 0);
+        if counts.is_empty() {
+            self.remove(&key);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The findings that a check of a generated cluster must report.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
@@ -45,68 +44,59 @@ impl Form {
 /// An expected finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
-    pub code: String,
+    pub code: &'static str,
     /// The subject, in canonical form.
     pub subject: String,
     /// The severity, if it is unusual for the code.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub severity: Option<String>,
+    pub severity: Option<&'static str>,
     /// Strings that the evidence must contain, such as the reason for a leak or the problems of a block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub details: Vec<String>,
+    pub details: Vec<&'static str>,
 }
 
-/// A finding of a check, with all fields as strings, since the ground truth uses none of calipam's types.
+/// A finding of a check, as JSON, since the ground truth uses none of calipam's types.
 #[derive(Clone, Debug)]
 pub struct Found {
-    code: String,
-    subject: String,
-    severity: String,
+    finding: Value,
     /// The severity of the code unless the evidence says otherwise.
     usual_severity: String,
-    message: String,
-    evidence: String,
 }
-
-/// The severity of a finding, if it is unusual, and its details.
-pub(super) type Rest = (Option<&'static str>, Vec<&'static str>);
 
 /// The exact set of findings that a check of a cluster must report.
 #[derive(Clone, Debug, Default)]
 pub struct GroundTruth {
-    findings: BTreeMap<(&'static str, String), Rest>,
+    /// The findings by `code subject`.
+    findings: BTreeMap<String, Expected>,
 }
 
 impl Found {
     /// Reads a finding from its JSON in a report. `usual_severity` is the severity of its code.
     pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
         let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
-        let text = |value: &Value| value.as_str().expect("a finding has texts").to_owned();
-        Self {
-            code: text(&finding["code"]),
-            subject: text(&finding["subject"]["name"]),
-            severity: text(&finding["severity"]),
-            usual_severity: usual_severity.to_string(),
-            message: text(&finding["message"]),
-            evidence: finding["evidence"].to_string(),
-        }
+        Self { finding, usual_severity: usual_severity.to_string() }
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        self.finding.pointer(pointer).and_then(Value::as_str).expect("a finding has texts")
     }
 
     fn line(&self) -> String {
-        format!("{} {}", self.code, self.subject)
+        format!("{} {}", self.text("/code"), self.text("/subject/name"))
     }
 
     fn describe(&self) -> String {
-        format!("{} {} {}: {} {}", self.severity, self.code, self.subject, self.message, self.evidence)
+        let (severity, message) = (self.text("/severity"), self.text("/message"));
+        format!("{severity} {}: {message} {}", self.line(), self.finding["evidence"])
     }
 
     fn differs(&self, expected: &Expected) -> Option<String> {
-        let severity = expected.severity.as_ref().unwrap_or(&self.usual_severity);
-        let lacking =
-            expected.details.iter().find(|detail| !self.evidence.contains(&format!("\"{detail}\"")));
+        let severity = expected.severity.unwrap_or(&self.usual_severity);
+        let evidence = self.finding["evidence"].to_string();
+        let lacking = expected.details.iter().find(|detail| !evidence.contains(&format!("\"{detail}\"")));
         let what = match lacking {
             Some(detail) => format!("no {detail}"),
-            None if self.severity != *severity => format!("should be {severity}"),
+            None if self.text("/severity") != severity => format!("should be {severity}"),
             None => return None,
         };
         Some(format!("{what} in {}", self.describe()))
@@ -114,22 +104,26 @@ impl Found {
 }
 
 impl GroundTruth {
-    /// Expects a finding, if it is not yet expected. Returns the rest of it, to be changed.
-    pub(super) fn entry(&mut self, code: &'static str, subject: &impl ToString) -> &mut Rest {
-        self.findings.entry((code, subject.to_string())).or_default()
+    /// Expects a finding, if it is not yet expected. Returns it, to be changed.
+    pub(super) fn entry(&mut self, code: &'static str, subject: &impl ToString) -> &mut Expected {
+        let subject = subject.to_string();
+        let new = Expected { code, subject, severity: None, details: Vec::new() };
+        self.findings.entry(format!("{code} {}", new.subject)).or_insert(new)
     }
 
     /// Returns the same findings with renamed subjects.
     pub(super) fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
-        let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
-            ((*code, rename(subject)), rest.clone())
-        };
-        Self { findings: self.findings.iter().map(renamed).collect() }
+        let mut renamed = Self::default();
+        for expected in self.findings.values() {
+            let entry = renamed.entry(expected.code, &rename(&expected.subject));
+            (entry.severity, entry.details) = (expected.severity, expected.details.clone());
+        }
+        renamed
     }
 
     /// Replaces a detail in all findings.
     pub(super) fn rename_detail(&mut self, from: &str, to: &'static str) {
-        let details = self.findings.values_mut().flat_map(|(_, details)| details);
+        let details = self.findings.values_mut().flat_map(|expected| &mut expected.details);
         details.filter(|detail| **detail == from).for_each(|detail| *detail = to);
     }
 
@@ -144,28 +138,19 @@ impl GroundTruth {
 
     /// The findings, ascending by code and subject.
     pub fn iter(&self) -> impl Iterator<Item = Expected> + '_ {
-        self.findings.iter().map(|((code, subject), (severity, details))| Expected {
-            code: (*code).to_owned(),
-            subject: subject.clone(),
-            severity: severity.map(str::to_owned),
-            details: details.iter().map(|d| (*d).to_owned()).collect(),
-        })
+        self.findings.values().cloned()
     }
 
     /// `code subject` of every finding, ascending.
     pub fn lines(&self) -> Vec<String> {
-        self.findings.keys().map(|(code, subject)| format!("{code} {subject}")).collect()
+        self.findings.keys().cloned().collect()
     }
 
     /// Compares the findings of a check with the expected ones. Returns a line for each finding that is missing or
     /// unexpected, has another severity, or lacks a detail.
     pub fn complaints(&self, found: &[Found]) -> Vec<String> {
         let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
-        let expected: BTreeMap<String, Expected> = self
-            .iter()
-            .map(|expected| (format!("{} {}", expected.code, expected.subject), expected))
-            .collect();
-
+        let expected = &self.findings;
         let missing = expected.keys().filter(|line| !by_line.contains_key(*line));
         let mut complaints: Vec<String> = missing.map(|line| format!("missing: {line}")).collect();
         let extra = found.iter().filter(|found| !expected.contains_key(&found.line()));
@@ -187,6 +172,6 @@ impl GroundTruth {
 
     /// Writes the JSON array to a file.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
-        std::fs::File::create(path)?.write_all(self.to_json().as_bytes())
+        std::fs::write(path, self.to_json())
     }
 }

@@ -166,7 +166,7 @@ fn settings_and_resources() {
         assert_eq!(spec(flavour, "ippools/default-ipv4-ippool")["cidr"], "10.244.0.0/16");
         assert_eq!(spec(flavour, "ipreservations/infra")["reservedCIDRs"], json!(["10.244.0.0/32"]));
         // The left-out keys are the second copy of the settings, and a tier, which IPAM does not use.
-        let keys: Vec<&str> = cluster.left_out().iter().filter_map(|l| l.key.rsplit('/').nth(1)).collect();
+        let keys: Vec<&str> = cluster.left_out().iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
         assert_eq!(keys, ["ipamconfigurations", "tiers"]);
     }
 }
@@ -196,3 +196,35 @@ fn machines_services_and_other_orchestrators() {
     assert_eq!(launchers.iter().filter(target).count(), 1);
     assert_eq!(paths.iter().filter(|path| path.starts_with("pods/libnetwork/")).count(), 2);
 }
+
+#[test]
+fn keys_that_name_no_object_are_left_out() {
+    let mut cluster = Cluster::with_configuration(ClusterSpec::new(1));
+    let healthy = cluster.kubernetes(Flavour::Classic);
+    for key in [
+        "/calico/ipam/v2/assignment/ipv6/block/10.244.1.0-26",
+        "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-66",
+        "/calico/ipam/v2/@/node-1/ipv4/block/10.244.1.0-26",
+        "/calico/ipam/v2/handle/a/b",
+        "/calico/ipam/v2/host/node-1",
+        "/registry/pods/default/a",
+    ] {
+        let mut broken = cluster.clone();
+        broken.put_raw(key, BLOCK);
+        let made = broken.kubernetes(Flavour::Classic);
+        assert_eq!(made.left_out().len(), healthy.left_out().len() + 1, "{key}");
+        assert!(made.left_out().contains(&key.to_owned()), "{key}");
+    }
+    let affinity = "/calico/ipam/v2/virtual/load-balancer/ipv4/block/10.244.1.0-26";
+    cluster.put_raw("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26", BLOCK);
+    cluster.put_raw(affinity, r#"{"state":"confirmed"}"#);
+    cluster.put_raw("/calico/ipam/v2/handle/a.b", r#"{"block":{}}"#);
+    let made = cluster.kubernetes(Flavour::Classic);
+    for path in ["ipamblocks/10-244-1-0-26", "blockaffinities/load-balancer-10-244-1-0-26", "ipamhandles/a.b"]
+    {
+        object(&made, path);
+    }
+}
+
+/// The value of an empty block.
+const BLOCK: &str = r#"{"cidr":"10.244.1.0/26","allocations":[],"unallocated":[],"attributes":[]}"#;

@@ -4,12 +4,14 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::SignedDuration;
+use serde_json::json;
 
-use super::pods::{Holder, pod};
+use super::pods::{Holder, networks};
 use super::service_record;
-use crate::cluster::layout::go_time;
-use crate::cluster::wire::{Attribute, EndpointSpec, Nat, Pool, Resource, Tunnel, key};
-use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
+use crate::cluster::layout::{go_time, part};
+use crate::cluster::wire::key::{self, FOREIGN_NAMESPACE};
+use crate::cluster::wire::{Attribute, Tunnel, resource};
+use crate::cluster::{Cluster, ClusterSpec, Pod};
 
 impl Cluster {
     /// Adds one of each feature. Needs at least two nodes.
@@ -35,9 +37,10 @@ impl Cluster {
         let (name, blocks) = (self.nodes[node].name.clone(), self.nodes[node].blocks.clone());
         self.add_legacy_pod(&name, &blocks);
         self.add_container_pod(&name, blocks[0]);
-        let stored = self.node_mut(&name);
-        let ipip = std::mem::take(stored.tunnel_mut(Tunnel::Ipip));
-        *stored.tunnel_mut(Tunnel::Ipip) = std::mem::replace(stored.tunnel_mut(Tunnel::Vxlan), ipip);
+        let tunnels = [Tunnel::Ipip, Tunnel::Vxlan];
+        let [ipip, vxlan] = tunnels.map(|tunnel| self.tunnel(&name, tunnel).expect("every node has it"));
+        self.set_tunnel(&name, Tunnel::Ipip, &vxlan.to_string());
+        self.set_tunnel(&name, Tunnel::Vxlan, &ipip.to_string());
     }
 
     /// Adds a pod on the second node with an address from a block of the first node.
@@ -48,23 +51,22 @@ impl Cluster {
 
     /// Adds cooling addresses: several that share the record of their pod, and a single one.
     fn add_cooling(&mut self) {
-        let block = self.nodes[0].blocks[0];
-        let node = self.nodes[0].name.clone();
-        for count in [2, 1] {
-            let holder = self.holder(&node);
-            let gone: Vec<_> = (0..count).map(|_| self.take(block, &holder)).collect();
-            let released = self.spec.seconds_ago(10);
-            self.block_mut(block).cool(&gone, &released);
-            self.count(&holder.handle(), block, -count);
-        }
+        let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
+        self.add_cooling_addresses(&node, block, 2, 10);
+        self.add_cooling_addresses(&node, block, 1, 10);
         // A block may contain nothing but cooling addresses.
         let block = self.spec.block_v4(self.nodes[0].number, 1);
         self.claim(block, &node);
-        let holder = self.holder(&node);
-        let gone = self.take(block, &holder);
-        let released = self.spec.seconds_ago(5);
-        self.block_mut(block).cool(&[gone], &released);
-        self.count(&holder.handle(), block, -1);
+        self.add_cooling_addresses(&node, block, 1, 5);
+    }
+
+    /// Adds addresses of a pod that were released some seconds ago.
+    fn add_cooling_addresses(&mut self, node: &str, block: IpNet, count: i64, seconds: i64) {
+        let holder = self.holder(node);
+        let gone: Vec<_> = (0..count).map(|_| self.take(block, &holder)).collect();
+        let released = self.spec.seconds_ago(seconds);
+        self.block_mut(block).cool(&gone, &released);
+        self.count(&holder.handle(), block, -count);
     }
 
     /// Adds allocations that are 20 seconds old and have no endpoints yet. They are the newest objects of the cluster,
@@ -86,13 +88,12 @@ impl Cluster {
         let holder = self.holder(&node);
         let first = self.take(block, &holder);
         let mut later = holder.attribute();
-        later
-            .set("timestamp", &go_time(holder.since.saturating_add(SignedDuration::from_millis(3)).unwrap()));
+        let time = holder.since.saturating_add(SignedDuration::from_millis(3)).expect("a time in this era");
+        later.set("timestamp", &go_time(time));
         let second = self.take_as(block, later);
-        self.put_endpoint(&holder, [first, second]);
-        let pod = pod(holder, vec![(first, block), (second, block)]);
-        let floating = Nat { internal: first, external: [203, 0, 113, 7].into() };
-        self.endpoint_mut(&pod.endpoint).spec.ip_nats.push(floating);
+        self.put_endpoint(&holder, &[first, second]);
+        self.json_mut(&holder.endpoint_key())["spec"]["ipNATs"] =
+            json!([{"internalIP": first, "externalIP": "203.0.113.7"}]);
     }
 
     /// Adds endpoints of plain CNI and of Docker.
@@ -102,25 +103,37 @@ impl Cluster {
         let attribute =
             Attribute::new(&holder.handle(), [("node", &*node), ("timestamp", &*go_time(holder.since))]);
         let address = self.take_as(block, attribute);
-        let spec = foreign("cni", &node, &holder.container);
-        let name = key::endpoint_name(&node, "cni", &holder.container, "eth0");
-        self.put_foreign(&name, spec, 5, &[address]);
+        self.put_foreign("cni", &node, [&holder.container, "eth0"], 5, &[address]);
 
         let address = self.take_as(block, Attribute::default());
-        let id = holder.container[..40].to_owned();
-        let name = key::endpoint_name(&node, "libnetwork", "libnetwork", &id);
-        let workload = "libnetwork".to_owned();
-        let spec = EndpointSpec { workload, endpoint: id, ..foreign("libnetwork", &node, "") };
-        self.put_foreign(&name, spec, 5, &[address]);
+        self.put_foreign("libnetwork", &node, ["libnetwork", &holder.container[..40]], 5, &[address]);
     }
 
     /// Stores an endpoint of an orchestrator other than Kubernetes. Its metadata is derived from `thing`.
-    pub(super) fn put_foreign(&mut self, name: &str, spec: EndpointSpec, thing: u64, addresses: &[IpAddr]) {
-        let mut metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
-        "libnetwork".clone_into(&mut metadata.namespace);
-        let mut endpoint = Resource::new("WorkloadEndpoint", metadata, spec);
-        endpoint.set_addresses(addresses);
-        self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
+    pub(super) fn put_foreign(
+        &mut self,
+        orchestrator: &str,
+        node: &str,
+        [workload, interface]: [&str; 2],
+        thing: u64,
+        addresses: &[IpAddr],
+    ) {
+        let name = key::endpoint_name(node, orchestrator, workload, interface);
+        let mut metadata = self.spec.metadata(&name, &mut self.spec.rng(thing));
+        metadata["namespace"] = FOREIGN_NAMESPACE.into();
+        // All containers of Docker are one workload.
+        let field = if orchestrator == "libnetwork" { "workload" } else { "containerID" };
+        let spec = json!({
+            "orchestrator": orchestrator,
+            field: workload,
+            "node": node,
+            "endpoint": interface,
+            "ipNetworks": networks(addresses),
+            "profiles": [],
+            "interfaceName": "cali0a1b2c3d4e5",
+            "mac": "ee:ee:ee:ee:ee:ee",
+        });
+        self.put_json(key::endpoint(FOREIGN_NAMESPACE, &name), resource("WorkloadEndpoint", metadata, spec));
     }
 
     /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels.
@@ -137,38 +150,33 @@ impl Cluster {
         let node = self.add_node();
         self.add_pod_on(node);
         let name = self.nodes[node].name.clone();
-        let stored = self.node_mut(&name);
-        stored.spec.orch_refs[0].node_name = "ip-192-168-0-9.eu-west-1.compute.internal".to_owned();
-        stored.tunnel_mut(Tunnel::Wireguard).push_str("/32");
+        let kubernetes = "ip-192-168-0-9.eu-west-1.compute.internal";
+        self.json_mut(&key::node(&name))["spec"]["orchRefs"][0]["nodeName"] = kubernetes.into();
+        let address = self.tunnel(&name, Tunnel::Wireguard).expect("every node has it");
+        self.set_tunnel(&name, Tunnel::Wireguard, &format!("{address}/32"));
     }
 
     /// Adds pools of every kind: disabled, for some nodes, for some namespaces, and for requests by name.
     fn add_pools(&mut self) {
         let node = self.nodes[0].name.clone();
-        let labels = &mut self.node_mut(&node).metadata.labels;
-        labels.insert("rack".to_owned(), "a".to_owned());
-        for kind in ["rack", "old", "team", "manual"] {
+        self.json_mut(&key::node(&node))["metadata"]["labels"]["rack"] = "a".into();
+        for (kind, change) in [
+            ("rack", json!({"nodeSelector": "rack == 'a' && !has(spare)"})),
+            ("old", json!({"disabled": true})),
+            // Tunnels belong to no namespace, so Calico does not use such a pool for them.
+            ("team", json!({"namespaceSelector": "team == \"shop\"", "allowedUses": ["Workload"]})),
+            ("manual", json!({"assignmentMode": "Manual"})),
+        ] {
             let (_, cidr) = self.extra_pool();
-            let mut pool = Pool::new(cidr, 28);
-            match kind {
-                "rack" => pool.node_selector = "rack == 'a' && !has(spare)".to_owned(),
-                "old" => pool.disabled = true,
-                // Tunnels belong to no namespace, so Calico does not use such a pool for them.
-                "team" => {
-                    pool.namespace_selector = "team == \"shop\"".to_owned();
-                    pool.allowed_uses = vec!["Workload"];
-                }
-                _ => pool.assignment_mode = "Manual",
-            }
-            self.put_pool(&format!("{kind}-ippool"), pool);
+            self.put_pool(&format!("{kind}-ippool"), cidr, 28, &change);
             if matches!(kind, "rack" | "old") {
-                let block = sub_block(cidr, 0);
+                let block = part(cidr, 28, 0);
                 self.claim(block, &node);
                 self.add_pod(&node, &[block]);
             }
             if kind == "old" {
                 // The node has released the block while an address was in use.
-                let block = sub_block(cidr, 1);
+                let block = part(cidr, 28, 1);
                 self.put_block(block, Some(format!("host:{node}")));
                 self.add_pod(&node, &[block]);
                 let stored = self.block_mut(block);
@@ -205,31 +213,13 @@ impl Cluster {
         let node = self.nodes[0].name.clone();
         self.put_raw(format!("/calico/ipam/v2/host/{node}"), "");
         let policy = self.spec.metadata("knp.default.web", &mut self.spec.rng(6));
-        let spec = serde_json::json!({"selector": "app == 'web' && tier < 'x'", "types": ["Ingress"]});
-        let value = crate::cluster::wire::go_json(&Resource::new("NetworkPolicy", policy, spec));
-        self.put_raw("/calico/resources/v3/projectcalico.org/networkpolicies/default/knp.default.web", value);
+        let spec = json!({"selector": "app == 'web' && tier < 'x'", "types": ["Ingress"]});
+        let key = key::resource("networkpolicies", "default/knp.default.web");
+        self.put_json(key, resource("NetworkPolicy", policy, spec));
         // Up to Calico 3.32, a release by handle leaves a sequence number for a free ordinal.
         let block = self.nodes[2].blocks[0];
         let stored = self.block_mut(block);
         let free = stored.unallocated[0].to_string();
         stored.sequences.insert(free, stored.sequence - 1);
     }
-}
-
-/// The `spec` of an endpoint of an orchestrator other than Kubernetes.
-pub(super) fn foreign(orchestrator: &str, node: &str, container: &str) -> EndpointSpec {
-    EndpointSpec {
-        orchestrator: orchestrator.to_owned(),
-        node: node.to_owned(),
-        container_id: container.to_owned(),
-        endpoint: "eth0".to_owned(),
-        interface_name: "cali0a1b2c3d4e5".to_owned(),
-        mac: "ee:ee:ee:ee:ee:ee".to_owned(),
-        ..EndpointSpec::default()
-    }
-}
-
-/// Returns a /28 of a /24 pool.
-pub(in crate::cluster) fn sub_block(pool: IpNet, number: usize) -> IpNet {
-    pool.subnets(28).expect("a pool of /24").nth(number).expect("a /24 has 16 of them")
 }

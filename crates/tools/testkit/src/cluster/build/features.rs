@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::json;
 
-use super::extras::foreign;
 use crate::cluster::layout::go_time;
-use crate::cluster::wire::{Attribute, Tunnel, key};
+use crate::cluster::wire::{Attribute, Tunnel};
 use crate::cluster::{Cluster, ClusterSpec};
 
 /// The features.
@@ -55,18 +54,13 @@ impl Cluster {
     fn add_machine_on_dotted_network(&mut self) {
         let block = self.nodes[1].blocks[0];
         self.take_as(block, Attribute::bare("prod.net.vmi.vms.vm-dotted"));
-        self.put_machine("vms", "vm-dotted", false);
+        self.put_machine("vm-dotted", false);
     }
 
     /// Adds a machine that runs on a node other than the owner of its block.
     fn add_migrated_machine(&mut self) {
         let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
-        let pod = self.machine_pod("vm-migrated", &target);
-        let attribute = self.machine_record("vm-migrated", &pod);
-        let take = |block: &IpNet| self.take_as(*block, attribute.clone());
-        let addresses: Vec<IpAddr> = blocks.iter().map(take).collect();
-        self.put_endpoint(&pod, addresses);
-        self.put_machine("vms", "vm-migrated", true);
+        self.start_machine("vm-migrated", &target, &blocks);
     }
 
     /// Adds containers of bare CNI whose IDs are not hexadecimal, on networks with various names.
@@ -90,7 +84,7 @@ impl Cluster {
         let handle = format!("{network}.{container}");
         let attribute = Attribute::new(&handle, [("node", node), ("timestamp", since.as_str())]);
         let address = self.take_as(block, attribute);
-        self.put_endpoint_of("cni", node, container, &[address]);
+        self.put_foreign("cni", node, [container, "eth0"], self.next_pod, &[address]);
         address
     }
 
@@ -98,7 +92,7 @@ impl Cluster {
     fn add_windows_vxlan(&mut self) {
         let (name, block) = self.add_windows();
         let address = self.block_mut(block).address(1);
-        *self.node_mut(&name).tunnel_mut(Tunnel::Vxlan) = address.to_string();
+        self.set_tunnel(&name, Tunnel::Vxlan, &address.to_string());
     }
 
     /// Adds OpenStack ports. Neutron assigns their addresses and may share them, and the compute node is not a Calico
@@ -106,38 +100,39 @@ impl Cluster {
     fn add_openstack(&mut self) {
         let shared: IpAddr = [192, 168, 250, 1].into();
         let free = self.spec.block_v4(self.spec.max_nodes(), 3).addr();
-        self.put_endpoint_of("openstack", "compute-1", "port-one", &[shared, free]);
-        self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
+        let thing = self.next_pod;
+        self.put_foreign("openstack", "compute-1", ["port-one", "eth0"], thing, &[shared, free]);
+        self.put_foreign("openstack", "compute-2", ["port-two", "eth0"], thing, &[shared]);
     }
 
     /// Stores a Kubernetes node without Calico.
     pub(in crate::cluster) fn put_foreign_node(&mut self) {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
-            "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
-        self.put_kubernetes_only("nodes", "", "fargate-1", node);
+        let node = json!({"metadata": {"labels": {"kubernetes.io/os": "linux"}}, "spec": {},
+            "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
+        self.put_kubernetes_only("nodes//fargate-1", node);
     }
 
     /// Adds a pod on a Kubernetes node without Calico.
     fn add_pods_of_another_plugin(&mut self) {
         self.put_foreign_node();
-        self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
+        self.put_running_pod("pods/hybrid/hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 
     /// Adds a pod with a flannel address on a Calico node, as during a migration from flannel. Such a migration needs
     /// Kubernetes as the datastore.
     fn add_pods_during_migration(&mut self) {
         let node = self.nodes[0].name.clone();
-        self.put_running_pod("flannel", "flannel-1", &node, [192, 168, 253, 2].into());
-        self.keep_from_etcd("pods", "flannel", "flannel-1");
+        let path = "pods/flannel/flannel-1".to_owned();
+        self.put_running_pod(&path, &node, [192, 168, 253, 2].into());
+        self.kubernetes_only.only_in_kubernetes_datastore.insert(path);
     }
 
     /// Adds a pod with Calico as a secondary network under Multus. Its status has the other plugin's address.
     fn add_secondary_network(&mut self) {
         let pod = self.add_pod_on(1);
-        let own: Vec<IpAddr> = pod.addresses.iter().map(|(address, _)| *address).collect();
         let status = json!([
             {"name": "cilium", "default": true, "ips": ["192.168.252.3"]},
-            {"name": "default/calico", "interface": "net1", "ips": own},
+            {"name": "default/calico", "interface": "net1", "ips": pod.all_addresses()},
         ]);
         let patch = json!({
             "metadata": {"annotations": {"k8s.v1.cni.cncf.io/network-status": status.to_string()}},
@@ -146,22 +141,13 @@ impl Cluster {
         self.patch_object(&pod.endpoint, patch);
     }
 
-    /// Stores an endpoint of an orchestrator other than Kubernetes.
-    fn put_endpoint_of(&mut self, orchestrator: &str, node: &str, container: &str, addresses: &[IpAddr]) {
-        let name = key::endpoint_name(node, orchestrator, container, "eth0");
-        self.put_foreign(&name, foreign(orchestrator, node, container), self.next_pod, addresses);
-    }
-
     /// Adds a pod that requested an address without IPAM. Only its pod object shows the request.
     pub(in crate::cluster) fn add_bypassing_pod(&mut self) -> IpAddr {
         let pod = self.victim();
         let address = self.spare_block().addr();
-        self.endpoint_mut(&pod.endpoint).add_address(address);
-        let annotation = json!([address]).to_string();
-        self.patch_object(
-            &pod.endpoint,
-            json!({"metadata": {"annotations": {"cni.projectcalico.org/ipAddrsNoIpam": annotation}}}),
-        );
+        self.add_address(&pod.endpoint, address);
+        let annotations = json!({"cni.projectcalico.org/ipAddrsNoIpam": json!([address]).to_string()});
+        self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
         address
     }
 }

@@ -1,12 +1,11 @@
 //! KubeVirt's virtual machines (facts 2.14, 4.1): the address belongs to the machine, not to its pod.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
+use serde_json::json;
 
 use super::pods::Holder;
 use crate::cluster::Cluster;
-use crate::cluster::layout::PodName;
+use crate::cluster::layout::{PodName, hash};
 use crate::cluster::wire::Attribute;
 
 impl Cluster {
@@ -14,11 +13,7 @@ impl Cluster {
     pub(super) fn add_machines(&mut self) {
         let (node, block) = (self.nodes[1].name.clone(), self.nodes[1].blocks[0]);
         let target = self.nodes[2].name.clone();
-        let pod = self.machine_pod("vm-1", &node);
-        let attribute = self.machine_record("vm-1", &pod);
-        let address = self.take_as(block, attribute);
-        self.put_endpoint(&pod, [address]);
-        self.put_machine("vms", "vm-1", true);
+        self.start_machine("vm-1", &node, &[block]);
 
         let (source, destination) = (self.machine_pod("vm-2", &node), self.machine_pod("vm-2", &target));
         let mut attribute = self.machine_record("vm-2", &source);
@@ -28,20 +23,21 @@ impl Cluster {
         attribute.alternate = Some(other);
         let address = self.take_as(block, attribute);
         for pod in [&source, &destination] {
-            self.put_endpoint(pod, [address]);
+            self.put_endpoint(pod, &[address]);
         }
-        self.mark_migration_target(&destination.endpoint_key(), &migration);
-        self.put_machine("vms", "vm-2", true);
+        let target = json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": migration}}});
+        self.patch_object(&destination.endpoint_key(), target);
+        self.put_machine("vm-2", true);
 
-        self.take_as(block, Attribute::bare(&handle("vm-3")));
-        self.put_machine("vms", "vm-3", false);
+        self.take_as(block, Attribute::bare(&machine_handle("vm-3")));
+        self.put_machine("vm-3", false);
     }
 
-    /// Assigns an address to a machine that no longer exists.
-    pub(in crate::cluster) fn take_for_lost_machine(&mut self, block: IpNet) -> IpAddr {
-        let machine = format!("vm-lost-{}", self.next_pod);
-        self.next_pod += 1;
-        self.take_as(block, Attribute::bare(&handle(&machine)))
+    /// Adds a running machine with one address from each block.
+    pub(super) fn start_machine(&mut self, machine: &str, node: &str, blocks: &[IpNet]) {
+        let pod = self.machine_pod(machine, node);
+        self.start(&pod, &self.machine_record(machine, &pod), blocks);
+        self.put_machine(machine, true);
     }
 
     pub(super) fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {
@@ -52,9 +48,8 @@ impl Cluster {
     }
 
     pub(super) fn machine_record(&self, machine: &str, pod: &Holder) -> Attribute {
-        let mut attribute = Attribute { handle: Some(handle(machine)), ..pod.attribute() };
-        let seed = machine.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
-        let mut rng = self.spec.rng(seed);
+        let mut attribute = Attribute { handle: Some(machine_handle(machine)), ..pod.attribute() };
+        let mut rng = self.spec.rng(hash(0, machine));
         attribute.set("vmi-name", machine);
         attribute.set("vm-uid", &rng.uuid());
         attribute.set("vmi-uid", &rng.uuid());
@@ -62,6 +57,6 @@ impl Cluster {
     }
 }
 
-fn handle(machine: &str) -> String {
+pub(in crate::cluster) fn machine_handle(machine: &str) -> String {
     format!("k8s-pod-network.vmi.vms.{machine}")
 }

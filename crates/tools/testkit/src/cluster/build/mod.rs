@@ -6,20 +6,21 @@ mod kubevirt;
 mod nodes;
 mod old;
 mod pods;
-mod pools;
 mod rarities;
 mod unusual_pods;
 
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
+use serde_json::{Value, json};
 
 use super::kubernetes_only::KubernetesOnly;
-use super::layout::ClusterSpec;
-use super::wire::{self, Attribute, Block, IpamSettings, Pool, key};
+use super::layout::{ALONE, ClusterSpec, hash, part};
+use super::wire::{self, Attribute, Block, key, merge};
 use super::{Cluster, Object};
 
-pub(super) use self::extras::sub_block;
+pub(super) use self::kubevirt::machine_handle;
+pub(super) use self::pods::networks;
 pub(crate) use self::pods::{Holder, endpoint_of};
 
 /// The GUID of a generated cluster.
@@ -34,15 +35,6 @@ pub(super) fn service_record(handle: &str, namespace: &str, service: &str) -> At
         ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
     ];
     Attribute::new(handle, entries)
-}
-
-/// The GUID of a cluster, which depends on its place.
-fn guid(spec: &ClusterSpec) -> String {
-    if spec.place == super::layout::ALONE {
-        GUID.to_owned()
-    } else {
-        format!("{:08x}{}", spec.place, &GUID[8..])
-    }
 }
 
 impl Cluster {
@@ -76,14 +68,11 @@ impl Cluster {
 
     /// Creates an empty cluster.
     pub(super) fn bare(spec: ClusterSpec) -> Self {
-        let settings = IpamSettings { cooldown_seconds: spec.cooldown_seconds, ..IpamSettings::default() };
         Self {
             spec,
             entries: BTreeMap::new(),
             truths: Default::default(),
             kubernetes_only: KubernetesOnly::default(),
-            settings,
-            mirrored: settings,
             nodes: Vec::new(),
             young: Vec::new(),
             host: None,
@@ -97,50 +86,56 @@ impl Cluster {
 
     /// Sets the cluster's GUID.
     pub fn name_cluster(&mut self, guid: &str) {
-        self.put_information(guid, true);
+        self.set_information("clusterGUID", guid);
     }
 
-    fn put_information(&mut self, guid: &str, ready: bool) {
-        let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
-        let information = wire::cluster_information(metadata, guid, ready);
-        self.put_raw(key::resource("clusterinformations", "default"), information);
+    /// Sets a field of the cluster information.
+    pub(super) fn set_information(&mut self, field: &str, value: impl Into<Value>) {
+        self.json_mut(&key::resource("clusterinformations", "default"))["spec"][field] = value.into();
     }
 
     fn put_configuration(&mut self) {
+        let guid = match self.spec.place {
+            ALONE => GUID.to_owned(),
+            place => format!("{place:08x}{}", &GUID[8..]),
+        };
+        let information = json!({"clusterGUID": guid, "clusterType": "k8s,bgp", "calicoVersion": "v3.32.1",
+            "datastoreReady": true});
+        self.put_resource("ClusterInformation", "default", 1, information);
         let mut rng = self.spec.rng(1);
-        let mut metadata = || self.spec.metadata("default", &mut rng);
-        let information = wire::cluster_information(metadata(), &guid(&self.spec), true);
-        let controllers = wire::kube_controllers(metadata(), "15m0s");
-        self.put_raw(key::resource("clusterinformations", "default"), information);
-        self.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
-        self.put_settings();
+        // The first numbers are those of the cluster information.
+        let [_, metadata] = [(); 2].map(|()| self.spec.metadata("default", &mut rng));
+        self.put_raw(
+            key::resource("kubecontrollersconfigurations", "default"),
+            wire::kube_controllers(&metadata, "15m0s"),
+        );
         self.put_raw(
             key::resource("tiers", "default"),
             r#"{"kind":"Tier","apiVersion":"projectcalico.org/v3","metadata":{"name":"default"},"spec":{"order":1000000,"defaultAction":"Deny"},"status":{}}"#,
         );
+        self.put_json(key::IPAM_CONFIG, json!({}));
+        self.put_resource("IPAMConfiguration", "default", 2, json!({}));
+        let cooldown = (self.spec.cooldown_seconds > 0).then_some(self.spec.cooldown_seconds);
+        self.change_settings(&json!({"strictAffinity": false, "autoAllocateBlocks": true,
+            "kubeVirtVMAddressPersistence": "Enabled", "ipCooldownSeconds": cooldown}));
     }
 
-    /// Stores the settings of the allocator, and the resource that mirrors them.
-    pub(super) fn put_settings(&mut self) {
-        let metadata = self.spec.metadata("default", &mut self.spec.rng(2));
-        self.put_raw(key::IPAM_CONFIG, wire::ipam_config(&self.settings));
-        self.put_raw(
-            key::resource("ipamconfigurations", "default"),
-            wire::ipam_configuration(metadata, &self.mirrored),
-        );
+    /// Changes settings of the allocator, and of the resource that mirrors them.
+    pub fn change_settings(&mut self, change: &Value) {
+        merge(self.json_mut(key::IPAM_CONFIG), &wire::ipam_config(change));
+        merge(&mut self.mirrored_settings()["spec"], change);
     }
 
-    /// Locks or unlocks the datastore.
-    pub(super) fn put_ready(&mut self, ready: bool) {
-        self.put_information(&guid(&self.spec), ready);
+    /// The resource IPAMConfiguration.
+    pub(super) fn mirrored_settings(&mut self) -> &mut Value {
+        self.json_mut(&key::resource("ipamconfigurations", "default"))
     }
 
-    /// Sets the version of Calico.
-    pub(super) fn put_version(&mut self, version: &str) {
-        self.put_ready(true);
-        let key = key::resource("clusterinformations", "default");
-        let value = String::from_utf8(self.remove(&key).value()).expect("JSON is text");
-        self.put_raw(key, value.replace("v3.32.1", version));
+    /// Stores a cluster-scoped resource. Its metadata is derived from `thing`.
+    pub(super) fn put_resource(&mut self, kind: &str, name: &str, thing: u64, spec: Value) {
+        let metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
+        let plural = format!("{}s", kind.to_lowercase());
+        self.put_json(key::resource(&plural, name), wire::resource(kind, metadata, spec));
     }
 
     /// Adds an empty block with a confirmed affinity.
@@ -165,9 +160,8 @@ impl Cluster {
 
     /// Adds a pool for services, and its block with this number. Returns the block.
     pub(super) fn put_service_block(&mut self, pool: &str, cidr: IpNet, prefix: u8, number: usize) -> IpNet {
-        let uses = vec!["LoadBalancer"];
-        self.put_pool(pool, Pool { allowed_uses: uses, ipip_mode: "Never", ..Pool::new(cidr, prefix) });
-        let block = cidr.subnets(prefix).expect("a longer prefix").nth(number).expect("it has enough blocks");
+        self.put_pool(pool, cidr, prefix, &json!({"allowedUses": ["LoadBalancer"], "ipipMode": "Never"}));
+        let block = part(cidr, prefix, number);
         self.put_block(block, Some("virtual:load-balancer".to_owned()));
         self.put_affinity("virtual", "load-balancer", block, "confirmed");
         block
@@ -183,5 +177,46 @@ impl Cluster {
         self.host_blocks += 1;
         self.next_spare += 1;
         self.spec.spare_block_v4(self.next_spare - 1)
+    }
+
+    /// Stores a reservation, and the pools that all nodes use, one for each family.
+    pub(super) fn add_default_pools(&mut self) {
+        let (v4, v6) = (self.spec.pool_v4(), self.spec.pool_v6());
+        self.put_pool("default-ipv4-ippool", v4, 26, &json!({}));
+        let mut reserved = vec![format!("{}/32", v4.addr())];
+        if self.spec.dual_stack {
+            self.put_pool("default-ipv6-ippool", v6, 122, &json!({"vxlanMode": "Always"}));
+            reserved.push(format!("{}/120", v6.addr()));
+        }
+        self.put_reservation("infra", 3, &reserved);
+    }
+
+    /// Stores a reservation. Its metadata is derived from `thing`.
+    pub(super) fn put_reservation(&mut self, name: &str, thing: u64, cidrs: &[String]) {
+        self.put_resource("IPReservation", name, thing, json!({ "reservedCIDRs": cidrs }));
+    }
+
+    /// Stores a pool for pods and tunnels of all nodes, with the defaults of current clients and a change of them.
+    pub(super) fn put_pool(&mut self, name: &str, cidr: IpNet, block_size: u8, change: &Value) {
+        let ipip_mode = if cidr.addr().is_ipv4() { "Always" } else { "Never" };
+        let mut pool = json!({"cidr": cidr, "vxlanMode": "Never", "ipipMode": ipip_mode, "natOutgoing": true,
+            "blockSize": block_size, "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"],
+            "assignmentMode": "Automatic"});
+        merge(&mut pool, change);
+        self.put_resource("IPPool", name, hash(4, name), pool);
+    }
+
+    /// Adds an extra pool, and returns its CIDR.
+    pub(super) fn add_extra_pool(&mut self, block_size: u8, change: &Value) -> IpNet {
+        let (name, cidr) = self.extra_pool();
+        self.put_pool(&name, cidr, block_size, change);
+        cidr
+    }
+
+    /// Returns a name and a CIDR for an extra pool.
+    pub(super) fn extra_pool(&mut self) -> (String, IpNet) {
+        let number = self.next_pool;
+        self.next_pool += 1;
+        (format!("extra-{number}"), self.spec.extra_pool(number))
     }
 }

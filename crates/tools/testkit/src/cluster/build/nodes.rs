@@ -1,19 +1,20 @@
 //! Adds nodes with their blocks and tunnels.
 
-use ipnet::IpNet;
-use serde_json::json;
+use std::net::IpAddr;
 
-use crate::cluster::wire::{Attribute, Metadata, Node, OrchRef, Tunnel, key};
-use crate::cluster::{Cluster, NodeInfo, Object};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::cluster::wire::{Attribute, Tunnel, key, resource};
+use crate::cluster::{Cluster, NodeInfo};
 
 impl Cluster {
     /// Adds a Linux node with a block of each family and every kind of tunnel; returns its index in [`Cluster::nodes`].
     pub fn add_node(&mut self) -> usize {
         let name = format!("node-{}", self.next_node);
-        let blocks = self.add_node_named(&name, "linux", self.spec.dual_stack).blocks;
+        let info = self.add_node_named(&name, "linux", self.spec.dual_stack);
         for tunnel in Tunnel::ALL {
-            let family = blocks.iter().find(|b| b.addr().is_ipv6() == tunnel.is_v6());
-            if let Some(block) = family.copied() {
+            if let Some(block) = info.block_for(tunnel) {
                 self.add_tunnel(&name, tunnel, block);
             }
         }
@@ -49,40 +50,31 @@ impl Cluster {
             ("kubernetes.io/hostname", hostname),
             ("kubernetes.io/os", system),
         ];
-        let labels: std::collections::BTreeMap<_, _> =
-            labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        let copied = serde_json::to_string(&labels).expect("texts serialise");
-        let metadata = Metadata {
-            labels,
-            annotations: [("projectcalico.org/kube-labels".to_owned(), copied)].into(),
-            ..self.spec.metadata(name, &mut rng)
-        };
-        let mut node = Node::new("Node", metadata, Default::default());
+        let labels: Value = labels.into_iter().map(|(name, value)| (name, json!(value))).collect();
+        let mut metadata = self.spec.metadata(name, &mut rng);
+        metadata["annotations"] = json!({"projectcalico.org/kube-labels": labels.to_string()});
+        metadata["labels"] = labels;
         let address = format!("192.168.{}.{}", number >> 8, number & 255);
-        node.spec.bgp.ipv4_address = format!("{address}/16");
-        node.spec.orch_refs.push(OrchRef { node_name: name.to_owned(), orchestrator: "k8s".to_owned() });
-        for (address, kind) in [(format!("{address}/16"), "CalicoNodeIP"), (address, "InternalIP")] {
-            let kind = kind.to_owned();
-            node.spec.addresses.push(crate::cluster::wire::NodeAddress { address, kind });
-        }
-        node.status = Some(json!({}));
-        self.put(key::node(name), Object::Node(Box::new(node)));
+        let masked = format!("{address}/16");
+        let addresses = json!([
+            {"address": masked, "type": "CalicoNodeIP"},
+            {"address": address, "type": "InternalIP"},
+        ]);
+        let spec = json!({"bgp": {"ipv4Address": masked}, "addresses": addresses,
+            "orchRefs": [{"nodeName": name, "orchestrator": "k8s"}]});
+        let mut node = resource("Node", metadata, spec);
+        node["status"] = json!({});
+        self.put_json(key::node(name), node);
     }
 
     /// Assigns an address to a tunnel and writes it to the node.
-    pub(in crate::cluster) fn add_tunnel(
-        &mut self,
-        node: &str,
-        tunnel: Tunnel,
-        block: IpNet,
-    ) -> std::net::IpAddr {
+    pub(in crate::cluster) fn add_tunnel(&mut self, node: &str, tunnel: Tunnel, block: IpNet) -> IpAddr {
         let entries = [("node", node), ("type", tunnel.attribute())];
         let address = self.take_as(block, Attribute::new(&tunnel.handle(node), entries));
-        let stored = self.node_mut(node);
-        *stored.tunnel_mut(tunnel) = address.to_string();
+        self.set_tunnel(node, tunnel, &address.to_string());
         if matches!(tunnel, Tunnel::Wireguard) {
-            stored.status =
-                Some(json!({"wireguardPublicKey": "jlkVyQYooZYzI2wFfNhSZez5eWh44yfq1wKVjLvSXgY="}));
+            self.json_mut(&key::node(node))["status"] =
+                json!({"wireguardPublicKey": "jlkVyQYooZYzI2wFfNhSZez5eWh44yfq1wKVjLvSXgY="});
         }
         address
     }

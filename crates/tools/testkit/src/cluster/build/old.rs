@@ -2,7 +2,6 @@
 
 use ipnet::IpNet;
 
-use super::pods::pod;
 use crate::cluster::wire::{Attribute, Era, Tunnel, key};
 use crate::cluster::{Cluster, Pod};
 
@@ -31,30 +30,24 @@ impl Cluster {
     pub(in crate::cluster) fn add_legacy_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
         let handle = format!("{}.{}", holder.name.namespace, holder.name.pod);
-        let take = |block: &IpNet| (self.take_as(*block, Attribute::bare(&handle)), *block);
-        let addresses: Vec<_> = blocks.iter().map(take).collect();
-        self.put_endpoint(&holder, addresses.iter().map(|(a, _)| *a));
-        Pod { handle, ..pod(holder, addresses) }
+        self.start(&holder, &Attribute::bare(&handle), blocks)
     }
 
     /// Adds a pod whose record has no timestamp, as after an upgrade from host-local.
     fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
         let holder = self.holder(node);
-        let address = self.take_as(block, holder.attribute_without_time());
-        self.put_endpoint(&holder, [address]);
+        self.start(&holder, &holder.attribute_without_time(), &[block]);
     }
 
     /// Adds a pod whose record contains only the sandbox, as the CNI plugin before 3.6 writes it.
     pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
         let holder = self.holder(node);
-        let address = self.take_as(block, Attribute::bare(&holder.handle()));
-        self.put_endpoint(&holder, [address]);
-        pod(holder, vec![(address, block)])
+        self.start(&holder, &Attribute::bare(&holder.handle()), &[block])
     }
 
     /// Empties the record of the node's IP-in-IP address, as versions before 3.6 wrote it.
     fn make_anonymous(&mut self, node: &str, block: IpNet) {
-        let address = self.node_mut(node).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
+        let address = self.tunnel(node, Tunnel::Ipip).expect("the node has the tunnel");
         *self.record_mut(address, block) = Attribute::default();
         self.count(&Tunnel::Ipip.handle(node), block, -1);
     }
@@ -70,8 +63,6 @@ impl Cluster {
 
     /// Adds the owner field of Calico's first versions to a block.
     pub(in crate::cluster) fn put_host_affinity(&mut self, block: IpNet, node: &str) {
-        let value = String::from_utf8(self.block_mut(block).value()).expect("JSON is text");
-        let legacy = format!(r#""deleted":false,"hostAffinity":"{node}"}}"#);
-        self.put_raw(key::block(block), value.replace(r#""deleted":false}"#, &legacy));
+        self.json_mut(&key::block(block))["hostAffinity"] = node.into();
     }
 }

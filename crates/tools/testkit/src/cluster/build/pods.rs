@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
-use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
-use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Object, Pod};
+use crate::cluster::wire::{Attribute, key, resource};
+use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Pod};
 
 /// Maximum number of faulty pods on a node. Further pods are added to a new node.
 const PODS_PER_HOST: usize = 24;
@@ -59,10 +60,21 @@ impl Cluster {
     /// Adds a pod with one address from each block to a node.
     pub(in crate::cluster) fn add_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
-        let addresses: Vec<(IpAddr, IpNet)> =
-            blocks.iter().map(|block| (self.take(*block, &holder), *block)).collect();
-        self.put_endpoint(&holder, addresses.iter().map(|(a, _)| *a));
-        pod(holder, addresses)
+        self.start(&holder, &holder.attribute(), blocks)
+    }
+
+    /// Starts a pod with one address from each block, all with the same record.
+    pub(in crate::cluster) fn start(&mut self, holder: &Holder, record: &Attribute, blocks: &[IpNet]) -> Pod {
+        let take = |block: &IpNet| (self.take_as(*block, record.clone()), *block);
+        let pod = Pod {
+            addresses: blocks.iter().map(take).collect(),
+            handle: record.handle.clone().unwrap_or_default(),
+            endpoint: holder.endpoint_key(),
+            name: holder.name.clone(),
+            node: holder.node.clone(),
+        };
+        self.put_endpoint(holder, &pod.all_addresses());
+        pod
     }
 
     /// Creates the names of a new pod and its sandbox.
@@ -91,13 +103,8 @@ impl Cluster {
     }
 
     /// Stores the endpoint of a pod.
-    pub(in crate::cluster) fn put_endpoint(
-        &mut self,
-        holder: &Holder,
-        addresses: impl IntoIterator<Item = IpAddr>,
-    ) {
-        let endpoint = endpoint_of(&self.spec, holder, &addresses.into_iter().collect::<Vec<_>>());
-        self.put(holder.endpoint_key(), Object::Endpoint(Box::new(endpoint)));
+    pub(in crate::cluster) fn put_endpoint(&mut self, holder: &Holder, addresses: &[IpAddr]) {
+        self.put_json(holder.endpoint_key(), endpoint_of(&self.spec, holder, addresses));
     }
 
     /// Returns a node for the pods of faults. Adds a new node when the last one is full.
@@ -129,53 +136,42 @@ impl Cluster {
     }
 }
 
-/// The summary of a pod.
-pub(in crate::cluster) fn pod(holder: Holder, addresses: Vec<(IpAddr, IpNet)>) -> Pod {
-    Pod {
-        handle: holder.handle(),
-        endpoint: holder.endpoint_key(),
-        name: holder.name,
-        node: holder.node,
-        addresses,
-    }
-}
-
-pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAddr]) -> Endpoint {
+/// The workload endpoint of a pod.
+pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAddr]) -> Value {
     let PodName { namespace, pod, generate, app } = &holder.name;
     let mut rng = spec.rng(holder.since.as_nanosecond() as u64);
-    let mut labels: std::collections::BTreeMap<String, String> = [
-        ("app", *app),
-        ("projectcalico.org/namespace", namespace),
-        ("projectcalico.org/orchestrator", "k8s"),
-        ("projectcalico.org/serviceaccount", "default"),
-    ]
-    .map(|(k, v)| (k.to_owned(), v.to_owned()))
-    .into();
+    let mut metadata = json!({
+        "name": key::endpoint_name(&holder.node, "k8s", pod, "eth0"),
+        "namespace": namespace,
+        "uid": rng.uuid(),
+        "creationTimestamp": whole_seconds(holder.since),
+        "labels": {
+            "app": app,
+            "projectcalico.org/namespace": namespace,
+            "projectcalico.org/orchestrator": "k8s",
+            "projectcalico.org/serviceaccount": "default",
+        },
+    });
     if !generate.is_empty() {
-        labels.insert("pod-template-hash".to_owned(), "6799fc88d8".to_owned());
+        metadata["generateName"] = generate.as_str().into();
+        metadata["labels"]["pod-template-hash"] = "6799fc88d8".into();
     }
-    let metadata = Metadata {
-        name: key::endpoint_name(&holder.node, "k8s", pod, "eth0"),
-        generate_name: generate.clone(),
-        namespace: (*namespace).to_owned(),
-        uid: rng.uuid(),
-        creation_timestamp: whole_seconds(holder.since),
-        labels,
-        ..Metadata::default()
-    };
-    let stated = EndpointSpec {
-        orchestrator: "k8s".to_owned(),
-        node: holder.node.clone(),
-        container_id: holder.container.clone(),
-        pod: pod.clone(),
-        endpoint: "eth0".to_owned(),
-        service_account_name: "default".to_owned(),
-        profiles: vec![format!("kns.{namespace}"), format!("ksa.{namespace}.default")],
-        interface_name: format!("cali{}", rng.hex(11)),
-        mac: "ee:ee:ee:ee:ee:ee".to_owned(),
-        ..EndpointSpec::default()
-    };
-    let mut endpoint = Endpoint::new("WorkloadEndpoint", metadata, stated);
-    endpoint.set_addresses(addresses);
-    endpoint
+    let spec = json!({
+        "orchestrator": "k8s",
+        "node": holder.node,
+        "containerID": holder.container,
+        "pod": pod,
+        "endpoint": "eth0",
+        "serviceAccountName": "default",
+        "ipNetworks": networks(addresses),
+        "profiles": [format!("kns.{namespace}"), format!("ksa.{namespace}.default")],
+        "interfaceName": format!("cali{}", rng.hex(11)),
+        "mac": "ee:ee:ee:ee:ee:ee",
+    });
+    resource("WorkloadEndpoint", metadata, spec)
+}
+
+/// Addresses in the form of `ipNetworks`: with full-length masks.
+pub(in crate::cluster) fn networks(addresses: &[IpAddr]) -> Value {
+    addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
 }

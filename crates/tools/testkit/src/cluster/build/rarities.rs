@@ -4,8 +4,8 @@ use ipnet::{IpNet, Ipv6Net};
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::cluster::layout::go_time;
-use crate::cluster::wire::{self, Attribute, Pool, Tunnel, key};
+use crate::cluster::layout::{go_time, part};
+use crate::cluster::wire::{Attribute, Tunnel, key};
 
 impl Cluster {
     /// Adds pools with blocks of one address.
@@ -19,7 +19,7 @@ impl Cluster {
         }
         for (name, cidr) in pools {
             let single = cidr.max_prefix_len();
-            self.put_pool(&name, Pool::new(cidr, single));
+            self.put_pool(&name, cidr, single, &json!({}));
             let blocks: Vec<IpNet> =
                 cidr.subnets(single).expect("the longest prefix").skip(1).take(3).collect();
             for block in blocks {
@@ -49,8 +49,8 @@ impl Cluster {
         let mut attribute = self.machine_record("vm-swapped", &pod);
         attribute.alternate = attribute.owner.take();
         let address = self.take_as(block, attribute);
-        self.put_endpoint(&pod, [address]);
-        self.put_machine("vms", "vm-swapped", true);
+        self.put_endpoint(&pod, &[address]);
+        self.put_machine("vm-swapped", true);
     }
 
     /// Adds a KubeVirt instance without a machine. Its pod is currently missing.
@@ -61,17 +61,15 @@ impl Cluster {
         // The pod owned the address until it ended.
         attribute.owner = None;
         self.take_as(block, attribute);
-        let instance = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "spec": {}});
-        self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
+        self.put_kubernetes_only("virtualmachineinstances/vms/vmi-alone", json!({"spec": {}}));
     }
 
     /// Adds a machine that does not keep its address. The address belongs to its pod, as for any pod.
     pub(super) fn add_machine_without_persistence(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let pod = self.machine_pod("vm-plain", &node);
-        let address = self.take(block, &pod);
-        self.put_endpoint(&pod, [address]);
-        self.put_machine("vms", "vm-plain", true);
+        self.start(&pod, &pod.attribute(), &[block]);
+        self.put_machine("vm-plain", true);
     }
 
     /// Adds two blocks without assigned addresses to a node. One block is free, and the other is partly reserved.
@@ -79,9 +77,7 @@ impl Cluster {
         let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
         let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
         blocks.iter().for_each(|block| self.claim(*block, &node));
-        let metadata = self.spec.metadata("quarter", &mut self.spec.rng(10));
-        let value = wire::reservation(metadata, &[format!("{}/28", blocks[1].addr())]);
-        self.put_raw(key::resource("ipreservations", "quarter"), value);
+        self.put_reservation("quarter", 10, &[format!("{}/28", blocks[1].addr())]);
     }
 
     /// Adds the address of a pod that has no endpoint yet. The clock of the node that recorded the address is half a
@@ -115,7 +111,7 @@ impl Cluster {
 
         // The first service has another controller and an address from a pool, the second has a hostname, and the third
         // has an address of a cloud provider.
-        let free = cidr.subnets(28).expect("a /24").nth(3).expect("it has 16 parts").addr();
+        let free = part(cidr, 28, 3).addr();
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         for (name, class, ingress) in [
             ("of-metallb", "metallb.universe.tf/metallb", json!([{"ip": free, "ipMode": "VIP"}])),
@@ -123,13 +119,12 @@ impl Cluster {
             ("of-a-cloud", "service.k8s.aws/nlb", json!([{"ip": "203.0.113.9", "ipMode": "VIP"}])),
         ] {
             let spec = json!({"type": "LoadBalancer", "ports": ports, "loadBalancerClass": class});
-            let service = json!({"apiVersion": "v1", "kind": "Service", "spec": spec,
-                "status": {"loadBalancer": {"ingress": ingress}}});
-            self.put_kubernetes_only("services", "default", name, service);
+            let service = json!({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}});
+            self.put_kubernetes_only(&format!("services/default/{name}"), service);
         }
-        let external = json!({"apiVersion": "v1", "kind": "Service", "status": {"loadBalancer": {}},
+        let external = json!({"status": {"loadBalancer": {}},
             "spec": {"type": "ClusterIP", "ports": ports, "externalIPs": [free]}});
-        self.put_kubernetes_only("services", "default", "external", external);
+        self.put_kubernetes_only("services/default/external", external);
     }
 
     /// Turns off the controller for services. One service waits for an address from elsewhere.

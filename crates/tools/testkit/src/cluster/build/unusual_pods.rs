@@ -4,35 +4,20 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::cluster::wire::key;
-use crate::cluster::{Cluster, Object};
+use crate::cluster::Cluster;
+use crate::cluster::wire::{key, merge};
 
 impl Cluster {
-    /// Stores a running pod without a Calico endpoint.
-    pub(in crate::cluster) fn put_running_pod(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        node: &str,
-        address: IpAddr,
-    ) {
+    /// Stores a running pod without a Calico endpoint, at `pods/<namespace>/<name>`.
+    pub(in crate::cluster) fn put_running_pod(&mut self, path: &str, node: &str, address: IpAddr) {
         let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
             "conditions": [{"type": "Ready", "status": "True"}]});
-        self.put_pod_object(namespace, name, json!({}), json!({ "nodeName": node }), status);
+        self.put_pod_object(path, json!({}), json!({ "nodeName": node }), status);
     }
 
-    fn put_pod_object(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        metadata: Value,
-        mut spec: Value,
-        status: Value,
-    ) {
+    fn put_pod_object(&mut self, path: &str, metadata: Value, mut spec: Value, status: Value) {
         spec["containers"] = json!([{"name": "main", "image": "registry.example.com/main:1"}]);
-        let pod =
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status});
-        self.put_kubernetes_only("pods", namespace, name, pod);
+        self.put_kubernetes_only(path, json!({"metadata": metadata, "spec": spec, "status": status}));
     }
 
     /// Adds a pod with an address on a second Calico network, which an early Multus recorded under the annotation's old
@@ -45,17 +30,16 @@ impl Cluster {
         record.handle = Some(handle);
         let second = self.take_as(pod.block(), record);
 
-        let mut endpoint = self.endpoint_mut(&pod.endpoint).clone();
-        endpoint.metadata.name = key::endpoint_name(&pod.node, "k8s", &pod.name.pod, "net1");
-        "net1".clone_into(&mut endpoint.spec.endpoint);
-        endpoint.set_addresses(&[second]);
-        let key = endpoint.key();
-        self.put(key.as_str(), Object::Endpoint(Box::new(endpoint)));
+        let name = key::endpoint_name(&pod.node, "k8s", &pod.name.pod, "net1");
+        let key = key::endpoint(pod.name.namespace, &name);
+        let mut endpoint = self.json(&pod.endpoint);
+        merge(&mut endpoint, &json!({"metadata": {"name": name}, "spec": {"endpoint": "net1"}}));
+        self.put_json(key.as_str(), endpoint);
+        self.set_addresses(&key, &[second]);
         self.leave_object_out(&key);
 
-        let own: Vec<IpAddr> = pod.addresses.iter().map(|(address, _)| *address).collect();
         let networks = json!([
-            {"name": "k8s-pod-network", "default": true, "ips": own},
+            {"name": "k8s-pod-network", "default": true, "ips": pod.all_addresses()},
             {"name": "default/second-net", "interface": "net1", "ips": [second]},
         ]);
         let annotations = json!({"k8s.v1.cni.cncf.io/networks-status": networks.to_string()});
@@ -79,18 +63,18 @@ impl Cluster {
         };
 
         // The containers of these pods had run when the node restarted, and the new sandbox does not exist yet.
-        for (name, address) in [("restarting-1", used), ("restarting-2", free)] {
+        for (path, address) in [("pods/odd/restarting-1", used), ("pods/odd/restarting-2", free)] {
             let status = status("Pending", address, "False");
-            self.put_pod_object("odd", name, blank.clone(), on_node.clone(), status);
+            self.put_pod_object(path, blank.clone(), on_node.clone(), status);
         }
         let done = status("Succeeded", used, "False");
-        self.put_pod_object("odd", "done", blank.clone(), on_node.clone(), done);
+        self.put_pod_object("pods/odd/done", blank.clone(), on_node.clone(), done);
         let mut deleted = blank;
         deleted["deletionTimestamp"] = self.spec.seconds_ago(5).into();
         deleted["deletionGracePeriodSeconds"] = 30.into();
-        self.put_pod_object("odd", "terminating", deleted, on_node, status("Running", used, "True"));
+        self.put_pod_object("pods/odd/terminating", deleted, on_node, status("Running", used, "True"));
         let host = json!({"nodeName": node, "hostNetwork": true});
         let status = status("Running", [192, 168, 0, 1].into(), "True");
-        self.put_pod_object("odd", "host-networked", json!({}), host, status);
+        self.put_pod_object("pods/odd/host-networked", json!({}), host, status);
     }
 }

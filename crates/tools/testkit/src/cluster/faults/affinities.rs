@@ -3,17 +3,12 @@
 use ipnet::IpNet;
 
 use super::MISMATCH;
-use crate::cluster::Cluster;
+use super::expected::Text;
 use crate::cluster::wire::key;
+use crate::cluster::{Cluster, Pod};
 
 /// Stores an affinity, and expects findings about it.
-fn put(
-    cluster: &mut Cluster,
-    (kind, holder): (&str, &str),
-    block: IpNet,
-    state: &str,
-    codes: &[&'static str],
-) {
+fn put(cluster: &mut Cluster, (kind, holder): (&str, &str), block: IpNet, state: &str, codes: &[Text]) {
     cluster.put_affinity(kind, holder, block, state);
     for code in codes {
         cluster.expect(code, format!("{holder}/{block}"));
@@ -21,38 +16,38 @@ fn put(
 }
 
 /// Adds the affinity of another node for the block of a node.
-pub(super) fn of_other(cluster: &mut Cluster, state: &str, codes: &[&'static str]) -> (String, IpNet) {
-    let (node, block, _) = cluster.victim_block();
+pub(super) fn of_other(cluster: &mut Cluster, state: &str, codes: &[Text]) -> Pod {
+    let pod = cluster.victim_block();
     let other = cluster.victim_node(0).0.name;
-    put(cluster, ("host", &other), block, state, codes);
-    (node, block)
+    put(cluster, ("host", &other), pod.block(), state, codes);
+    pod
 }
 
 pub(super) fn confirmed_of_other(cluster: &mut Cluster) {
-    let (_, block) = of_other(cluster, "confirmed", &[MISMATCH]);
-    cluster.expect("affinity-conflict", block);
+    let pod = of_other(cluster, "confirmed", &[MISMATCH]);
+    cluster.expect("affinity-conflict", pod.block());
 }
 
 pub(super) fn of_other_only(cluster: &mut Cluster) {
-    let (node, block) = of_other(cluster, "confirmed", &[MISMATCH]);
-    cluster.remove(&key::affinity("host", &node, block));
-    cluster.expect("block-without-affinity", block);
+    let pod = of_other(cluster, "confirmed", &[MISMATCH]);
+    cluster.remove(&pod.affinity());
+    cluster.expect("block-without-affinity", pod.block());
 }
 
 /// Adds the affinity of a node for its block, which has no owner.
-pub(super) fn of_unowned(cluster: &mut Cluster, state: &str, codes: &[&'static str]) {
-    let (node, block, _) = cluster.victim_block();
-    cluster.release_affinity(&node, block);
-    put(cluster, ("host", &node), block, state, codes);
+pub(super) fn of_unowned(cluster: &mut Cluster, state: &str, codes: &[Text]) {
+    let pod = cluster.victim_block();
+    cluster.release_affinity(&pod);
+    put(cluster, ("host", &pod.node), pod.block(), state, codes);
 }
 
 /// Adds a virtual affinity to a node's block. This is not an affinity conflict, since only nodes can be in conflict.
 pub(super) fn virtual_of_node(cluster: &mut Cluster) {
-    let (_, block, _) = cluster.victim_block();
+    let block = cluster.victim_block().block();
     put(cluster, ("virtual", "load-balancer"), block, "confirmed", &[MISMATCH]);
 }
 
-pub(super) fn without_block(cluster: &mut Cluster, state: &str, code: &'static str) {
+pub(super) fn without_block(cluster: &mut Cluster, state: &str, code: Text) {
     let (node, block) = (cluster.host().name, cluster.spare_block());
     put(cluster, ("host", &node), block, state, &[code]);
 }
@@ -66,21 +61,16 @@ pub(super) fn old_without_block(cluster: &mut Cluster) {
     }
 }
 
-/// Changes the affinity of a node for its own block.
-pub(super) fn unsettled(cluster: &mut Cluster, state: &str) {
-    let (node, block, _) = cluster.victim_block();
-    put(cluster, ("host", &node), block, state, &["unsettled-affinity"]);
+/// Adds an affinity of a node for its own block, or replaces the one there is.
+pub(super) fn of_owner(cluster: &mut Cluster, kind: &str, state: &str, code: Text) {
+    let pod = cluster.victim_block();
+    put(cluster, (kind, &pod.node), pod.block(), state, &[code]);
 }
 
 pub(super) fn node_missing(cluster: &mut Cluster) {
     let (node, block) = (cluster.missing_node(), cluster.spare_block());
     let codes = ["affinity-of-missing-node", "affinity-without-block"];
     put(cluster, ("host", &node), block, "confirmed", &codes);
-}
-
-pub(super) fn unexpected(cluster: &mut Cluster) {
-    let (node, block, _) = cluster.victim_block();
-    put(cluster, ("@", &node), block, "confirmed", &["unexpected-affinity-type"]);
 }
 
 /// Marks an affinity as deleted. Objects are deleted in two steps only in Kubernetes, but the field also exists in

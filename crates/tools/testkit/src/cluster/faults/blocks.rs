@@ -1,42 +1,46 @@
 //! Blocks in the wrong place, and blocks without an owner.
 
 use ipnet::IpNet;
+use serde_json::json;
 
-use crate::cluster::build::sub_block;
-use crate::cluster::wire::{Pool, key};
-use crate::cluster::{Cluster, Object};
+use super::MISMATCH;
+use crate::cluster::layout::part;
+use crate::cluster::wire::Block;
+use crate::cluster::{Cluster, Pod};
 
 impl Cluster {
-    /// Releases an affinity while addresses of the block are in use. The block stays, but has neither an owner nor an
-    /// affinity.
-    pub(super) fn release_affinity(&mut self, node: &str, block: IpNet) {
-        let stored = self.block_mut(block);
+    /// Releases the affinity of a pod's block while the address is in use. The block stays, but has neither an owner nor
+    /// an affinity.
+    pub(super) fn release_affinity(&mut self, pod: &Pod) {
+        let stored = self.block_mut(pod.block());
         (stored.affinity, stored.claim_time) = (None, None);
         stored.sequence += 1;
-        self.remove(&key::affinity("host", node, block));
+        self.remove(&pod.affinity());
     }
 }
 
 pub(super) fn overlapping(cluster: &mut Cluster) {
-    let (node, large, _) = cluster.victim_block();
-    let small = large.subnets(28).expect("a /26").nth(3).expect("it has four parts");
-    cluster.claim(small, &node);
+    let pod = cluster.victim_block();
+    let small = part(pod.block(), 28, 3);
+    cluster.claim(small, &pod.node);
+    expect_overlap(cluster, pod.block(), small);
+}
+
+/// Expects findings about a block inside a larger one, which has the size that the pool states.
+pub(super) fn expect_overlap(cluster: &mut Cluster, large: IpNet, small: IpNet) {
     cluster.expect("overlapping-blocks", large);
     cluster.expect("overlapping-blocks", small);
     cluster.expect("block-size-mismatch", small);
 }
 
 pub(super) fn outside_pools(cluster: &mut Cluster) {
-    let node = cluster.host().name;
-    let block = cluster.foreign_block();
+    let (node, block) = (cluster.host().name, cluster.foreign_block());
     cluster.claim(block, &node);
     cluster.expect("block-outside-pools", block);
 }
 
 pub(super) fn size_mismatch(cluster: &mut Cluster) {
-    let (name, cidr) = cluster.extra_pool();
-    cluster.put_pool(&name, Pool::new(cidr, 26));
-    let block = sub_block(cidr, 0);
+    let block = part(cluster.add_extra_pool(26, &json!({})), 28, 0);
     cluster.victim_in(block);
     cluster.expect("block-size-mismatch", block);
 }
@@ -55,23 +59,18 @@ pub(super) fn node_missing_alone(cluster: &mut Cluster) {
     cluster.expect("block-without-affinity", block);
 }
 
-pub(super) fn empty_unowned(cluster: &mut Cluster) {
+/// Adds a block without an owner, and changes it.
+pub(super) fn empty_unowned(cluster: &mut Cluster, change: impl FnOnce(&mut Block)) {
     let block = cluster.spare_block();
     cluster.put_block(block, None);
-    cluster.expect("empty-unowned-block", block);
-}
-
-pub(super) fn empty_unowned_windows(cluster: &mut Cluster) {
-    let block = cluster.spare_block();
-    cluster.put_block(block, None);
-    cluster.block_mut(block).reserve_for_windows();
+    change(cluster.block_mut(block));
     cluster.expect("empty-unowned-block", block);
 }
 
 pub(super) fn without_affinity(cluster: &mut Cluster) {
-    let (node, block, _) = cluster.victim_block();
-    cluster.remove(&key::affinity("host", &node, block));
-    cluster.expect("block-without-affinity", block);
+    let pod = cluster.victim_block();
+    cluster.remove(&pod.affinity());
+    cluster.expect("block-without-affinity", pod.block());
 }
 
 pub(super) fn virtual_without_affinity(cluster: &mut Cluster) {
@@ -82,23 +81,24 @@ pub(super) fn virtual_without_affinity(cluster: &mut Cluster) {
 
 /// Adds a block with only the old owner field, which Calico 3 does not read.
 pub(super) fn host_affinity_only(cluster: &mut Cluster) {
-    let (node, block, _) = cluster.victim_block();
+    let pod = cluster.victim_block();
+    let (node, block) = (&pod.node, pod.block());
     let stored = cluster.block_mut(block);
     (stored.affinity, stored.claim_time) = (None, None);
-    cluster.put_host_affinity(block, &node);
-    cluster.expect("affinity-block-mismatch", format!("{node}/{block}"));
+    cluster.put_host_affinity(block, node);
+    cluster.expect(MISMATCH, format!("{node}/{block}"));
 
     let empty = cluster.spare_block();
     cluster.put_block(empty, None);
-    cluster.put_host_affinity(empty, &node);
+    cluster.put_host_affinity(empty, node);
     cluster.expect("empty-unowned-block", empty);
 }
 
 pub(super) fn unexpected_owner(cluster: &mut Cluster) {
-    let (node, block, _) = cluster.victim_block();
-    cluster.block_mut(block).affinity = Some(format!("rack:{node}"));
-    cluster.remove(&key::affinity("host", &node, block));
-    cluster.expect("unexpected-block-owner", block);
+    let pod = cluster.victim_block();
+    cluster.block_mut(pod.block()).affinity = Some(format!("rack:{}", pod.node));
+    cluster.remove(&pod.affinity());
+    cluster.expect("unexpected-block-owner", pod.block());
 }
 
 pub(super) fn over_limit(cluster: &mut Cluster) {
@@ -114,8 +114,6 @@ pub(super) fn over_limit(cluster: &mut Cluster) {
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let block = cluster.spare_block();
     cluster.put_block(block, None);
-    let Object::Block(stored) = cluster.remove(&key::block(block)) else { panic!("{block} is no block") };
-    let value = String::from_utf8(stored.value()).expect("JSON is text");
-    cluster.put_raw(key::block(block), value.replace(r#""deleted":false"#, r#""deleted":true"#));
+    cluster.block_mut(block).deleted = true;
     cluster.expect("half-deleted", block);
 }

@@ -1,14 +1,15 @@
 //! Blocks with a broken structure. A check reports only the blocks' keys, and no findings about their contents.
 
+use super::expected::Text;
+use crate::cluster::Cluster;
 use crate::cluster::wire::{Attribute, Block, key};
-use crate::cluster::{Cluster, Object};
 
 /// Breaks a block that has a pod.
-pub(super) fn block(cluster: &mut Cluster, problems: &[&'static str], harm: impl FnOnce(&mut Block)) {
-    let (_, net, _) = cluster.victim_block();
-    let Object::Block(mut block) = cluster.remove(&key::block(net)) else { panic!("{net} is no block") };
-    harm(&mut block);
-    cluster.put_raw(key::block(net), block.value());
+pub(super) fn block(cluster: &mut Cluster, problems: &[Text], harm: impl FnOnce(&mut Block)) {
+    let net = cluster.victim_block().block();
+    harm(cluster.block_mut(net));
+    // The block is no longer among the intact ones.
+    cluster.json_mut(&key::block(net));
     cluster.expect("corrupt-block", net);
     for problem in problems {
         cluster.expect_detail("corrupt-block", net, problem);
@@ -16,12 +17,8 @@ pub(super) fn block(cluster: &mut Cluster, problems: &[&'static str], harm: impl
 }
 
 pub(super) fn null(cluster: &mut Cluster) {
-    let (_, net, _) = cluster.victim_block();
-    let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
-    let from = value.find(r#""allocations":["#).expect("it has the field") + 14;
-    let to = from + value[from..].find(']').expect("it ends") + 1;
-    let value = format!("{}null{}", &value[..from], &value[to..]);
-    cluster.put_raw(key::block(net), value);
+    let net = cluster.victim_block().block();
+    cluster.json_mut(&key::block(net))["allocations"].take();
     cluster.expect_detail("corrupt-block", net, "array-length");
 }
 

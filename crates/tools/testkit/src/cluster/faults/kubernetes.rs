@@ -6,45 +6,44 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 
-use crate::cluster::build::service_record;
-use crate::cluster::wire::{Pool, key};
+use crate::cluster::build::{machine_handle, service_record};
+use crate::cluster::wire::{Attribute, key};
 use crate::cluster::{Cluster, Form, Pod};
-use crate::kube::form::{HOSTNAME_HASH, affinity_name, hostname_hash};
+use crate::kube::form::{affinity_name, hostname_hash};
 
 /// Patches the affinity object of a healthy node.
-fn change_affinity(cluster: &mut Cluster, patch: Value) -> (String, IpNet) {
-    let (node, block, _) = cluster.victim_block();
-    cluster.patch_object(&key::affinity("host", &node, block), patch);
-    (node, block)
+fn change_affinity(cluster: &mut Cluster, patch: Value) -> Pod {
+    let pod = cluster.victim_block();
+    cluster.patch_object(&pod.affinity(), patch);
+    pod
 }
 
-pub(super) fn labels_missing(cluster: &mut Cluster) {
-    let bare = json!({"metadata": {"labels": null, "annotations": null}});
-    let (node, block) = change_affinity(cluster, bare);
-    cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
+/// Changes the metadata of an affinity so that its labels are wrong.
+pub(super) fn labels(cluster: &mut Cluster, metadata: Value) {
+    let pod = change_affinity(cluster, json!({"metadata": metadata}));
+    let subject = format!("{}/{}", pod.node, pod.block());
+    cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", subject);
 }
 
 /// Removes the labels of all affinities of a node, as if its calico-node had not started since the upgrade.
 pub(super) fn labels_of_none(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     for block in info.blocks {
-        let bare = json!({"metadata": {"labels": null, "annotations": null}});
-        cluster.patch_object(&key::affinity("host", &info.name, block), bare);
+        cluster.patch_object(&key::affinity("host", &info.name, block), json!({ "metadata": unlabelled() }));
         let subject = format!("{}/{block}", info.name);
-        cluster.expect_as_in(&Form::IN_KUBERNETES, "affinity-labels", subject, "info");
+        cluster.expect_as(&Form::IN_KUBERNETES, "affinity-labels", subject, "info");
     }
 }
 
-pub(super) fn labels_of_other(cluster: &mut Cluster) {
-    let labels = json!({HOSTNAME_HASH: hostname_hash("another-node")});
-    let (node, block) = change_affinity(cluster, json!({"metadata": {"labels": labels}}));
-    cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
+/// The metadata of affinities before Calico 3.31.
+pub(super) fn unlabelled() -> Value {
+    json!({"labels": null, "annotations": null})
 }
 
 /// Sets `deleted` to an invalid string. The undecodable affinity still protects its block from findings.
 pub(super) fn deleted_text(cluster: &mut Cluster) {
-    let (node, block) = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
-    let path = format!("blockaffinities/{}", affinity_name(&node, block));
+    let pod = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
+    let path = format!("blockaffinities/{}", affinity_name(&pod.node, pod.block()));
     cluster.expect_in(&Form::IN_KUBERNETES, "undecodable-object", path);
 }
 
@@ -71,7 +70,7 @@ pub(super) fn case_collision(cluster: &mut Cluster) {
     }
     cluster.expect_in(&Form::IN_KUBERNETES, "handle-case-collision", &small);
     cluster.expect("missing-handle", small);
-    cluster.expect_as_in(&Form::ALL, "handle-count", large, "info");
+    cluster.expect_as(&Form::ALL, "handle-count", large, "info");
 }
 
 /// Adds a pod whose object has the given status. The pod's endpoint in etcd does not change.
@@ -85,33 +84,28 @@ pub(super) fn pod_finished(cluster: &mut Cluster, status: Value) {
     let pod = change_status(cluster, status);
     cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "pod-finished");
     // In etcd, the endpoint still has these addresses.
-    let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
-    cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", endpoint, "finished");
+    let forms = [Form::EtcdWithKubernetes];
+    cluster.expect_detail_in(&forms, "endpoint-without-pod", pod.subject(), "finished");
 }
 
 pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     let other = cluster.foreign_block().addr();
     let pod = change_status(cluster, json!({"podIP": other, "podIPs": [{"ip": other}]}));
-    let subject = format!("{}/{}", pod.name.namespace, pod.name.pod);
-    cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
+    cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", pod.path());
 }
 
 /// Adds a pod between two sandboxes: it has no endpoint, and its status contains its former address, which another pod
 /// now has.
 pub(super) fn between_sandboxes(cluster: &mut Cluster) {
-    let other = cluster.victim();
-    let pod = cluster.victim();
-    for (address, block) in pod.addresses.clone() {
-        cluster.free(address, block);
-    }
+    let (other, pod) = (cluster.victim(), cluster.victim());
+    cluster.free_pod(&pod);
     let status = json!({"podIP": other.address(), "podIPs": [{"ip": other.address()}],
         "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}, {"type": "Ready", "status": "False"}]});
     let annotations = json!({"cni.projectcalico.org/containerID": "",
         "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
-    cluster
-        .put_pod_without_endpoint(&pod, json!({"metadata": {"annotations": annotations}, "status": status}));
-    let subject = format!("{}/{}", pod.name.namespace, pod.name.pod);
-    cluster.expect_in(&[Form::EtcdWithKubernetes], "pod-without-endpoint", subject);
+    let patch = json!({"metadata": {"annotations": annotations}, "status": status});
+    cluster.put_pod_without_endpoint(&pod, patch);
+    cluster.expect_in(&[Form::EtcdWithKubernetes], "pod-without-endpoint", pod.path());
 }
 
 /// Removes the address from a pod object. The pod keeps its allocation, but the data in etcd does not show the pod.
@@ -126,8 +120,7 @@ pub(super) fn without_address(cluster: &mut Cluster) {
 pub(super) fn pod_gone(cluster: &mut Cluster) {
     let pod = cluster.victim();
     cluster.leave_object_out(&pod.endpoint);
-    let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
-    cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", endpoint, "gone");
+    cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", pod.subject(), "gone");
     cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "no-owner");
 }
 
@@ -137,59 +130,64 @@ pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
     cluster.patch_object(&pod.endpoint, json!({"spec": {"nodeName": node}}));
-    let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
-    cluster.expect_in(&[Form::EtcdWithKubernetes], "endpoint-node-mismatch", endpoint);
+    cluster.expect_in(&[Form::EtcdWithKubernetes], "endpoint-node-mismatch", pod.subject());
     for (address, _) in &pod.addresses {
         cluster.expect_in(&Form::WITH_PODS, "wrong-node-recorded", address);
     }
 }
 
-/// Adds a service with `recorded` addresses in its own pool. Its ingress contains only the first `named` of them.
-fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (String, IpNet, Vec<IpAddr>) {
+/// Records addresses of a service in its own pool. If the service exists, its ingress contains the first `named` of them.
+fn victim_service(
+    cluster: &mut Cluster,
+    recorded: usize,
+    named: Option<usize>,
+) -> (String, IpNet, Vec<IpAddr>) {
     let (pool, cidr) = cluster.extra_pool();
     let block = cluster.put_service_block(&pool, cidr, 28, 1);
     let name = format!("service-{pool}");
     // The hash does not matter, since the record contains the service's name.
     let record = service_record(&format!("lb-{}", hostname_hash(&name)), "default", &name);
     let addresses: Vec<IpAddr> = (0..recorded).map(|_| cluster.take_as(block, record.clone())).collect();
-    cluster.put_service("default", &name, &addresses[..named]);
+    if let Some(named) = named {
+        cluster.put_service("default", &name, &addresses[..named]);
+    }
     (name, block, addresses)
 }
 
 pub(super) fn service_gone(cluster: &mut Cluster) {
-    let (name, _, addresses) = victim_service(cluster, 1, 1);
-    cluster.remove_service("default", &name);
+    let (_, _, addresses) = victim_service(cluster, 1, None);
     cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", addresses[0], "service-gone");
 }
 
 pub(super) fn service_extra(cluster: &mut Cluster) {
-    let (_, _, addresses) = victim_service(cluster, 2, 1);
+    let (_, _, addresses) = victim_service(cluster, 2, Some(1));
     cluster.expect_in(&Form::WITH_PODS, "service-address-extra", addresses[1]);
 }
 
 pub(super) fn service_without_address(cluster: &mut Cluster) {
-    let (name, ..) = victim_service(cluster, 0, 0);
+    let (name, ..) = victim_service(cluster, 0, Some(0));
     cluster.expect_in(&Form::WITH_PODS, "service-without-address", format!("default/{name}"));
 }
 
 pub(super) fn service_unrecorded(cluster: &mut Cluster) {
-    let (_, block, addresses) = victim_service(cluster, 1, 1);
+    let (_, block, addresses) = victim_service(cluster, 1, Some(1));
     cluster.free(addresses[0], block);
     cluster.expect_in(&Form::WITH_PODS, "unallocated-in-use", addresses[0]);
 }
 
-pub(super) fn orphan_instance(cluster: &mut Cluster) {
+/// Adds the address of a virtual machine that is gone. Returns the machine's name.
+pub(super) fn machine_gone(cluster: &mut Cluster) -> String {
     let block = cluster.host().blocks[0];
     let machine = format!("vm-lost-{}", cluster.next_pod);
-    let address = cluster.take_for_lost_machine(block);
-    cluster.put_orphan_instance("vms", &machine);
+    cluster.next_pod += 1;
+    let address = cluster.take_as(block, Attribute::bare(&machine_handle(&machine)));
     cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
+    machine
 }
 
-pub(super) fn machine_gone(cluster: &mut Cluster) {
-    let block = cluster.host().blocks[0];
-    let address = cluster.take_for_lost_machine(block);
-    cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
+pub(super) fn orphan_instance(cluster: &mut Cluster) {
+    let machine = machine_gone(cluster);
+    cluster.put_instance(&machine);
 }
 
 /// Adds a pool that covers the address of a service that is not a load balancer.
@@ -198,13 +196,12 @@ pub(super) fn pool_over_services(cluster: &mut Cluster) {
     let number = cluster.next_pool as u8;
     let (pool, _) = cluster.extra_pool();
     let cidr = IpNet::from(Ipv4Net::new_assert([10, 96, number, 0].into(), 24));
-    cluster.put_pool(&pool, Pool::new(cidr, 28));
+    cluster.put_pool(&pool, cidr, 28, &json!({}));
     let address = IpAddr::from([10, 96, number, 10]);
     let spec = json!({"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address],
         "ports": [{"port": 443, "protocol": "TCP"}]});
-    let service =
-        json!({"apiVersion": "v1", "kind": "Service", "spec": spec, "status": {"loadBalancer": {}}});
-    cluster.put_kubernetes_only("services", "default", &format!("internal-{pool}"), service);
+    let service = json!({"spec": spec, "status": {"loadBalancer": {}}});
+    cluster.put_kubernetes_only(&format!("services/default/internal-{pool}"), service);
     cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
 }
 
@@ -235,5 +232,5 @@ pub(super) fn host_local(cluster: &mut Cluster) {
             }
         }
     }
-    cluster.expect_as_in(&Form::IN_KUBERNETES, "pods-without-calico-ipam", "default", "warning");
+    cluster.expect_as(&Form::IN_KUBERNETES, "pods-without-calico-ipam", "default", "warning");
 }

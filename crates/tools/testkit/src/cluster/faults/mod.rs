@@ -13,14 +13,16 @@ mod owners;
 mod pools;
 mod settings;
 mod undecodable;
-mod undecodable_sources;
+
+use std::net::Ipv4Addr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::json;
 
 use super::layout::ClusterSpec;
-use super::wire::{Attribute, Tunnel};
+use super::wire::{Attribute, Block, Tunnel, key};
 use super::{Cluster, Form, Pod};
+use crate::kube::form::{HOSTNAME_HASH, hostname_hash};
 
 /// The value of a sound affinity.
 const CONFIRMED: &str = r#"{"state":"confirmed","deleted":false}"#;
@@ -97,8 +99,8 @@ macro_rules! faults {
 
 faults! {
     KUBERNETES_ONLY "Faults that only a cluster in Kubernetes can have; etcd does not show most of them." {
-    AffinityLabelsMissing Many kubernetes::labels_missing, "written before 3.31";
-    AffinityLabelsOfOther Many kubernetes::labels_of_other, "labelled with another node's name";
+    AffinityLabelsMissing Many |c| kubernetes::labels(c, kubernetes::unlabelled()), "written before 3.31";
+    AffinityLabelsOfOther Many |c| kubernetes::labels(c, json!({"labels": {HOSTNAME_HASH: hostname_hash("another-node")}})), "labelled with another node's name";
     AffinityLabelsOfNone Many kubernetes::labels_of_none, "a node that is not upgraded yet";
     AffinityDeletedText Many in Classic kubernetes::deleted_text, "deleted: neither true nor false";
     AffinityMisnamed Many kubernetes::misnamed, "under a name by which Calico does not look for it";
@@ -118,12 +120,12 @@ faults! {
     NodeLeftBehind Many nodes::left_behind, "a node is gone from Kubernetes, its Calico node is not";
     NodeObjectMissing Many nodes::object_missing, "Calico's object of a live node is lost";
     PodOnOtherNode Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
-    MachineGone Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
+    MachineGone Many |c| drop(kubernetes::machine_gone(c)), "a virtual machine is gone, its address is not";
     PoolOverServices Many kubernetes::pool_over_services, "a pool covers the address of a service";
     HostLocal Alone kubernetes::host_local, "pods have addresses of host-local, and a few records are left";
     }
     ALL "All faults that a cluster in etcd can have." {
-    LeakedNoOwner Many leaks::no_owner, "a pod is gone, its addresses are not";
+    LeakedNoOwner Many |c| drop(leaks::end(c, Cluster::victim)), "a pod is gone, its addresses are not";
     LeakedWithoutTime Many leaks::without_time, "as before, recorded without timestamp";
     LeakedFuture Many leaks::future, "as before, recorded by a clock that is years fast";
     LeakedNewSandbox Many leaks::new_sandbox, "a pod got other addresses on the same node";
@@ -136,7 +138,7 @@ faults! {
     LeakedForeign Many leaks::foreign, "attributes of another IPAM client";
     LeakedContainer Many leaks::container, "a handle with a container ID and no attributes";
     LeakedLegacy Many leaks::legacy, "a pod of Calico 2.x is gone";
-    LeakedInDisabledPool Many leaks::in_disabled_pool, "in a disabled pool";
+    LeakedInDisabledPool Many |c| drop(leaks::end(c, leaks::disabled_pool)), "in a disabled pool";
     LeakedInUnownedBlock Many leaks::in_unowned_block, "in a block that its node gave up";
     NodeGone Many nodes::gone, "a node is gone with its pods";
     NodeGonePodsLeft Many nodes::gone_pods_left, "a node object is gone, its endpoints are not";
@@ -147,13 +149,13 @@ faults! {
     DuplicateTunnel Many in_use::duplicate_tunnel, "a pod and a tunnel have one address";
     DuplicateUnrecorded Many in_use::duplicate_unrecorded, "two pods use a free address";
     AddressInSeveralBlocks Many in_use::in_several_blocks, "two blocks record the address";
-    UnallocatedFreed Many in_use::freed, "the addresses of a live pod were released";
+    UnallocatedFreed Many |c| in_use::freed(c, Cluster::victim), "the addresses of a live pod were released";
     UnallocatedBypassing Many in_use::bypassing, "a pod with ipAddrsNoIpam, which etcd does not show";
     UnallocatedCooling Many in_use::cooling, "the addresses of a live pod cool down";
     UnallocatedForeign Many in_use::foreign_freed, "the address of a container of bare CNI was released";
     UnallocatedNoBlock Many in_use::no_block, "the blocks of a live node are lost";
     UnallocatedTunnel Many in_use::tunnel_freed, "a live tunnel address was released";
-    UnallocatedDisabledPool Many in_use::freed_in_disabled_pool, "in a disabled pool";
+    UnallocatedDisabledPool Many |c| in_use::freed(c, leaks::disabled_pool), "in a disabled pool";
     OutsidePools Many in_use::outside_pools, "a pod uses an address of no pool";
     OutsidePoolsRecorded Many in_use::outside_pools_recorded, "the pool of a block is gone";
     OutsidePoolsTunnel Many in_use::outside_pools_tunnel, "a tunnel address of no pool";
@@ -185,8 +187,8 @@ faults! {
     BlockSizeMismatch Many blocks::size_mismatch, "the pool's block size was changed";
     BlockOfMissingNode Many blocks::node_missing, "a node is gone, its block is not";
     BlockOfMissingNodeAlone Many blocks::node_missing_alone, "without affinity";
-    EmptyUnownedBlock Many blocks::empty_unowned, "without owner, and nothing in it";
-    EmptyUnownedWindows Many blocks::empty_unowned_windows, "only what Windows reserves";
+    EmptyUnownedBlock Many |c| blocks::empty_unowned(c, |_| ()), "without owner, and nothing in it";
+    EmptyUnownedWindows Many |c| blocks::empty_unowned(c, Block::reserve_for_windows), "only what Windows reserves";
     BlockWithoutAffinity Many blocks::without_affinity, "the affinity object is lost";
     VirtualWithoutAffinity Many blocks::virtual_without_affinity, "the same, for services";
     BlockHostAffinityOnly Many blocks::host_affinity_only, "an owner by the oldest field only";
@@ -199,23 +201,23 @@ faults! {
     AffinityVirtualOfNode Many affinities::virtual_of_node, "a virtual one, a node's block";
     AffinityWithoutBlock Many |c| affinities::without_block(c, "confirmed", "affinity-without-block"), "confirmed, and no block";
     AffinityOldWithoutBlock Many affinities::old_without_block, "with the value of 2.x";
-    AffinityPending Many |c| affinities::unsettled(c, "pending"), "pending, the block is its own";
+    AffinityPending Many |c| affinities::of_owner(c, "host", "pending", "unsettled-affinity"), "pending, the block is its own";
     AffinityPendingWithoutBlock Many |c| affinities::without_block(c, "pending", "unsettled-affinity"), "no block yet";
-    AffinityReleasing Many |c| affinities::unsettled(c, "pendingDeletion"), "pendingDeletion, the block still its own";
+    AffinityReleasing Many |c| affinities::of_owner(c, "host", "pendingDeletion", "unsettled-affinity"), "pendingDeletion, the block still its own";
     AffinityReleased Many |c| affinities::of_unowned(c, "pendingDeletion", &UNSETTLED), "pendingDeletion, the block without owner already";
     AffinityReleasedWithoutBlock Many |c| affinities::without_block(c, "pendingDeletion", "unsettled-affinity"), "no block";
     AffinityOfMissingNode Many affinities::node_missing, "the node is gone, no block";
-    AffinityUnexpected Many in Etcd affinities::unexpected, "the @ form";
-    OrphanHandle Many handles::orphan, "nothing is recorded under it";
-    OrphanHandleNoBlock Many handles::orphan_no_block, "its block is gone";
+    AffinityUnexpected Many in Etcd |c| affinities::of_owner(c, "@", "confirmed", "unexpected-affinity-type"), "the @ form";
+    OrphanHandle Many |c| handles::orphan(c, |c| c.victim().block()), "nothing is recorded under it";
+    OrphanHandleNoBlock Many |c| handles::orphan(c, Cluster::spare_block), "its block is gone";
     OrphanHandleEmpty Many handles::orphan_empty, "it names no block";
-    MissingHandle Many handles::missing, "a live pod's handle is lost";
-    MissingTunnelHandle Many handles::missing_tunnel, "a tunnel's handle is lost";
-    HandleCountLow Many handles::count_low, "it counts too few";
-    HandleCountNoEntry Many handles::count_no_entry, "it leaves a block out";
-    HandleCountHigh Many handles::count_high, "it counts too many";
+    MissingHandle Many |c| handles::missing(c, |c| c.victim().handle), "a live pod's handle is lost";
+    MissingTunnelHandle Many |c| handles::missing(c, |c| Tunnel::Ipip.handle(&c.victim_node(0).0.name)), "a tunnel's handle is lost";
+    HandleCountLow Many |c| handles::miscount(c, handles::pair, &[-1]), "it counts too few";
+    HandleCountNoEntry Many |c| handles::miscount(c, handles::in_two_blocks, &[0, -1]), "it leaves a block out";
+    HandleCountHigh Many |c| handles::miscount(c, Cluster::victim, &[2]), "it counts too many";
     HandleCountGoneBlock Many handles::count_gone_block, "it names a block that is gone";
-    HandleCountBoth Many handles::count_both, "too many here, too few there";
+    HandleCountBoth Many |c| handles::miscount(c, handles::in_two_blocks, &[1, -1]), "too many here, too few there";
     CarriageReturn Many in Etcd handles::carriage_return, "in the record and in the key";
     CarriageReturnRecord Many handles::carriage_return_record, "in the record only";
     CarriageReturnKey Many in Etcd handles::carriage_return_key, "in a second key";
@@ -237,9 +239,9 @@ faults! {
     UndecodableBlockType Many in Etcd |c| undecodable::block_field(c, r#""unallocated":[1,"#, r#""unallocated":["one","#), "a text where a number belongs";
     UndecodableBlockCidr Many in Classic |c| undecodable::block_field(c, r#""cidr":"10."#, r#""cidr":"10.300."#), "no CIDR";
     UndecodableBlockKey Many in Etcd |c| undecodable::block_key(c, "-26", "-66"), "a key without CIDR";
-    UnmaskedBlockKey Many undecodable::unmasked_block, "a key that is not the canonical one";
+    UnmaskedBlockKey Many |c| undecodable::unmasked(c, |pod| key::block(pod.block())), "a key that is not the canonical one";
     UppercaseBlockKey Many in Etcd undecodable::uppercase_block, "a key with capital letters";
-    UnmaskedAffinityKey Many undecodable::unmasked_affinity, "the same of an affinity";
+    UnmaskedAffinityKey Many |c| undecodable::unmasked(c, Pod::affinity), "the same of an affinity";
     UndecodableFamily Many in Etcd |c| undecodable::block_key(c, "ipv4", "ipv6"), "an IPv4 block below ipv6";
     UndecodableAffinity Many in Etcd |c| undecodable::affinity(c, "host", "confirmed"), "no JSON";
     UndecodableAffinityType Many in Etcd |c| undecodable::affinity(c, "rack", CONFIRMED), "a key of an unknown kind";
@@ -248,18 +250,18 @@ faults! {
     UndecodableHandleKey Many in Etcd undecodable::handle_key, "an ID with a slash";
     UndecodableKey Many in Etcd undecodable::unknown_key, "a key of no known shape";
     UndecodableBytes Many in Etcd undecodable::bytes, "a key that is no text";
-    UndecodableNode Many in Etcd undecodable_sources::node, "no JSON";
-    UndecodableNodeField Many undecodable_sources::node_field, "a bad tunnel address";
-    UndecodableEndpoint Many in Etcd undecodable_sources::endpoint, "cut in the middle";
-    UndecodableEndpointField Many undecodable_sources::endpoint_field, "a bad address";
-    UndecodableGrace Once undecodable_sources::grace, "a leakGracePeriod that is no duration";
+    UndecodableNode Many in Etcd undecodable::node, "no JSON";
+    UndecodableNodeField Many undecodable::node_field, "a bad tunnel address";
+    UndecodableEndpoint Many in Etcd undecodable::endpoint, "cut in the middle";
+    UndecodableEndpointField Many undecodable::endpoint_field, "a bad address";
+    UndecodableGrace Once undecodable::grace, "a leakGracePeriod that is no duration";
     UndecodableControllers Alone in Etcd |c| undecodable::resource(c, "kubecontrollersconfigurations/default", r#"{"spec":7}"#), "no JSON";
     UndecodableInformation Alone in Etcd |c| undecodable::resource(c, "clusterinformations/default", "not json"), "no JSON";
-    UndecodablePool Alone in Classic undecodable_sources::pool, "a CIDR that is none";
+    UndecodablePool Alone in Classic undecodable::pool, "a CIDR that is none";
     InvalidSelector Alone pools::invalid_selector, "a nodeSelector without a value";
     UndecodableReservation Alone in Etcd |c| undecodable::resource(c, "ipreservations/infra", "[]"), "no JSON";
-    UndecodableReservationField Alone in Classic undecodable_sources::reservation_field, "no CIDR";
-    UndecodableConfig Alone in Etcd undecodable_sources::config, "no JSON";
+    UndecodableReservationField Alone in Classic undecodable::reservation_field, "no CIDR";
+    UndecodableConfig Alone in Etcd undecodable::config, "no JSON";
     UndecodableConfiguration Alone in Etcd |c| undecodable::resource(c, "ipamconfigurations/default", r#""IPAMConfiguration""#), "no JSON";
     BlocksLost Alone in_use::all_blocks_lost, "every block is gone";
     StrandedBefore332 Alone pools::stranded_before_332, "all blocks are of others, one is empty";
@@ -279,6 +281,12 @@ impl Fault {
     /// True if the fault changes the findings about the rest of a cluster. Such a fault excludes all other faults.
     pub fn stands_alone(self) -> bool {
         self.row().scope == Scope::Alone
+    }
+
+    /// All faults that a cluster in a form can have.
+    pub fn all_in(form: Form) -> impl Iterator<Item = Self> {
+        let faults = Self::KUBERNETES_ONLY.iter().chain(Self::ALL).copied();
+        faults.filter(move |fault| fault.exists_in(form))
     }
 
     /// True if a cluster in this form can have the fault.
@@ -306,60 +314,55 @@ impl Cluster {
         (0..count).for_each(|_| apply(self));
     }
 
-    /// Creates a small cluster with `count` of each fault that can be combined.
+    /// Creates a small cluster with `count` of each fault that can be combined and that etcd can have.
     pub fn all_faults(spec: ClusterSpec, count: usize) -> Self {
         let mut cluster = Self::small(spec);
-        cluster.inject_all(count);
+        cluster.inject_all(Fault::ALL.iter().copied(), count);
         cluster
-    }
-
-    /// Injects `count` of each fault that can be combined.
-    pub fn inject_all(&mut self, count: usize) {
-        // Strict affinity is last in the list, since its findings depend on everything else.
-        for fault in Fault::ALL.iter().filter(|f| !f.stands_alone()) {
-            self.inject(*fault, count);
-        }
     }
 
     /// Creates a small cluster with `count` of each fault that can be combined and is possible in a form, including
     /// those that only Kubernetes can have.
     pub fn all_faults_of(spec: ClusterSpec, form: Form, count: usize) -> Self {
         let mut cluster = Self::small(spec);
-        cluster.inject_all_of(form, count);
+        cluster.inject_all(Fault::all_in(form), count);
         cluster
     }
 
-    /// Injects `count` of each fault that can be combined and is possible in a form.
-    pub fn inject_all_of(&mut self, form: Form, count: usize) {
-        let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
-        for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(form)) {
-            self.inject(*fault, count);
-        }
+    /// Injects `count` of each of the faults that can be combined.
+    pub fn inject_all(&mut self, faults: impl IntoIterator<Item = Fault>, count: usize) {
+        // Strict affinity is last in the list, since its findings depend on everything else.
+        let faults = faults.into_iter().filter(|fault| !fault.stands_alone());
+        faults.for_each(|fault| self.inject(fault, count));
     }
 
     /// Adds a block to a healthy node, with its affinity and one pod.
-    fn victim_block(&mut self) -> (String, IpNet, Pod) {
+    fn victim_block(&mut self) -> Pod {
         let node = self.host().name;
         let block = self.spare_block();
         self.claim(block, &node);
-        let pod = self.add_pod(&node, &[block]);
-        (node, block, pod)
+        self.add_pod(&node, &[block])
     }
 
-    /// Claims a block for a healthy node and starts a pod there. Returns the node and the pod.
-    fn victim_in(&mut self, block: IpNet) -> (String, Pod) {
+    /// Claims a block for a healthy node and starts a pod there.
+    fn victim_in(&mut self, block: IpNet) -> Pod {
         let node = self.host().name;
         self.claim(block, &node);
-        let pod = self.add_pod(&node, &[block]);
-        (node, pod)
+        self.add_pod(&node, &[block])
+    }
+
+    /// Adds a pod of Calico 2.x with an address of IPv4.
+    fn legacy_victim(&mut self) -> Pod {
+        let info = self.host();
+        self.add_legacy_pod(&info.name, &info.blocks[..1])
     }
 
     /// Returns a block outside all pools, with the usual size.
     fn foreign_block(&mut self) -> IpNet {
         let number = self.next_pool;
         self.next_pool += 1;
-        Ipv4Net::new_assert((u32::from(std::net::Ipv4Addr::new(198, 18, 0, 0)) + number * 64).into(), 26)
-            .into()
+        let first = u32::from(Ipv4Addr::new(198, 18, 0, 0));
+        Ipv4Net::new_assert((first + number * 64).into(), 26).into()
     }
 
     /// Returns the name of a node that does not exist.

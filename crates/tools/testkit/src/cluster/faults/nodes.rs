@@ -4,60 +4,59 @@ use std::net::IpAddr;
 
 use serde_json::json;
 
-use crate::cluster::wire::{Tunnel, key};
+use super::expected::Text;
+use crate::cluster::wire::{Attribute, Block, Tunnel, key};
 use crate::cluster::{Cluster, Form, NodeInfo, Pod};
 
+/// Removes a node with its pods.
 pub(super) fn gone(cluster: &mut Cluster) {
     let (info, pods) = lose_node(cluster);
     for pod in &pods {
         cluster.remove(&pod.endpoint);
         cluster.expect_leaked(pod, "node-gone");
     }
-    for address in tunnels_of(cluster, &info) {
-        cluster.expect_detail("leaked-address", address, "node-gone");
+    expect_tunnels(cluster, &info, &Form::ALL, "node-gone");
+}
+
+/// Expects the tunnel addresses of a node to be reported as leaked for a reason.
+fn expect_tunnels(cluster: &mut Cluster, node: &NodeInfo, forms: &[Form], reason: Text) {
+    let handles = Tunnel::ALL.map(|tunnel| tunnel.handle(&node.name));
+    let is_its = |record: &Attribute| record.handle.as_ref().is_some_and(|handle| handles.contains(handle));
+    let blocks = cluster.blocks().filter(|block| node.blocks.contains(&block.cidr));
+    let records = blocks.flat_map(Block::records).filter(|(_, record)| is_its(record));
+    let addresses: Vec<IpAddr> = records.map(|(address, _)| address).collect();
+    for address in addresses {
+        cluster.expect_detail_in(forms, "leaked-address", address, reason);
     }
 }
 
-fn tunnels_of(cluster: &Cluster, node: &NodeInfo) -> Vec<IpAddr> {
-    let blocks = cluster.blocks().filter(|block| node.blocks.contains(&block.cidr));
-    let records = blocks.flat_map(|block| block.records());
-    let is_its = |handle: &String| is_tunnel(handle, &node.name);
-    let tunnels = records.filter(|(_, record)| record.handle.as_ref().is_some_and(is_its));
-    tunnels.map(|(address, _)| address).collect()
-}
-
-fn is_tunnel(handle: &str, node: &str) -> bool {
-    Tunnel::ALL.iter().any(|tunnel| tunnel.handle(node) == handle)
+/// Expects a node to be reported as missing.
+fn expect_missing(cluster: &mut Cluster, node: &NodeInfo, forms: &[Form]) {
+    for block in &node.blocks {
+        cluster.expect_in(forms, "block-of-missing-node", block);
+        cluster.expect_in(forms, "affinity-of-missing-node", format!("{}/{block}", node.name));
+    }
 }
 
 /// Removes the object of a node that has two pods.
 fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
     let (info, pods) = cluster.victim_node(2);
     cluster.remove(&key::node(&info.name));
-    for block in &info.blocks {
-        cluster.expect("block-of-missing-node", block);
-        cluster.expect("affinity-of-missing-node", format!("{}/{block}", info.name));
-    }
+    expect_missing(cluster, &info, &Form::ALL);
     (info, pods)
 }
 
 /// Removes a node from Kubernetes, but keeps Calico's object for the node.
 pub(super) fn left_behind(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
-    let name = &info.name;
-    cluster.leave_object_out(&key::node(name));
-    for block in &info.blocks {
-        cluster.expect_in(&Form::WITH_PODS, "block-of-missing-node", block);
-        cluster.expect_in(&Form::WITH_PODS, "affinity-of-missing-node", format!("{name}/{block}"));
-    }
+    cluster.leave_object_out(&key::node(&info.name));
+    expect_missing(cluster, &info, &Form::WITH_PODS);
     for pod in &pods {
         cluster.remove(&pod.endpoint);
         cluster.expect_leaked_in(&[Form::Etcd], pod, "no-owner");
         cluster.expect_leaked_in(&Form::WITH_PODS, pod, "node-gone");
     }
-    for address in tunnels_of(cluster, &info) {
-        cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "node-gone");
-    }
+    expect_tunnels(cluster, &info, &Form::WITH_PODS, "node-gone");
 }
 
 /// Removes Calico's object of a live node.
@@ -65,29 +64,21 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
     cluster.remove(&key::node(name));
-    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {}, "spec": {}, "status": {}});
-    cluster.put_kubernetes_only("nodes", "", name, object);
+    cluster.put_kubernetes_only(&format!("nodes//{name}"), json!({"spec": {}, "status": {}}));
     cluster.expect_in(&[Form::EtcdWithKubernetes], "node-object-missing", name);
     cluster.expect_in(&Form::IN_KUBERNETES, "tunnel-address-missing", name);
-    for block in &info.blocks {
-        cluster.expect_in(&[Form::Etcd], "block-of-missing-node", block);
-        cluster.expect_in(&[Form::Etcd], "affinity-of-missing-node", format!("{name}/{block}"));
-    }
+    expect_missing(cluster, &info, &[Form::Etcd]);
     for pod in &pods {
-        let subject = cluster.endpoint_mut(&pod.endpoint).subject();
-        cluster.expect_in(&[Form::Etcd], "endpoint-of-missing-node", subject);
+        cluster.expect_in(&[Form::Etcd], "endpoint-of-missing-node", pod.subject());
     }
-    for address in tunnels_of(cluster, &info) {
-        cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "tunnel-moved");
-    }
+    expect_tunnels(cluster, &info, &Form::IN_KUBERNETES, "tunnel-moved");
 }
 
 /// Clears the WireGuard address of a node that has a WireGuard key.
 pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
-    let tunnel = Tunnel::Wireguard;
-    let address = cluster.node_mut(&info.name).tunnel(tunnel).expect("every node has all tunnels");
-    cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
+    let address = cluster.tunnel(&info.name, Tunnel::Wireguard).expect("every node has all tunnels");
+    cluster.set_tunnel(&info.name, Tunnel::Wireguard, "");
     cluster.free(address, info.blocks[0]);
     cluster.expect_detail("tunnel-address-missing", &info.name, "spec.wireguard.interfaceIPv4Address");
 }
@@ -96,8 +87,7 @@ pub(super) fn tunnel_missing(cluster: &mut Cluster) {
 pub(super) fn gone_pods_left(cluster: &mut Cluster) {
     let (_, pods) = lose_node(cluster);
     for pod in pods {
-        let subject = cluster.endpoint_mut(&pod.endpoint).subject();
-        cluster.expect("endpoint-of-missing-node", subject);
+        cluster.expect("endpoint-of-missing-node", pod.subject());
     }
 }
 
@@ -105,6 +95,5 @@ pub(super) fn endpoint_on_missing(cluster: &mut Cluster) {
     let block = cluster.host().blocks[0];
     let missing = cluster.missing_node();
     let pod = cluster.add_pod(&missing, &[block]);
-    let subject = cluster.endpoint_mut(&pod.endpoint).subject();
-    cluster.expect("endpoint-of-missing-node", subject);
+    cluster.expect("endpoint-of-missing-node", pod.subject());
 }

@@ -1,13 +1,16 @@
 //! Addresses that an owner other than the recorded one uses, and addresses on the wrong node.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 
+use crate::cluster::build::Holder;
 use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel};
-use crate::cluster::{Cluster, NodeInfo};
+use crate::cluster::{Cluster, NodeInfo, Pod};
 
 /// Replaces the record of an address, and adjusts the counts of both handles.
-fn record(cluster: &mut Cluster, address: std::net::IpAddr, block: IpNet, attribute: Attribute) {
+fn record(cluster: &mut Cluster, address: IpAddr, block: IpNet, attribute: Attribute) {
     let new = attribute.handle.clone().expect("the new record has a handle");
     cluster.count(&new, block, 1);
     let old = std::mem::replace(cluster.record_mut(address, block), attribute);
@@ -17,28 +20,30 @@ fn record(cluster: &mut Cluster, address: std::net::IpAddr, block: IpNet, attrib
     cluster.expect("owner-mismatch", address);
 }
 
+/// Replaces the records of all addresses of a pod.
+fn record_all(cluster: &mut Cluster, pod: &Pod, attribute: &Attribute) {
+    for (address, block) in &pod.addresses {
+        record(cluster, *address, *block, attribute.clone());
+    }
+}
+
 pub(super) fn other_pod(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    let ghost = cluster.holder(&pod.node);
-    for (address, block) in pod.addresses {
-        record(cluster, address, block, ghost.attribute());
-    }
+    let ghost = cluster.holder(&pod.node).attribute();
+    record_all(cluster, &pod, &ghost);
 }
 
 pub(super) fn other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let other = cluster.victim_node(0).0.name;
-    let mut past = cluster.holder(&other);
-    past.name = pod.name;
-    for (address, block) in pod.addresses {
-        record(cluster, address, block, past.attribute());
-    }
+    let past = Holder { name: pod.name.clone(), ..cluster.holder(&other) };
+    record_all(cluster, &pod, &past.attribute());
 }
 
 pub(super) fn tunnel_as_pod(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(1);
     let ghost = cluster.holder(&info.name);
-    let address = cluster.node_mut(&info.name).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
+    let address = cluster.tunnel(&info.name, Tunnel::Ipip).expect("the node has the tunnel");
     record(cluster, address, info.blocks[0], ghost.attribute());
 }
 
@@ -51,18 +56,17 @@ pub(super) fn pod_as_tunnel(cluster: &mut Cluster) {
 }
 
 pub(super) fn legacy(cluster: &mut Cluster) {
-    let info = cluster.host();
-    let pod = cluster.add_legacy_pod(&info.name, &info.blocks[..1]);
-    let ghost = cluster.holder(&info.name).name;
+    let pod = cluster.legacy_victim();
+    let ghost = cluster.holder(&pod.node).name;
     let handle = format!("{}.{}", ghost.namespace, ghost.pod);
-    record(cluster, pod.address(), pod.block(), Attribute::bare(&handle));
+    record_all(cluster, &pod, &Attribute::bare(&handle));
 }
 
 pub(super) fn container(cluster: &mut Cluster) {
     let info = cluster.host();
     let pod = cluster.add_container_pod(&info.name, info.blocks[0]);
     let other = cluster.holder(&info.name).handle();
-    record(cluster, pod.address(), pod.block(), Attribute::bare(&other));
+    record_all(cluster, &pod, &Attribute::bare(&other));
 }
 
 pub(super) fn foreign(cluster: &mut Cluster) {
@@ -70,30 +74,24 @@ pub(super) fn foreign(cluster: &mut Cluster) {
     let other = cluster.holder(&pod.node);
     let handle = format!("nomad.alloc-{}", other.name.pod);
     let since = go_time(other.since);
-    for (address, block) in pod.addresses {
-        let entries = [("node", pod.node.as_str()), ("timestamp", since.as_str())];
-        record(cluster, address, block, Attribute::new(&handle, entries));
-    }
+    let entries = [("node", pod.node.as_str()), ("timestamp", since.as_str())];
+    record_all(cluster, &pod, &Attribute::new(&handle, entries));
 }
 
 pub(super) fn reserved(cluster: &mut Cluster) {
     let (node, block) = cluster.add_windows();
     let address = cluster.block_mut(block).address(1);
     let holder = cluster.holder(&node);
-    cluster.put_endpoint(&holder, [address]);
+    cluster.put_endpoint(&holder, &[address]);
     cluster.expect("owner-mismatch", address);
 }
 
 pub(super) fn borrowed_tunnel(cluster: &mut Cluster, tunnel: Tunnel) {
     let (info, _) = cluster.victim_node(1);
     let lender = cluster.host();
-    let family = |b: &&IpNet| b.addr().is_ipv6() == tunnel.is_v6();
-    let (Some(own), Some(other)) = (info.blocks.iter().find(family), lender.blocks.iter().find(family))
-    else {
-        return;
-    };
-    let old = cluster.node_mut(&info.name).tunnel(tunnel).expect("the node has the tunnel");
-    cluster.free(old, *own);
-    let address = cluster.add_tunnel(&info.name, tunnel, *other);
+    let (Some(own), Some(other)) = (info.block_for(tunnel), lender.block_for(tunnel)) else { return };
+    let old = cluster.tunnel(&info.name, tunnel).expect("the node has the tunnel");
+    cluster.free(old, own);
+    let address = cluster.add_tunnel(&info.name, tunnel, other);
     cluster.expect("borrowed-tunnel-address", address);
 }

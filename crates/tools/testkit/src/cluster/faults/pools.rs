@@ -1,42 +1,49 @@
 //! Overlapping pools, full pools, and nodes without addresses.
 
-use ipnet::IpNet;
-use serde_json::json;
+use std::net::IpAddr;
 
-use crate::cluster::wire::{self, Pool, key};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::cluster::layout::part;
+use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Form};
 
+/// Adds a pool inside another pool.
 pub(super) fn overlapping(cluster: &mut Cluster) {
+    add_inner(cluster, 0, &json!({}), &Form::ALL);
+}
+
+/// Adds a pool and a second one in one of its halves. Expects the overlap in some forms. Returns the name of the inner
+/// pool.
+fn add_inner(cluster: &mut Cluster, half: usize, change: &Value, forms: &[Form]) -> String {
     let (name, cidr) = cluster.extra_pool();
-    let inner = cidr.subnets(25).expect("a /24").next().expect("it has two halves");
-    cluster.put_pool(&name, Pool::new(cidr, 28));
-    cluster.put_pool(&format!("{name}-half"), Pool::new(inner, 28));
-    cluster.expect("overlapping-pools", cidr);
-    cluster.expect("overlapping-pools", inner);
+    let (second, inner) = (format!("{name}-half"), part(cidr, 25, half));
+    cluster.put_pool(&name, cidr, 28, &json!({}));
+    cluster.put_pool(&second, inner, 28, change);
+    for pool in [cidr, inner] {
+        cluster.expect_in(forms, "overlapping-pools", pool);
+    }
+    second
 }
 
 /// Adds a pool with one address, which is the address of a node.
 pub(super) fn over_nodes(cluster: &mut Cluster) {
     let node = cluster.victim_node(0).0.name;
     let (name, _) = cluster.extra_pool();
-    let address = cluster.node_mut(&node).spec.addresses[1].address.parse().expect("an address");
-    let cidr = IpNet::new(address, 32).expect("a prefix of IPv4");
-    cluster.put_pool(&name, Pool::new(cidr, 32));
+    let addresses = &cluster.json(&key::node(&node))["spec"]["addresses"];
+    let address: IpAddr =
+        addresses[1]["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+    let cidr = IpNet::from(address);
+    cluster.put_pool(&name, cidr, 32, &json!({}));
     cluster.expect("pool-overlaps-nodes", cidr);
 }
 
 /// Adds a pool inside another pool. The native group allows the overlap if the inner pool is disabled, or for a reason
-/// that the caller adds. Returns the name of the inner pool.
+/// that the caller adds. Returns the key of the inner pool.
 pub(super) fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
-    let (name, cidr) = cluster.extra_pool();
-    let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
-    cluster.put_pool(&name, Pool::new(cidr, 28));
-    let second = format!("{name}-half");
-    cluster.put_pool(&second, Pool { disabled, ..Pool::new(inner, 28) });
-    for pool in [cidr, inner] {
-        cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", pool);
-    }
-    second
+    let change = if disabled { json!({"disabled": true}) } else { json!({}) };
+    key::pool(&add_inner(cluster, 1, &change, &Form::WITHOUT_POOL_CONTROLLER))
 }
 
 /// Adds a pool inside another pool. The inner pool is being deleted, so the native group allows the overlap.
@@ -44,7 +51,7 @@ pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
         "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
     let second = pool_and_half(cluster, false);
-    cluster.patch_object(&key::pool(&second), deleted);
+    cluster.patch_object(&second, deleted);
 }
 
 /// Adds a pool inside another pool. Calico's pool controller has marked the inner pool as overlapping, so the native
@@ -53,22 +60,21 @@ pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
         "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
     let second = pool_and_half(cluster, false);
-    cluster.patch_object(&key::pool(&second), json!({"status": {"conditions": [refused]}}));
+    cluster.patch_object(&second, json!({"status": {"conditions": [refused]}}));
 }
 
 /// Adds two pools with the same CIDR, so that their findings have the same subject.
 pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
-    cluster.put_pool(&name, Pool::new(cidr, 28));
-    cluster.put_pool(&format!("{name}-again"), Pool { disabled: true, ..Pool::new(cidr, 28) });
+    cluster.put_pool(&name, cidr, 28, &json!({}));
+    cluster.put_pool(&format!("{name}-again"), cidr, 28, &json!({"disabled": true}));
     cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
 /// Adds a pool with an invalid selector. Calico then assigns addresses of the pool's family only to requests that name
 /// a pool.
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
-    let (name, cidr) = cluster.extra_pool();
-    cluster.put_pool(&name, Pool { node_selector: "zone ==".to_owned(), ..Pool::new(cidr, 28) });
+    let cidr = cluster.add_extra_pool(28, &json!({"nodeSelector": "zone =="}));
     cluster.expect("invalid-pool-selector", cidr);
 }
 
@@ -76,8 +82,8 @@ pub(super) fn invalid_selector(cluster: &mut Cluster) {
 fn tiny(cluster: &mut Cluster) -> (String, IpNet) {
     let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
-    let cidr = cidr.subnets(28).expect("a /24").next().expect("it has 16 parts");
-    cluster.put_pool(&name, Pool::new(cidr, 28));
+    let cidr = part(cidr, 28, 0);
+    cluster.put_pool(&name, cidr, 28, &json!({}));
     cluster.claim(cidr, &node);
     (node, cidr)
 }
@@ -95,37 +101,36 @@ pub(super) fn nearly_full(cluster: &mut Cluster) {
 pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     let (node, cidr) = tiny(cluster);
     let pods: Vec<_> = (0..8).map(|_| cluster.add_pod(&node, &[cidr])).collect();
-    let reserved = cidr.subnets(29).expect("a /28").nth(1).expect("it has two halves");
-    let metadata = cluster.spec.metadata("half", &mut cluster.spec.rng(7));
-    let name = format!("half-{}", cidr.addr());
-    cluster.put_raw(
-        key::resource("ipreservations", &name),
-        wire::reservation(wire::Metadata { name: name.clone(), ..metadata }, &[reserved.to_string()]),
-    );
+    let reserved = part(cidr, 29, 1).to_string();
+    cluster.put_reservation(&format!("half-{}", cidr.addr()), 7, &[reserved]);
     let gone = &pods[0];
     cluster.remove(&gone.endpoint);
     let released = cluster.spec.seconds_ago(20);
     cluster.block_mut(cidr).cool(&[gone.address()], &released);
     cluster.count(&gone.handle, cidr, -1);
-    cluster.expect_as_in(&Form::ALL, "pool-nearly-full", cidr, "error");
+    cluster.expect_as(&Form::ALL, "pool-nearly-full", cidr, "error");
 }
 
 /// Fills the maximum number of blocks on a node.
 pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
-    let (name, cidr) = cluster.extra_pool();
     let selector = format!("kubernetes.io/hostname == '{}'", info.name);
-    cluster.put_pool(&name, Pool { node_selector: selector, ..Pool::new(cidr, 30) });
+    let cidr = cluster.add_extra_pool(30, &json!({"nodeSelector": selector}));
     let blocks: Vec<IpNet> = cidr.subnets(30).expect("a /24").take(19).collect();
     for block in &blocks {
         cluster.claim(*block, &info.name);
     }
     for block in info.blocks[..1].iter().chain(&blocks) {
-        while !cluster.block_mut(*block).unallocated.is_empty() {
-            cluster.add_pod(&info.name, &[*block]);
-        }
+        fill(cluster, *block, &info.name);
     }
     cluster.expect("node-without-addresses", info.name);
+}
+
+/// Assigns all free addresses of a block to pods on a node.
+fn fill(cluster: &mut Cluster, block: IpNet, node: &str) {
+    while !cluster.block_mut(block).unallocated.is_empty() {
+        cluster.add_pod(node, &[block]);
+    }
 }
 
 /// Fills a node's only block under strict affinity, so that the node needs another block. The only block left is empty
@@ -134,27 +139,22 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
     let names = [(); 2].map(|()| cluster.victim_node(0).0.name);
 
     let hostname = "kubernetes.io/hostname";
-    let default = Pool {
-        node_selector: format!("{hostname} != '{}'", names[0]),
-        ..Pool::new(cluster.spec.pool_v4(), 26)
-    };
-    cluster.put_pool("default-ipv4-ippool", default);
+    let selector = format!("{hostname} != '{}'", names[0]);
+    let default = cluster.spec.pool_v4();
+    cluster.put_pool("default-ipv4-ippool", default, 26, &json!({"nodeSelector": selector}));
     // This pool would serve the node in some namespaces.
     cluster.remove_prefix(&key::pool("team-ippool"));
     let (name, cidr) = cluster.extra_pool();
-    let cidr = cidr.subnets(27).expect("a /24").next().expect("it has eight parts");
+    let cidr = part(cidr, 27, 0);
     let selector = format!("{hostname} in {{'{}', '{}'}}", names[0], names[1]);
-    cluster.put_pool(&name, Pool { node_selector: selector, ..Pool::new(cidr, 28) });
+    cluster.put_pool(&name, cidr, 28, &json!({"nodeSelector": selector}));
 
-    for (name, block) in names.iter().zip(cidr.subnets(28).expect("a /27")) {
-        cluster.claim(block, name);
+    for (name, number) in names.iter().zip(0..) {
+        cluster.claim(part(cidr, 28, number), name);
     }
-    let full = cidr.subnets(28).expect("a /27").next().expect("it has two halves");
-    while !cluster.block_mut(full).unallocated.is_empty() {
-        cluster.add_pod(&names[0], &[full]);
-    }
+    fill(cluster, part(cidr, 28, 0), &names[0]);
 
-    cluster.put_version("v3.31.7");
+    cluster.set_information("calicoVersion", "v3.31.7");
     super::settings::strict(cluster);
     cluster.expect("node-without-addresses", &names[0]);
 }

@@ -2,42 +2,38 @@
 
 use std::net::IpAddr;
 
-use crate::cluster::wire::{Block, IpamSettings, key};
+use serde_json::json;
+
+use crate::cluster::wire::{Block, key};
 use crate::cluster::{Cluster, Form};
 
 pub(super) fn locked(cluster: &mut Cluster) {
-    cluster.put_ready(false);
+    cluster.set_information("datastoreReady", false);
     cluster.expect("datastore-locked", "default");
 }
 
 pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
-    cluster.settings.auto_allocate_blocks = false;
-    cluster.mirrored.auto_allocate_blocks = false;
-    cluster.put_settings();
+    cluster.change_settings(&json!({"autoAllocateBlocks": false}));
     cluster.expect("auto-allocation-off", "default");
 }
 
 /// Empties the allocator's configuration. A field that is absent from an existing value is false in etcd (facts 1.6).
 pub(super) fn empty(cluster: &mut Cluster) {
-    cluster.mirrored =
-        IpamSettings { auto_allocate_blocks: false, cooldown_seconds: 0, ..IpamSettings::default() };
-    cluster.put_settings();
-    cluster.put_raw(key::IPAM_CONFIG, "{}");
-    cluster.expect("auto-allocation-off", "default");
+    auto_allocation_off(cluster);
+    cluster.change_settings(&json!({"ipCooldownSeconds": null}));
+    cluster.put_json(key::IPAM_CONFIG, json!({}));
 }
 
 pub(super) fn mismatch(cluster: &mut Cluster) {
-    cluster.mirrored.cooldown_seconds += 30;
-    cluster.put_settings();
+    let cooldown = cluster.spec.cooldown_seconds + 30;
+    cluster.mirrored_settings()["spec"]["ipCooldownSeconds"] = cooldown.into();
     // In Kubernetes, the two settings are one object.
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
 /// Turns on strict affinity. Expects a finding for every address that is used on a node other than the block's owner.
 pub(super) fn strict(cluster: &mut Cluster) {
-    cluster.settings.strict_affinity = true;
-    cluster.mirrored.strict_affinity = true;
-    cluster.put_settings();
+    cluster.change_settings(&json!({"strictAffinity": true}));
     let borrowed: Vec<IpAddr> = cluster.blocks().flat_map(borrowed).collect();
     for address in borrowed {
         cluster.expect("borrowed-under-strict-affinity", address);

@@ -1,12 +1,10 @@
-//! IPAM keys and values that do not decode. A check skips everything that depends on them.
+//! Keys and values that do not decode, completely or in one field. A check skips everything that depends on them.
 
-use ipnet::IpNet;
-
-use crate::cluster::Cluster;
-use crate::cluster::wire::key;
+use crate::cluster::wire::{self, Tunnel, key};
+use crate::cluster::{Cluster, Pod};
 
 /// Stores a value under a key. A check must report the key as undecodable.
-pub(super) fn make_undecodable(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
+fn make_undecodable(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
     cluster.put_raw(key.as_str(), value);
     cluster.expect("undecodable-object", key);
 }
@@ -19,7 +17,7 @@ pub(super) fn resource(cluster: &mut Cluster, place: &str, value: &str) {
 
 /// Changes the JSON of a block that has a pod.
 fn garble_block(cluster: &mut Cluster, harm: impl FnOnce(String) -> String) {
-    let (_, net, _) = cluster.victim_block();
+    let net = cluster.victim_block().block();
     let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
     make_undecodable(cluster, key::block(net), harm(value));
 }
@@ -42,19 +40,20 @@ pub(super) fn block_key(cluster: &mut Cluster, from: &str, to: &str) {
     make_undecodable(cluster, key::block(net).replace(from, to), format!(r#"{{"cidr":"{net}"}}"#));
 }
 
-/// Returns a block's key with another address of the block instead of the first one.
-fn unmask(key: &str, block: IpNet) -> String {
-    let first = block.addr().to_string();
-    let (head, last) = first.rsplit_once('.').expect("an IPv4 address");
-    let other = format!("{head}.{}", last.parse::<u8>().expect("a number") + 5);
-    key.replace(&format!("{first}-"), &format!("{other}-"))
+/// Moves the value of a key to one that differs from it in the address of the block. A check skips both a moved block
+/// and its affinity.
+fn rename_key(cluster: &mut Cluster, key: &str, from: &str, to: &str) {
+    let stored = cluster.remove(key);
+    make_undecodable(cluster, key.replace(&format!("{from}-"), &format!("{to}-")), stored.value());
 }
 
-/// Stores a block under a wrong key. A check skips both its records and its affinity.
-pub(super) fn unmasked_block(cluster: &mut Cluster) {
-    let (_, net, _) = cluster.victim_block();
-    let stored = cluster.remove(&key::block(net));
-    make_undecodable(cluster, unmask(&key::block(net), net), stored.value());
+/// Stores an object of a block under a key with another address of the block instead of the first one.
+pub(super) fn unmasked(cluster: &mut Cluster, key: fn(&Pod) -> String) {
+    let pod = cluster.victim_block();
+    let first = pod.block().addr().to_string();
+    let (head, last) = first.rsplit_once('.').expect("an IPv4 address");
+    let other = format!("{head}.{}", last.parse::<u8>().expect("a number") + 5);
+    rename_key(cluster, &key(&pod), &first, &other);
 }
 
 /// Stores a block under a key with capital letters. Only IPv6 addresses have letters.
@@ -67,20 +66,13 @@ pub(super) fn uppercase_block(cluster: &mut Cluster) {
     let net = cluster.spec.block_v6(info.number, cluster.next_spare);
     cluster.claim(net, &info.name);
     cluster.add_pod(&info.name, &[net]);
-    let (canonical, address) = (key::block(net), net.addr().to_string());
-    let stored = cluster.remove(&canonical);
-    make_undecodable(cluster, canonical.replace(&address, &address.to_uppercase()), stored.value());
-}
-
-pub(super) fn unmasked_affinity(cluster: &mut Cluster) {
-    let (node, net, _) = cluster.victim_block();
-    let stored = cluster.remove(&key::affinity("host", &node, net));
-    make_undecodable(cluster, unmask(&key::affinity("host", &node, net), net), stored.value());
+    let address = net.addr().to_string();
+    rename_key(cluster, &key::block(net), &address, &address.to_uppercase());
 }
 
 pub(super) fn affinity(cluster: &mut Cluster, kind: &str, value: &str) {
-    let (node, net, _) = cluster.victim_block();
-    make_undecodable(cluster, key::affinity(kind, &node, net), value);
+    let pod = cluster.victim_block();
+    make_undecodable(cluster, key::affinity(kind, &pod.node, pod.block()), value);
 }
 
 /// Breaks the counts of a handle.
@@ -96,9 +88,8 @@ pub(super) fn handle_key(cluster: &mut Cluster) {
 }
 
 pub(super) fn unknown_key(cluster: &mut Cluster) {
-    let number = cluster.next_pod;
+    make_undecodable(cluster, format!("/calico/ipam/v2/lease/{}", cluster.next_pod), "{}");
     cluster.next_pod += 1;
-    make_undecodable(cluster, format!("/calico/ipam/v2/lease/{number}"), "{}");
 }
 
 pub(super) fn bytes(cluster: &mut Cluster) {
@@ -109,4 +100,60 @@ pub(super) fn bytes(cluster: &mut Cluster) {
     let subject = String::from_utf8_lossy(&key).into_owned();
     cluster.put_raw(key, r#"{"block":{},"deleted":false}"#);
     cluster.expect("undecodable-object", subject);
+}
+
+/// Truncates a node. The node is not reported as missing, and its tunnel addresses are not reported as leaked.
+pub(super) fn node(cluster: &mut Cluster) {
+    let name = cluster.victim_node(1).0.name;
+    make_undecodable(cluster, key::node(&name), r#"{"kind":"Node","spec":"#);
+}
+
+pub(super) fn node_field(cluster: &mut Cluster) {
+    let name = cluster.victim_node(1).0.name;
+    let address = cluster.tunnel(&name, Tunnel::Vxlan).expect("the node has the tunnel");
+    cluster.set_tunnel(&name, Tunnel::Vxlan, &format!("{address}.7"));
+    cluster.expect_detail("undecodable-object", key::node(&name), "spec.ipv4VXLANTunnelAddr");
+}
+
+/// Truncates an endpoint. Its key still protects the addresses of the pod.
+pub(super) fn endpoint(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let mut value = cluster.remove(&pod.endpoint).value();
+    value.truncate(value.len() / 2);
+    make_undecodable(cluster, pod.endpoint, value);
+}
+
+pub(super) fn endpoint_field(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let network = pod.address().to_string().replacen('.', ",", 1);
+    cluster.json_mut(&pod.endpoint)["spec"]["ipNetworks"][0] = format!("{network}/32").into();
+    cluster.expect_detail("undecodable-object", &pod.endpoint, "spec.ipNetworks");
+}
+
+pub(super) fn grace(cluster: &mut Cluster) {
+    let key = key::resource("kubecontrollersconfigurations", "default");
+    let metadata = cluster.spec.metadata("default", &mut cluster.spec.rng(8));
+    cluster.put_raw(key.as_str(), wire::kube_controllers(&metadata, "a quarter of an hour"));
+    cluster.expect_detail("undecodable-object", key, "spec.controllers.node.leakGracePeriod");
+}
+
+/// Adds an undecodable pool. While there is one, no address is reported as outside all pools.
+pub(super) fn pool(cluster: &mut Cluster) {
+    let block = cluster.foreign_block();
+    cluster.victim_in(block);
+    let value = r#"{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"broken"},"spec":{"cidr":"198.18.0.0"#;
+    make_undecodable(cluster, key::pool("broken"), format!("{value}/444\"}}}}"));
+}
+
+pub(super) fn reservation_field(cluster: &mut Cluster) {
+    cluster.put_reservation("infra", 3, &["10.244.0.0/33".to_owned()]);
+    let key = key::resource("ipreservations", "infra");
+    cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
+}
+
+/// Breaks the allocator's configuration. The rules about settings are skipped: neither strict affinity nor a difference
+/// from the resource is reported.
+pub(super) fn config(cluster: &mut Cluster) {
+    cluster.mirrored_settings()["spec"]["strictAffinity"] = true.into();
+    make_undecodable(cluster, key::IPAM_CONFIG.to_owned(), r#"{"strict_affinity":"yes"}"#);
 }

@@ -5,8 +5,8 @@ use std::thread;
 
 use anyhow::Result;
 use etcd_client::{Client, Txn, TxnOp};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, SizedCluster};
 use crate::runtime::block_on;
@@ -60,22 +60,10 @@ fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sende
 
 async fn send(endpoint: &str, mut receiver: mpsc::Receiver<Pairs>) -> Result<()> {
     let client = Client::connect([endpoint], None).await?;
-    let mut running: JoinSet<Result<(), etcd_client::Error>> = JoinSet::new();
-    while let Some(pairs) = receiver.recv().await {
-        if running.len() == IN_FLIGHT
-            && let Some(done) = running.join_next().await
-        {
-            done.expect("a transaction does not panic")?;
-        }
-        let mut client = client.clone();
-        running.spawn(async move {
-            let puts: Vec<TxnOp> =
-                pairs.into_iter().map(|(key, value)| TxnOp::put(key, value, None)).collect();
-            client.txn(Txn::new().and_then(puts)).await.map(drop)
-        });
-    }
-    while let Some(done) = running.join_next().await {
-        done.expect("a transaction does not panic")?;
-    }
-    Ok(())
+    let put = |(key, value)| TxnOp::put(key, value, None);
+    let transactions = stream::poll_fn(|context| receiver.poll_recv(context)).map(|pairs| {
+        let (mut client, puts) = (client.clone(), pairs.into_iter().map(put).collect::<Vec<_>>());
+        async move { anyhow::Ok(client.txn(Txn::new().and_then(puts)).await.map(drop)?) }
+    });
+    transactions.buffer_unordered(IN_FLIGHT).try_collect().await
 }

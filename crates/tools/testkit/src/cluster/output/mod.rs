@@ -5,5 +5,5 @@ mod export;
 mod kubernetes;
 mod snapshot;
 
-pub(super) use self::kubernetes::pod_of;
-pub use self::kubernetes::{KubeCluster, KubeObject, LeftOut};
+pub use self::kubernetes::{KubeCluster, KubeObject};
+pub(super) use self::kubernetes::{foreign_kind, pod_of};

@@ -9,7 +9,7 @@ impl Cluster {
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
             location: "testkit".to_owned(),
-            revision: self.len().to_string(),
+            revision: self.entries.len().to_string(),
             taken_at: self.spec().now,
             rechecked: true,
             ..Snapshot::default()

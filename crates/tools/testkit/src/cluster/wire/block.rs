@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::go_json;
 
 /// Entries of an owner record.
 pub type Entries = BTreeMap<String, String>;
 
 /// The version of Calico that wrote a block, which determines the block's fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Era {
     /// 3.33 and later.
+    #[default]
     Current,
     /// 3.22.2 to 3.31: `null` for absent parts of an owner record.
     Numbered,
@@ -22,14 +27,15 @@ pub enum Era {
 }
 
 /// An owner record.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attribute {
-    /// `handle_id`.
+    #[serde(rename = "handle_id", skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// `secondary`.
+    #[serde(rename = "secondary", skip_serializing_if = "Option::is_none")]
     pub owner: Option<Entries>,
-    /// `alternateOwnerAttrs`.
+    #[serde(rename = "alternateOwnerAttrs", skip_serializing_if = "Option::is_none")]
     pub alternate: Option<Entries>,
+    #[serde(rename = "releasedAt", skip_serializing_if = "Option::is_none")]
     pub released_at: Option<String>,
 }
 
@@ -55,23 +61,31 @@ impl Attribute {
 }
 
 /// The value of a block. All fields are public, so that a fault can break any of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Block {
     /// The CIDR in the value, which may differ from the key.
     pub cidr: IpNet,
     /// `host:<node>`, `virtual:<name>` or none.
     pub affinity: Option<String>,
     /// The time of the claim.
+    #[serde(rename = "affinity_claim_time", skip_serializing_if = "Option::is_none")]
     pub claim_time: Option<String>,
     /// Indices of records, by ordinal.
     pub allocations: Vec<Option<i64>>,
     /// Free ordinals.
     pub unallocated: Vec<i64>,
     /// Owner records.
+    #[serde(default)]
     pub attributes: Vec<Attribute>,
+    #[serde(rename = "sequenceNumber", default)]
     pub sequence: u64,
     /// Per-ordinal sequence numbers.
+    #[serde(rename = "sequenceNumberForAllocation", default)]
     pub sequences: BTreeMap<String, u64>,
+    /// True if the block is about to be deleted.
+    #[serde(default)]
+    pub deleted: bool,
+    #[serde(skip)]
     pub era: Era,
 }
 
@@ -88,8 +102,41 @@ impl Block {
             attributes: Vec::new(),
             sequence,
             sequences: BTreeMap::new(),
+            deleted: false,
             era: Era::Current,
         }
+    }
+
+    /// Reads a value; `None` if it is not a block. The era is always the current one.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let mut fields: Value = serde_json::from_slice(value).ok()?;
+        fields.as_object_mut()?.retain(|_, field| !field.is_null());
+        let mut block: Self = serde_json::from_value(fields).ok()?;
+        for record in &mut block.attributes {
+            record.owner.take_if(|entries| entries.is_empty());
+        }
+        Some(block)
+    }
+
+    /// The bytes that Calico stores.
+    pub fn value(&self) -> Vec<u8> {
+        let mut value = json!(self);
+        if self.era != Era::Current {
+            let fields = value.as_object_mut().expect("a block is an object");
+            fields.remove("affinity_claim_time");
+            let is_numbered = self.era == Era::Numbered;
+            fields.retain(|name, _| is_numbered || !name.starts_with("sequenceNumber"));
+            if self.era == Era::Legacy {
+                fields.remove("deleted");
+                fields.insert("strictAffinity".to_owned(), false.into());
+            }
+            let records = fields["attributes"].as_array_mut().into_iter().flatten();
+            for record in records.filter_map(Value::as_object_mut) {
+                record.entry("handle_id").or_insert(Value::Null);
+                record.entry("secondary").or_insert(Value::Null);
+            }
+        }
+        go_json(&value)
     }
 
     pub fn address(&self, ordinal: usize) -> IpAddr {
@@ -113,11 +160,7 @@ impl Block {
         assert!(self.unallocated.len() >= count, "{} has no {count} free addresses", self.cidr);
         let taken: Vec<usize> = self.unallocated.drain(..count).map(|o| o as usize).collect();
         let index = self.index_of(attribute);
-        for ordinal in &taken {
-            self.allocations[*ordinal] = Some(index);
-            self.sequences.insert(ordinal.to_string(), self.sequence);
-        }
-        self.sequence += 1;
+        self.record(&taken, index);
         taken.into_iter().map(|ordinal| self.address(ordinal)).collect()
     }
 
@@ -128,6 +171,15 @@ impl Block {
         let ordinal_number = self.unallocated.remove(place);
         self.unallocated.insert(0, ordinal_number);
         self.take(1, attribute)[0]
+    }
+
+    /// Sets the record of ordinals in one update.
+    fn record(&mut self, ordinals: &[usize], index: i64) {
+        for ordinal in ordinals {
+            self.allocations[*ordinal] = Some(index);
+            self.sequences.insert(ordinal.to_string(), self.sequence);
+        }
+        self.sequence += 1;
     }
 
     fn index_of(&mut self, attribute: Attribute) -> i64 {
@@ -159,12 +211,8 @@ impl Block {
         let cooling = Attribute { released_at: Some(released_at.to_owned()), ..Attribute::default() };
         self.attributes.push(cooling);
         let index = self.attributes.len() as i64 - 1;
-        for address in addresses {
-            let ordinal = self.ordinal(*address);
-            self.allocations[ordinal] = Some(index);
-            self.sequences.insert(ordinal.to_string(), self.sequence);
-        }
-        self.sequence += 1;
+        let ordinals: Vec<usize> = addresses.iter().map(|address| self.ordinal(*address)).collect();
+        self.record(&ordinals, index);
         self.compact();
     }
 

@@ -45,8 +45,14 @@ pub fn pool(name: &str) -> String {
     resource("ippools", name)
 }
 
+/// The namespace of all endpoints of orchestrators other than Kubernetes.
+pub const FOREIGN_NAMESPACE: &str = "libnetwork";
+
+/// The prefix of the keys of workload endpoints.
+pub const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
+
 pub fn endpoint(namespace: &str, name: &str) -> String {
-    format!("{RESOURCES}/workloadendpoints/{namespace}/{name}")
+    format!("{ENDPOINTS}{namespace}/{name}")
 }
 
 /// The name of a workload endpoint: four segments with their dashes doubled (facts 1.10).

@@ -2,57 +2,44 @@
 //! compare it with itself.
 
 mod block;
-mod block_value;
-mod config;
-mod endpoint;
-mod handle;
+mod json;
 pub mod key;
-mod node;
-mod pool;
-mod resource;
+mod tunnel;
+
+use serde_json::{Value, json};
 
 pub use self::block::{Attribute, Block, Entries, Era};
-pub use self::config::{
-    IpamSettings, cluster_information, ipam_config, ipam_configuration, kube_controllers,
-};
-pub use self::endpoint::{Endpoint, EndpointSpec, Nat};
-pub use self::handle::{Handle, affinity};
-pub use self::node::{Node, NodeAddress, OrchRef, Tunnel};
-pub use self::pool::{Pool, reservation};
-pub use self::resource::{Metadata, Resource};
+pub use self::json::go_json;
+pub(super) use self::json::merge;
+pub use self::tunnel::Tunnel;
 
-use serde::Serialize;
-
-fn is_false(value: &bool) -> bool {
-    !value
+/// The value of an affinity.
+pub fn affinity(state: &str) -> Vec<u8> {
+    format!(r#"{{"state":"{state}","deleted":false}}"#).into_bytes()
 }
 
-/// The bytes that Go's `encoding/json` writes: no spaces, `<`, `>` and `&` escaped.
-pub fn go_json(value: &impl Serialize) -> Vec<u8> {
-    let plain = serde_json::to_vec(value).expect("these values have text keys only");
-    if !plain.iter().any(|b| matches!(b, b'<' | b'>' | b'&')) {
-        return plain;
-    }
-    let mut escaped = Vec::with_capacity(plain.len() + 16);
-    for byte in plain {
-        // These characters occur in strings only, so escaping them anywhere is right.
-        match byte {
-            b'<' => escaped.extend(br"\u003c"),
-            b'>' => escaped.extend(br"\u003e"),
-            b'&' => escaped.extend(br"\u0026"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+/// A v3 API resource without status.
+pub fn resource(kind: &str, metadata: Value, spec: Value) -> Value {
+    json!({"kind": kind, "apiVersion": "projectcalico.org/v3", "metadata": metadata, "spec": spec})
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The settings at `/calico/ipam/v2/config`, as a patch. Two fields have other names there, and false is omitted.
+pub fn ipam_config(settings: &Value) -> Value {
+    let renamed = |name: &str| match name {
+        "strictAffinity" => "strict_affinity".to_owned(),
+        "autoAllocateBlocks" => "auto_allocate_blocks".to_owned(),
+        other => other.to_owned(),
+    };
+    let set = |value: &Value| if *value == json!(false) { Value::Null } else { value.clone() };
+    settings.as_object().into_iter().flatten().map(|(name, value)| (renamed(name), set(value))).collect()
+}
 
-    #[test]
-    fn escapes_are_those_of_go() {
-        assert_eq!(go_json(&"a<b>&c"), br#""a\u003cb\u003e\u0026c""#);
-        assert_eq!(go_json(&["plain"]), br#"["plain"]"#);
-    }
+/// The value of KubeControllersConfiguration with the defaults that Calico writes.
+pub fn kube_controllers(metadata: &Value, leak_grace_period: &str) -> Vec<u8> {
+    let controllers = r#""policy":{"reconcilerPeriod":"5m0s"},"workloadEndpoint":{"reconcilerPeriod":"5m0s"},"serviceAccount":{"reconcilerPeriod":"5m0s"},"namespace":{"reconcilerPeriod":"5m0s"},"loadBalancer":{"assignIPs":"AllServices"},"migration":{"policyNameMigrator":"Enabled"}"#;
+    let metadata = String::from_utf8(go_json(metadata)).expect("JSON is text");
+    format!(
+        r#"{{"kind":"KubeControllersConfiguration","apiVersion":"projectcalico.org/v3","metadata":{metadata},"spec":{{"logSeverityScreen":"Info","healthChecks":"Enabled","etcdV3CompactionPeriod":"10m0s","prometheusMetricsPort":9094,"controllers":{{"node":{{"reconcilerPeriod":"5m0s","syncLabels":"Enabled","hostEndpoint":{{"autoCreate":"Disabled","createDefaultHostEndpoint":"Enabled"}},"leakGracePeriod":"{leak_grace_period}"}},{controllers}}}}},"status":{{"runningConfig":{{"logSeverityScreen":"Info","healthChecks":"Enabled","etcdV3CompactionPeriod":"10m0s"}}}}}}"#
+    )
+    .into_bytes()
 }

@@ -1,10 +1,8 @@
 //! The Kubernetes objects of a cluster with Calico in etcd: nodes, pods, services and machines.
 
-use std::collections::BTreeSet;
-
 use super::KubeCluster;
-use super::names::known_plural;
-use crate::cluster::wire::key;
+use super::names::foreign_kind;
+use crate::cluster::wire::key::{self, FOREIGN_NAMESPACE};
 use crate::cluster::{Cluster, Form, Object};
 use crate::kube::Flavour;
 
@@ -17,32 +15,26 @@ impl Cluster {
     /// services and machines. The expected findings are those of etcd and Kubernetes together.
     pub fn beside_etcd(&self) -> KubeCluster {
         let mut made = self.kubernetes(Flavour::Classic);
-        // Containers of other orchestrators are not pods.
-        let foreign: BTreeSet<String> = self
-            .entries
-            .iter()
-            .filter(|(_, object)| matches!(object, Object::Endpoint(e) if e.spec.orchestrator != "k8s"))
-            .filter_map(|(key, _)| made.subjects.get(&*String::from_utf8_lossy(key)).cloned())
-            .collect();
         made.objects.retain(|object| {
-            let path = object.path();
-            known_plural(object.plural).is_some()
-                && !foreign.contains(&path)
-                && !self.kubernetes_only.is_only_in_kubernetes_datastore(&path)
+            // Containers of other orchestrators are not pods.
+            let is_foreign = object.plural == "pods" && object.namespace() == FOREIGN_NAMESPACE;
+            foreign_kind(object.plural).is_some()
+                && !is_foreign
+                && !self.kubernetes_only.only_in_kubernetes_datastore.contains(&object.path())
         });
-        for pod in made.objects.iter_mut().filter(|object| object.plural == "pods") {
-            if let Some(annotations) = pod.json["metadata"]["annotations"].as_object_mut() {
+        for object in &mut made.objects {
+            if object.plural == "pods"
+                && let Some(annotations) = object.json["metadata"]["annotations"].as_object_mut()
+            {
                 annotations.retain(|name, _| !WRITTEN_BY_CNI.contains(&name.as_str()));
             }
-        }
-        for object in &mut made.objects {
             let name = match object.plural {
                 "pods" => &mut object.json["spec"]["nodeName"],
                 "nodes" => &mut object.json["metadata"]["name"],
                 _ => continue,
             };
-            if let Some(Object::Node(node)) = self.get(&key::node(name.as_str().unwrap_or_default())) {
-                *name = node.spec.orch_refs[0].node_name.clone().into();
+            if let Some(Object::Json(node)) = self.get(&key::node(name.as_str().unwrap_or_default())) {
+                name.clone_from(&node["spec"]["orchRefs"][0]["nodeName"]);
             }
         }
         made.truth = self.truth_of(Form::EtcdWithKubernetes).clone();

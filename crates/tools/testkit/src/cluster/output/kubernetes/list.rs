@@ -6,24 +6,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::names::FOREIGN;
+use super::names::{FOREIGN, KINDS};
 use super::{KubeCluster, KubeObject};
 
 /// The first `resourceVersion`.
 const FIRST_VERSION: usize = 1000;
 /// Kinds without `metadata.generation`.
 const WITHOUT_GENERATION: [&str; 2] = ["nodes", "services"];
-/// Calico's kinds with the same name in both API groups.
-const KINDS: [(&str, &str); 7] = [
-    ("ipamblocks", "IPAMBlock"),
-    ("ipamhandles", "IPAMHandle"),
-    ("blockaffinities", "BlockAffinity"),
-    ("ippools", "IPPool"),
-    ("ipreservations", "IPReservation"),
-    ("clusterinformations", "ClusterInformation"),
-    ("kubecontrollersconfigurations", "KubeControllersConfiguration"),
-];
-
 impl KubeCluster {
     /// The list of all objects, including the fields that the server adds: version and generation.
     pub fn list(&self) -> Value {
@@ -62,8 +51,7 @@ impl KubeCluster {
 
     /// Writes one list per kind to a folder, as `kubectl get --raw` prints them.
     pub fn write_lists(&self, folder: &Path) -> io::Result<()> {
-        let (settings, settings_kind) = self.flavour.ipam_config();
-        let own = KINDS.into_iter().chain([(settings, settings_kind)]);
+        let own = KINDS.into_iter().chain([self.flavour.ipam_config()]);
         let own = own.map(|(plural, kind)| (plural, kind, self.flavour.api_version()));
         let others = FOREIGN.into_iter().map(|(plural, kind, version)| (plural, kind, version.to_owned()));
         for (plural, kind, version) in own.chain(others) {

@@ -9,24 +9,27 @@ mod list;
 mod names;
 mod node;
 mod pod;
-mod resources;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use self::names::{Place, is_object_name};
+pub(in crate::cluster) use self::names::foreign_kind;
+use self::names::{calico_kind, is_object_name, net};
 pub(in crate::cluster) use self::pod::pod as pod_of;
-use crate::cluster::{Cluster, ClusterSpec, Form, GroundTruth};
-use crate::kube::{Flavour, form};
+use crate::cluster::layout::hash;
+use crate::cluster::wire::key;
+use crate::cluster::{Cluster, Form, GroundTruth};
+use crate::kube::Flavour;
+use crate::kube::form::{self, require_cidr};
 
 /// A generated cluster as Kubernetes objects.
 #[derive(Clone, Debug)]
 pub struct KubeCluster {
     flavour: Flavour,
     objects: Vec<KubeObject>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<String>,
     truth: GroundTruth,
     /// Subjects of findings in etcd, and their names in Kubernetes.
     subjects: BTreeMap<String, String>,
@@ -38,15 +41,6 @@ pub struct KubeObject {
     pub plural: &'static str,
     /// The object, without `resourceVersion`, which the server sets.
     pub json: Value,
-}
-
-/// An etcd key without an object in Kubernetes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The key; bytes that are not text are replaced.
-    pub key: String,
-    /// The reason why Kubernetes cannot store the key.
-    pub reason: String,
 }
 
 impl KubeObject {
@@ -78,26 +72,27 @@ impl Cluster {
     /// A node keeps its Calico name. Endpoints of other orchestrators become pods with the same sandbox, so that their
     /// addresses stay in use.
     pub fn kubernetes(&self, flavour: Flavour) -> KubeCluster {
-        let mut maker = Maker {
-            cluster: self,
-            flavour,
-            objects: Vec::new(),
-            left_out: Vec::new(),
-            subjects: BTreeMap::new(),
-            taken: BTreeSet::new(),
-        };
+        let maker = Maker { cluster: self, flavour };
+        let (objects, left_out, subjects) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut made = KubeCluster { flavour, objects, left_out, truth: GroundTruth::default(), subjects };
+        let mut taken = BTreeSet::new();
         self.for_each_entry(|key, value| {
-            if !self.kubernetes_only.lacks(key) {
-                maker.entry(key, value);
+            let key = String::from_utf8_lossy(key).into_owned();
+            if self.kubernetes_only.absent.contains(&key) {
+                return;
+            }
+            let is_usable = |new: &KubeObject| is_object_name(new.name()) && taken.insert(new.path());
+            match maker.make(&key, value).filter(is_usable) {
+                Some(object) => made.add(key, object),
+                None => made.left_out.push(key),
             }
         });
         for (plural, object) in self.kubernetes_only.objects() {
-            let plural = names::known_plural(plural).expect("a kind that is known");
-            maker.objects.push(KubeObject { plural, json: object.clone() });
+            made.objects.push(KubeObject { plural, json: object.clone() });
         }
-        let truth = maker.truth();
-        let Maker { objects, left_out, subjects, .. } = maker;
-        KubeCluster { flavour, objects, left_out, truth, subjects }
+        made.truth = self.truth_of(Form::of(flavour)).renamed(|subject| made.subject(subject).to_owned());
+        made.truth.rename_detail("spec.ipNetworks", "cni.projectcalico.org/podIPs");
+        made
     }
 }
 
@@ -112,9 +107,19 @@ impl KubeCluster {
         &self.objects
     }
 
-    /// The etcd keys without an object. If one of them contains a fault, this cluster lacks the fault.
-    pub fn left_out(&self) -> &[LeftOut] {
+    /// The etcd keys without an object; bytes that are not text are replaced. If one of them contains a fault, this cluster lacks the fault.
+    pub fn left_out(&self) -> &[String] {
         &self.left_out
+    }
+
+    /// Adds the object of a key, which also gives findings their subjects.
+    fn add(&mut self, key: String, object: KubeObject) {
+        if let Some(endpoint) = key.strip_prefix(key::ENDPOINTS) {
+            let pod = format!("{}/{}", object.namespace(), object.name());
+            self.subjects.insert(endpoint.to_owned(), pod);
+        }
+        self.subjects.insert(key, object.path());
+        self.objects.push(object);
     }
 
     /// The subject in Kubernetes for a `subject` in etcd: keys become paths of objects, and endpoints become pods.
@@ -129,87 +134,66 @@ impl KubeCluster {
     }
 }
 
-/// The plural and the object for a key, or the reason why there is no object.
-type Made = Result<(&'static str, Value), String>;
+/// The plural and the object for a key; `None` if Kubernetes cannot store it.
+type Made = Option<(&'static str, Value)>;
 
 struct Maker<'c> {
     cluster: &'c Cluster,
     flavour: Flavour,
-    objects: Vec<KubeObject>,
-    left_out: Vec<LeftOut>,
-    subjects: BTreeMap<String, String>,
-    taken: BTreeSet<String>,
 }
 
 impl Maker<'_> {
-    fn entry(&mut self, key: &[u8], value: &[u8]) {
-        let made = match std::str::from_utf8(key) {
-            Ok(key) => self.make(key, value),
-            Err(_) => Err("its key is no text".to_owned()),
-        };
-        let key = String::from_utf8_lossy(key).into_owned();
-        let made = made.and_then(|(plural, mut json)| {
-            self.cluster.kubernetes_only.patch(&key, &mut json);
-            let object = KubeObject { plural, json };
-            let usable = is_object_name(object.name()) && self.taken.insert(object.path());
-            if usable {
-                Ok(object)
-            } else {
-                Err(format!("no object, or another one, can be {}", object.path()))
-            }
-        });
-        match made {
-            Ok(object) => {
-                self.remember(&key, value, &object);
-                self.objects.push(object);
-            }
-            Err(reason) => self.left_out.push(LeftOut { key, reason }),
-        }
-    }
-
-    fn make(&self, key: &str, value: &[u8]) -> Made {
-        let place = Place::of(key)?;
+    fn make(&self, key: &str, value: &[u8]) -> Option<KubeObject> {
         // The value of a Calico 2.x affinity may be empty.
         let value = if value.is_empty() { b"{}".as_slice() } else { value };
-        let value: Value = serde_json::from_slice(value).map_err(|_| "its value is no JSON".to_owned())?;
-        if !value.is_object() {
-            return Err("its value is no JSON object".to_owned());
+        let value = serde_json::from_slice(value).ok().filter(Value::is_object)?;
+        let (plural, mut json) = self.convert(key, &value)?;
+        self.cluster.kubernetes_only.patch(key, &mut json);
+        Some(KubeObject { plural, json })
+    }
+
+    fn convert(&self, key: &str, value: &Value) -> Made {
+        if let Some(resource) = key.strip_prefix("/calico/resources/v3/projectcalico.org/") {
+            return match resource.split('/').next()? {
+                "nodes" => Some(("nodes", node::node(value))),
+                "workloadendpoints" => Some(("pods", pod::pod(value)?)),
+                plural => self.resource(plural, value),
+            };
         }
-        match place {
-            Place::Block(net) => {
-                self.ipam("ipamblocks", "IPAMBlock", form::block(self.flavour, net, &value)?)
+        match key.strip_prefix("/calico/ipam/v2/")?.split('/').collect::<Vec<_>>()[..] {
+            ["config"] => self.ipam_config(value),
+            ["handle", id] => self.ipam("ipamhandles", form::handle(id, value)),
+            ["assignment", family, "block", dashed] => {
+                self.ipam("ipamblocks", form::block(self.flavour, net(family, dashed)?, value))
             }
-            Place::Affinity { kind, holder, net } => {
-                let made = form::affinity(self.flavour, kind, holder, net, &value)?;
-                self.ipam("blockaffinities", "BlockAffinity", made)
+            [kind @ ("host" | "virtual"), holder, family, "block", dashed] => {
+                let made = form::affinity(self.flavour, kind, holder, net(family, dashed)?, value);
+                self.ipam("blockaffinities", made)
             }
-            Place::Handle(id) => self.ipam("ipamhandles", "IPAMHandle", form::handle(id, &value)?),
-            Place::IpamConfig => self.ipam_config(&value),
-            Place::Resource("nodes") => Ok(("nodes", node::node(&value))),
-            Place::Resource("workloadendpoints") => Ok(("pods", pod::pod(&value)?)),
-            Place::Resource(plural) => self.resource(plural, &value),
+            // The name of an affinity does not contain any other type.
+            _ => None,
         }
     }
 
     /// Creates an object of a kind for which etcd stores neither UID nor creation time.
-    fn ipam(&self, plural: &'static str, kind: &str, made: form::Parts) -> Made {
-        let form::Parts { name, labels, spec } = made;
-        let mut metadata = metadata_of(&self.cluster.spec, plural, &name);
+    fn ipam(&self, plural: &str, made: Result<form::Parts, String>) -> Made {
+        let form::Parts { name, labels, spec } = made.ok()?;
+        let (plural, kind) = calico_kind(plural)?;
+        let mut metadata = self.metadata(plural, &name);
         let mut inner = json!({});
         if let Some(labels) = labels {
             inner["labels"] = labels.clone();
             metadata["labels"] = labels;
         }
-        Ok((plural, self.object(kind, metadata, &inner, spec)))
+        Some((plural, self.object(kind, metadata, &inner, spec)))
     }
 
     /// The allocator's settings, which are one object in Kubernetes.
     fn ipam_config(&self, value: &Value) -> Made {
         let (plural, kind) = self.flavour.ipam_config();
-        let metadata = metadata_of(&self.cluster.spec, plural, "default");
+        let metadata = self.metadata(plural, "default");
         let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
-        let spec = resources::ipam_config(self.flavour, value)?;
-        Ok((plural, self.object(kind, metadata, &inner, spec)))
+        Some((plural, self.object(kind, metadata, &inner, ipam_config_spec(self.flavour, value)?)))
     }
 
     /// A custom resource. `inner` is Calico's own metadata, which is an annotation in the classic group.
@@ -222,10 +206,10 @@ impl Maker<'_> {
 
     /// Creates a resource that is the same as in etcd, with its UID and creation time if etcd has them.
     fn resource(&self, plural: &str, value: &Value) -> Made {
-        let (plural, kind, spec) = resources::resource(self.flavour, plural, value)?;
+        let (plural, kind) = calico_kind(plural)?;
+        let spec = resource_spec(self.flavour, &value["spec"])?;
         let stored = &value["metadata"];
-        let name = stored["name"].as_str().ok_or("it has no name")?;
-        let mut metadata = metadata_of(&self.cluster.spec, plural, name);
+        let mut metadata = self.metadata(plural, stored["name"].as_str()?);
         for field in ["uid", "creationTimestamp"] {
             if stored[field].is_string() {
                 metadata[field] = stored[field].clone();
@@ -236,33 +220,49 @@ impl Maker<'_> {
         if let Some(status) = value.get("status") {
             object["status"] = status.clone();
         }
-        Ok((plural, object))
+        Some((plural, object))
     }
 
-    fn remember(&mut self, key: &str, value: &[u8], object: &KubeObject) {
-        self.subjects.insert(key.to_owned(), object.path());
-        if object.plural == "pods"
-            && let Ok(endpoint) = serde_json::from_slice::<Value>(value)
-        {
-            let name = endpoint["metadata"]["name"].as_str().unwrap_or_default();
-            let subject = format!("{}/{}", object.namespace(), object.name());
-            self.subjects.insert(format!("{}/{name}", object.namespace()), subject);
-        }
-    }
-
-    /// The findings with their subjects in Kubernetes.
-    fn truth(&self) -> GroundTruth {
-        let rename = |subject: &str| self.subjects.get(subject).map_or(subject, String::as_str).to_owned();
-        let mut truth = self.cluster.truth_of(Form::of(self.flavour)).renamed(rename);
-        truth.rename_detail("spec.ipNetworks", "cni.projectcalico.org/podIPs");
-        truth
+    /// The `metadata` of an object created long ago.
+    fn metadata(&self, plural: &str, name: &str) -> Value {
+        let thing = hash(13, &format!("{plural}{name}"));
+        self.cluster.spec.metadata(name, &mut self.cluster.spec.rng(thing))
     }
 }
 
-/// The `metadata` of an object created long ago.
-fn metadata_of(spec: &ClusterSpec, plural: &str, name: &str) -> Value {
-    let bytes = plural.bytes().chain(name.bytes());
-    let thing = bytes.fold(13, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    let metadata = spec.metadata(name, &mut spec.rng(thing));
-    json!({"name": name, "uid": metadata.uid, "creationTimestamp": metadata.creation_timestamp})
+/// The `spec` of a pool, a reservation, the cluster information or the settings of Calico's controllers, if the schema
+/// accepts it.
+fn resource_spec(flavour: Flavour, stored: &Value) -> Option<Value> {
+    let mut spec = stored.clone();
+    let fields = spec.as_object()?;
+    let many = fields.get("reservedCIDRs").and_then(Value::as_array).into_iter().flatten();
+    let mut cidrs = fields.get("cidr").into_iter().chain(many);
+    if flavour == Flavour::Native
+        && !cidrs.all(|cidr| cidr.as_str().is_some_and(|cidr| require_cidr(cidr).is_ok()))
+    {
+        return None;
+    }
+    if let Some(kind) = spec["clusterType"].as_str() {
+        spec["clusterType"] = format!("{kind},kdd").into();
+    }
+    Some(spec)
+}
+
+/// The `spec` of the allocator's settings. A field that etcd omits is false there, and must be explicit here.
+fn ipam_config_spec(flavour: Flavour, value: &Value) -> Option<Value> {
+    let mut spec = json!({});
+    for (from, to) in [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]
+    {
+        spec[to] = value.get(from).map_or(Some(false), Value::as_bool)?.into();
+    }
+    for field in ["maxBlocksPerHost", "kubeVirtVMAddressPersistence", "ipCooldownSeconds"] {
+        if let Some(set) = value.get(field) {
+            spec[field] = set.clone();
+        }
+    }
+    // The native schema has a default for this field.
+    if flavour == Flavour::Native && spec.get("maxBlocksPerHost").is_none() {
+        spec["maxBlocksPerHost"] = 0.into();
+    }
+    Some(spec)
 }

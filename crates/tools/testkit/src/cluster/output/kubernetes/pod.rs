@@ -8,16 +8,14 @@ use serde_json::{Map, Value, json};
 const SHORT: usize = 12;
 
 /// Creates the running pod of an endpoint.
-pub(in crate::cluster) fn pod(endpoint: &Value) -> Result<Value, String> {
+pub(in crate::cluster) fn pod(endpoint: &Value) -> Option<Value> {
     let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
-    let orchestrator = spec["orchestrator"].as_str().ok_or("it has no orchestrator")?;
-    if orchestrator == "openstack" {
-        return Err("Kubernetes has no ports of OpenStack".to_owned());
-    }
+    // Kubernetes has no ports of OpenStack.
+    let orchestrator = spec["orchestrator"].as_str().filter(|orchestrator| *orchestrator != "openstack")?;
     let container = spec["containerID"].as_str().or(spec["endpoint"].as_str()).unwrap_or_default();
     let name = match spec["pod"].as_str() {
         Some(pod) => pod.to_owned(),
-        None => format!("{orchestrator}-{}", container.get(..SHORT).ok_or("it names no sandbox")?),
+        None => format!("{orchestrator}-{}", container.get(..SHORT)?),
     };
     let networks = texts(&spec["ipNetworks"]);
     let mut metadata = json!({
@@ -35,7 +33,7 @@ pub(in crate::cluster) fn pod(endpoint: &Value) -> Result<Value, String> {
         metadata["ownerReferences"] = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
             "name": machine, "uid": stored["uid"], "controller": true, "blockOwnerDeletion": true}]);
     }
-    Ok(json!({
+    Some(json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,

@@ -1,19 +1,20 @@
 //! Writes clusters to an API server. To be fast, it uses several connections that stay open.
 
 use std::collections::BTreeSet;
-use std::thread;
+use std::num::NonZeroUsize;
 
 use anyhow::Result;
+use calipam_model::parallel;
 use serde_json::{Value, json};
 
-use super::{KubeCluster, KubeObject};
+use super::{KubeCluster, KubeObject, foreign_kind};
 use crate::cluster::SizedCluster;
 use crate::cluster::output::etcd;
 use crate::kube::Flavour;
 use crate::servers::{KubeApiserver, Response};
 
 /// Number of concurrent connections.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// Kinds whose status has its own path.
 const WITH_STATUS: [&str; 3] = ["nodes", "pods", "services"];
@@ -22,13 +23,11 @@ impl KubeObject {
     /// The path of all objects of its kind in its namespace.
     pub fn collection(&self, flavour: Flavour) -> String {
         let (plural, namespace) = (self.plural, self.namespace());
-        match plural {
-            "nodes" => "/api/v1/nodes".to_owned(),
-            "pods" | "services" => format!("/api/v1/namespaces/{namespace}/{plural}"),
-            "virtualmachines" | "virtualmachineinstances" => {
-                format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{plural}")
-            }
-            _ => flavour.path(plural),
+        match foreign_kind(plural) {
+            Some((.., "v1")) if namespace.is_empty() => format!("/api/v1/{plural}"),
+            Some((.., "v1")) => format!("/api/v1/namespaces/{namespace}/{plural}"),
+            Some((.., version)) => format!("/apis/{version}/namespaces/{namespace}/{plural}"),
+            None => flavour.path(plural),
         }
     }
 
@@ -38,7 +37,7 @@ impl KubeObject {
             "nodes" => return format!("/registry/minions/{}", self.name()),
             "pods" => return format!("/registry/{}", self.path()),
             "services" => return format!("/registry/services/specs/{}/{}", self.namespace(), self.name()),
-            "virtualmachines" | "virtualmachineinstances" => "kubevirt.io",
+            plural if foreign_kind(plural).is_some() => "kubevirt.io",
             _ => flavour.group(),
         };
         format!("/registry/{group}/{}", self.path())
@@ -74,15 +73,8 @@ impl KubeCluster {
     /// Panics if the server refuses an object.
     pub fn write_to_server(&self, server: &KubeApiserver) -> Result<()> {
         self.create_namespaces(server)?;
-        let results: Vec<Result<()>> = thread::scope(|scope| {
-            let share = |first: usize| self.objects.iter().skip(first).step_by(CONNECTIONS);
-            let writers: Vec<_> = (0..CONNECTIONS)
-                .map(|first| scope.spawn(move || self.create(server, share(first))))
-                .collect();
-            let joined = writers.into_iter().map(|writer| writer.join());
-            joined.map(|result| result.expect("a server takes what is generated")).collect()
-        });
-        results.into_iter().collect()
+        let create = |place: usize| create(server, self.flavour, &self.objects[place]);
+        parallel::map(CONNECTIONS, self.objects.len(), create).into_iter().collect()
     }
 
     fn create_namespaces(&self, server: &KubeApiserver) -> Result<()> {
@@ -95,28 +87,22 @@ impl KubeCluster {
         }
         Ok(())
     }
+}
 
-    fn create<'o>(
-        &self,
-        server: &KubeApiserver,
-        objects: impl Iterator<Item = &'o KubeObject>,
-    ) -> Result<()> {
-        for object in objects {
-            let path = object.collection(self.flavour);
-            let created = server.request("POST", &path, &object.json.to_string())?;
-            assert_eq!(created.status, 201, "{path}: {}\n{}", created.body, object.json);
-            if WITH_STATUS.contains(&object.plural) {
-                put_status(server, &path, object, &created)?;
-            }
-            // The server sets the deletion time. An object with a finalizer stays, and so does a pod on a node.
-            if object.json["metadata"]["deletionTimestamp"].is_string() {
-                let path = format!("{path}/{}", object.name());
-                let deleted = server.request("DELETE", &path, "")?;
-                assert!(matches!(deleted.status, 200 | 202), "{path}: {}", deleted.body);
-            }
-        }
-        Ok(())
+fn create(server: &KubeApiserver, flavour: Flavour, object: &KubeObject) -> Result<()> {
+    let path = object.collection(flavour);
+    let created = server.request("POST", &path, &object.json.to_string())?;
+    assert_eq!(created.status, 201, "{path}: {}\n{}", created.body, object.json);
+    if WITH_STATUS.contains(&object.plural) {
+        put_status(server, &path, object, &created)?;
     }
+    // The server sets the deletion time. An object with a finalizer stays, and so does a pod on a node.
+    if object.json["metadata"]["deletionTimestamp"].is_string() {
+        let path = format!("{path}/{}", object.name());
+        let deleted = server.request("DELETE", &path, "")?;
+        assert!(matches!(deleted.status, 200 | 202), "{path}: {}", deleted.body);
+    }
+    Ok(())
 }
 
 fn put_status(server: &KubeApiserver, path: &str, object: &KubeObject, created: &Response) -> Result<()> {
