@@ -176,6 +176,6 @@ impl Cluster {
         let churn = Churn { workers, pods: PODS, limit: LIMIT, ..churn };
         let nodes: Vec<String> = (1..=workers).map(|number| format!("node-{number}")).collect();
         let spec = ClusterSpec::new(1).wide().v4_only();
-        self.at(|target| churn.run_on(target, &spec, &nodes))
+        churn.run(self.target(), &spec, &nodes)
     }
 }

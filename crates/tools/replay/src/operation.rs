@@ -115,7 +115,9 @@ pub(crate) async fn perform(
         }
         "release-pool" => only_error(operator::release_pool_affinities(allocator, input.cidr()?).await),
         "remove-host" => only_error(operator::remove_host(allocator, input.kind(), host).await),
-        "config" => only_error(operator::set_config(allocator, |config| set_config(config, &input.set)).await),
+        "config" => {
+            only_error(operator::set_config(allocator, |config| set_config(config, &input.set)).await)
+        }
         _ => bail!("no operation is called {operation:?}"),
     })
 }

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::tool::Tool;
 use crate::servers;
 use crate::task::Task;
+use crate::tool::Tool;
 use crate::{protoc, step, tools, workspace};
 
 pub(crate) const TASK: Task = Task {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::{step, tool, workspace};
+use crate::{step, workspace};
 
 /// The oldest Go version that can fetch the toolchain that a module names.
 const OLDEST_GO: (u32, u32) = (1, 21);
@@ -15,12 +15,15 @@ const USUAL_GO: &str = "/usr/local/go/bin/go";
 
 /// Finds the program that a shell would run for this name.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    tool::on_path(&[name])
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Fails if there is no C compiler: the crates ring and zstd need one.
 pub(crate) fn need_c_compiler() -> Result<(), Failure> {
-    if env::var_os("CC").is_some() || tool::on_path(&["cc", "gcc", "clang"]).is_some() {
+    let found =
+        env::var_os("CC").is_some() || ["cc", "gcc", "clang"].into_iter().any(|name| on_path(name).is_some());
+    if found {
         return Ok(());
     }
     Err(Failure::new("no C compiler on this machine; the crates ring and zstd need one")
