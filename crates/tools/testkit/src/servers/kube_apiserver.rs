@@ -115,7 +115,7 @@ impl KubeApiserver {
         self.request_as(TOKEN, method, path, body)
     }
 
-    /// As [`request`](Self::request), with a token.
+    /// Like [`request`](Self::request), with a token.
     pub fn request_as(&self, token: &str, method: &str, path: &str, body: &str) -> Result<Response> {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let head = self.head(token, method, path).header("accept", "application/json");
