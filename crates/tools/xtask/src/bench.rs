@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
+use clap::Args;
+
 use crate::failure::Failure;
 use crate::servers;
-use crate::task::Task;
 use crate::tool::Tool;
-use crate::{protoc, step, tools, workspace};
+use crate::{protoc, step, workspace};
 
 /// A part of the benchmark.
 struct Part {
@@ -48,79 +49,76 @@ const PARTS: [Part; 15] = [
     Part { name: "simulate-kubernetes", sizes: NODES },
 ];
 
-pub(crate) const TASK: Task = Task {
-    name: "bench",
-    arguments: "[PART] [SIZES...]",
-    summary: "Measure checks and releases against what the server needs for them",
-    details: "\
-Builds calipam in release mode, fills a server with a generated cluster of each
-size, and prints a table: the time of a check, the floor, their ratio and peak
-memory. docs/performance.md says how to read it.
+/// Measure checks and releases against what the server needs for them
+///
+/// Builds calipam in release mode, fills a server with a generated cluster of each
+/// size, and prints a table: the time of a check, the floor, their ratio and peak
+/// memory. docs/performance.md says how to read it.
+///
+///     etcd        sizes are allocations: 10,000, 100,000 and 1,000,000 unless
+///                 named. Checks, the views of `show`, files, and what decoding
+///                 and rules take. About ten minutes and 6 GB of disk on two cores.
+///     kubernetes  sizes are pods: 100,000 unless named. Checks and the views of
+///                 `show`. About six minutes, 2 GB of disk and 10 GB of memory.
+///
+/// The parts release-etcd and release-kubernetes measure `release --leaked` of
+/// every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+///
+/// The part reports measures the writing of reports in every format, of a cluster
+/// whose every tenth address is leaked, and what a browser needs for the page.
+///
+/// The part history measures the history of an address among 1,000,000
+/// allocations, unless sizes are named, with and without compaction, and the
+/// comparison of two states of that size with the reading of both.
+///
+/// The parts live and live-kubernetes measure `calipam serve` of an etcd with
+/// 100,000 and 1,000,000 allocations, and of 100,000 pods on Kubernetes, unless
+/// sizes are named: how long after a change its finding appears, and what it takes
+/// at rest and while about 50 pods a second come or go. Three minutes each.
+///
+/// The part record measures `calipam record` of an etcd with 100,000 allocations,
+/// unless sizes are named: bytes and processor time of a change. Two minutes.
+///
+/// The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
+/// sends the same requests: ADD and DEL, 200 of each unless a number is named, and
+/// 64 ADD at once. CALIPAM_BENCH_PLUGIN names a third program that is measured in
+/// the same run, such as Calico's own calico-ipam. Seconds each, and they build no
+/// calipam.
+///
+/// The parts cni-large and cni-large-kubernetes measure what an ADD reads and takes
+/// that needs another block, among 100 and 10,000 blocks of Calico's size unless
+/// numbers are named: it claims one, borrows, is refused, and 64 nodes at once.
+/// Some minutes and 2 GB of memory.
+///
+/// The parts simulate and simulate-kubernetes run the same arrivals of pods with
+/// real processes of the plugin and in a simulation: requests and times of an ADD,
+/// on 10, 50 and 100 nodes, and as 50+1000 and 50+5000 on 50 among so many blocks
+/// of others, unless numbers are named (docs/simulate.md). burst:50 stands for 50
+/// nodes whose pods all arrive at once.
+///
+/// Without a part all are measured. For a quick run:
+///
+///     cargo xtask bench 10000
+///     cargo xtask bench kubernetes 10000
+///
+/// Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
+/// `cargo xtask test` installs.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Bench {
+    /// A part of the benchmark, and the sizes to measure
+    #[arg(value_name = "PART OR SIZES")]
+    words: Vec<String>,
+}
 
-    etcd        sizes are allocations: 10,000, 100,000 and 1,000,000 unless
-                named. Checks, the views of `show`, files, and what decoding
-                and rules take. About ten minutes and 6 GB of disk on two cores.
-    kubernetes  sizes are pods: 100,000 unless named. Checks and the views of
-                `show`. About six minutes, 2 GB of disk and 10 GB of memory.
-
-The parts release-etcd and release-kubernetes measure `release --leaked` of
-every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
-
-The part reports measures the writing of reports in every format, of a cluster
-whose every tenth address is leaked, and what a browser needs for the page.
-
-The part history measures the history of an address among 1,000,000
-allocations, unless sizes are named, with and without compaction, and the
-comparison of two states of that size with the reading of both.
-
-The parts live and live-kubernetes measure `calipam serve` of an etcd with
-100,000 and 1,000,000 allocations, and of 100,000 pods on Kubernetes, unless
-sizes are named: how long after a change its finding appears, and what it takes
-at rest and while about 50 pods a second come or go. Three minutes each.
-
-The part record measures `calipam record` of an etcd with 100,000 allocations,
-unless sizes are named: bytes and processor time of a change. Two minutes.
-
-The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
-sends the same requests: ADD and DEL, 200 of each unless a number is named, and
-64 ADD at once. CALIPAM_BENCH_PLUGIN names a third program that is measured in
-the same run, such as Calico's own calico-ipam. Seconds each, and they build no
-calipam.
-
-The parts cni-large and cni-large-kubernetes measure what an ADD reads and takes
-that needs another block, among 100 and 10,000 blocks of Calico's size unless
-numbers are named: it claims one, borrows, is refused, and 64 nodes at once.
-Some minutes and 2 GB of memory.
-
-The parts simulate and simulate-kubernetes run the same arrivals of pods with
-real processes of the plugin and in a simulation: requests and times of an ADD,
-on 10, 50 and 100 nodes, and as 50+1000 and 50+5000 on 50 among so many blocks
-of others, unless numbers are named (docs/simulate.md). burst:50 stands for 50
-nodes whose pods all arrive at once.
-
-Without a part all are measured. For a quick run:
-
-    cargo xtask bench 10000
-    cargo xtask bench kubernetes 10000
-
-Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
-`cargo xtask test` installs.
-",
-    run,
-};
-
-fn run(arguments: &[String]) -> Result<(), Failure> {
-    tools::need_c_compiler()?;
-    let (parts, sizes) = chosen(arguments)?;
+pub(crate) fn run(task: &Bench) -> Result<(), Failure> {
+    let (parts, sizes) = chosen(&task.words)?;
     let mut servers = vec![servers::find_or_build(Tool::Etcd)?];
     if parts.iter().any(Part::needs_kubernetes) {
         servers.push(servers::find_or_build(Tool::KubeApiserver)?);
     }
-    let protoc = protoc::variables()?;
     let build = |title: &str, package: &str| {
-        let mut build = workspace::cargo();
-        build.args(["build", "--release", "--package", package]).envs(protoc.clone());
-        step::run(title, &mut build)
+        step::run(title, &mut protoc::cargo(&["build", "--release", "--package", package])?)
     };
     if !parts.iter().all(Part::is_of_plugin) {
         build("Building calipam", "calipam")?;

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use clap::Args;
+
 use crate::failure::Failure;
-use crate::task::{self, Task};
-use crate::{protoc, step, tools, workspace};
+use crate::{protoc, step, workspace};
 
 /// The path of the example cluster, relative to the root of the checkout.
 const EXAMPLE: &str = "docs/examples/cluster.jsonl";
@@ -12,23 +13,18 @@ const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 /// The exit code of `calipam check` if it found something.
 const FINDINGS: i32 = 1;
 
-pub(crate) const TASK: Task = Task {
-    name: "demo",
-    arguments: "",
-    summary: "Build calipam and check an example cluster; no server is needed",
-    details: "\
-Builds calipam and runs `calipam check` on docs/examples/cluster.jsonl, the
-export of a small cluster with a dozen different faults. It prints the command,
-so that you can run it again with other options.
+/// Build calipam and check an example cluster; no server is needed
+///
+/// Builds calipam and runs `calipam check` on docs/examples/cluster.jsonl, the
+/// export of a small cluster with a dozen different faults. It prints the command,
+/// so that you can run it again with other options.
+///
+/// Needs Rust and a C compiler. Nothing outside of target/ is written.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Demo;
 
-Needs Rust and a C compiler. Nothing outside of target/ is written.
-",
-    run,
-};
-
-fn run(arguments: &[String]) -> Result<(), Failure> {
-    task::no_arguments(TASK.name, arguments)?;
-    tools::need_c_compiler()?;
+pub(crate) fn run() -> Result<(), Failure> {
     let mut build = protoc::cargo(&["build", "--package", "calipam"])?;
     // Incremental compilation speeds up only later builds, and slows down this one.
     build.env("CARGO_INCREMENTAL", "0");

@@ -4,81 +4,94 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::Args;
+
 use crate::failure::Failure;
 use crate::publisher::Publisher;
-use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace, zig};
 
-pub(crate) const TASK: Task = Task {
-    name: "dist",
-    arguments: "[options]",
-    summary: "Make archives, .deb, .rpm, SBOMs, sums and the manifest for krew",
-    details: "\
-Builds calipam and its CNI plugin by the profile dist, as static programs for
-this machine (x86_64-unknown-linux-musl; --target TRIPLE: for another one),
-unless --programs DIR names a folder in which they are, and writes into dist/
-(--output DIR), for calipam and for calipam-cni:
+/// Make archives, .deb, .rpm, SBOMs, sums and the manifest for krew
+///
+/// Builds calipam and its CNI plugin by the profile dist, as static programs for
+/// this machine (x86_64-unknown-linux-musl; --target TRIPLE: for another one),
+/// unless --programs DIR names a folder in which they are, and writes into dist/
+/// (--output DIR), for calipam and for calipam-cni:
+///
+///   NAME-VERSION-TRIPLE.tar.gz    programs, completions, man pages, units, licence
+///   NAME_VERSION_ARCH.deb         for Linux
+///   NAME-VERSION-1.ARCH.rpm       for Linux
+///   NAME-VERSION-TRIPLE.cdx.json  what it is built of (CycloneDX)
+///   SHA256SUMS                    of all files in the folder
+///
+/// and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from
+/// the archives in the folder, to be downloaded below the URL in Cargo.toml
+/// (workspace.metadata.publisher). Run it once for each target with the same
+/// --output, then upload the folder. The same programs give the same packages, byte
+/// for byte.
+///
+/// With --check it then tries the programs: they need no library, run in a folder
+/// with nothing else, find names by /etc/hosts there, and pass the tests of the
+/// plugin, and those of checks, views, a release and its undo on an etcd. Needs
+/// root or user namespaces, and what tests need. Programs for arm64 are run by
+/// QEMU, which is unpacked from the package qemu-user-static; that takes Linux 6.7
+/// or newer.
+/// With --twice it first builds the commit that is checked out once more, in
+/// another folder, and compares the programs byte for byte.
+///
+/// Needs Rust; rustup installs the standard library of a target. These were tried:
+///
+///   x86_64-unknown-linux-musl, aarch64-unknown-linux-musl
+///       on any machine. pip installs Zig, which compiles the C code of crates;
+///       CC_TRIPLE names another compiler
+///   x86_64-pc-windows-gnu
+///       apt-get install gcc-mingw-w64-x86-64
+///       calipam alone; checked, released and undid on an etcd under Wine
+///   aarch64-apple-darwin, x86_64-apple-darwin
+///       calipam alone, linked on any machine by Rust's linker with the names of
+///       macOS's libraries; it was never run
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Dist {
+    #[command(flatten)]
+    made_of: Programs,
+    /// The folder of the packages
+    #[arg(long, value_name = "DIR", default_value = "dist")]
+    output: PathBuf,
+    /// The manifest for krew
+    #[arg(long, value_name = "FILE", default_value = "docs/krew.yaml")]
+    manifest: PathBuf,
+    /// Build twice, and compare
+    #[arg(long)]
+    twice: bool,
+}
 
-  NAME-VERSION-TRIPLE.tar.gz    programs, completions, man pages, units, licence
-  NAME_VERSION_ARCH.deb         for Linux
-  NAME-VERSION-1.ARCH.rpm       for Linux
-  NAME-VERSION-TRIPLE.cdx.json  what it is built of (CycloneDX)
-  SHA256SUMS                    of all files in the folder
-
-and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from
-the archives in the folder, to be downloaded below the URL in Cargo.toml
-(workspace.metadata.publisher). Run it once for each target with the same
---output, then upload the folder. The same programs give the same packages, byte
-for byte.
-
-With --check it then tries the programs: they need no library, run in a folder
-with nothing else, find names by /etc/hosts there, and pass the tests of the
-plugin, and those of checks, views, a release and its undo on an etcd. Needs
-root or user namespaces, and what tests need. Programs for arm64 are run by
-QEMU, which is unpacked from the package qemu-user-static; that takes Linux 6.7
-or newer.
-With --twice it first builds the commit that is checked out once more, in
-another folder, and compares the programs byte for byte.
-
-Needs Rust; rustup installs the standard library of a target. These were tried:
-
-  x86_64-unknown-linux-musl, aarch64-unknown-linux-musl
-      on any machine. pip installs Zig, which compiles the C code of crates;
-      CC_TRIPLE names another compiler
-  x86_64-pc-windows-gnu
-      apt-get install gcc-mingw-w64-x86-64
-      calipam alone; checked, released and undid on an etcd under Wine
-  aarch64-apple-darwin, x86_64-apple-darwin
-      calipam alone, linked on any machine by Rust's linker with the names of
-      macOS's libraries; it was never run
-",
-    run,
-};
-
-pub(crate) const IMAGE: Task = Task {
-    name: "image",
-    arguments: "[options]",
-    summary: "Make OCI images of calipam and of the plugin's installer",
-    details: "\
-Builds the programs as `cargo xtask dist` does (--target, --programs) and writes
-two OCI layouts below dist/images (--output DIR): calipam, and
-calipam-cni-installer for docs/kubernetes/cni. They hold one static program each
-and nothing else. Run it once for each target: a layout holds images for several
-machines. The same programs give the same images.
-
-To a registry, or to a node without one:
-
-  skopeo copy --all oci:dist/images/calipam docker://REGISTRY/calipam:VERSION
-  tar -C dist/images/calipam -c . | ctr -n k8s.io images import -
-
-With --check it then unpacks the images and runs what is in them: one checks an
-export, the other installs the plugin, stays next to it, and removes it again.
-Needs root or user namespaces.
-
-Needs what `cargo xtask dist` needs.
-",
-    run: run_image,
-};
+/// Make OCI images of calipam and of the plugin's installer
+///
+/// Builds the programs as `cargo xtask dist` does (--target, --programs) and writes
+/// two OCI layouts below dist/images (--output DIR): calipam, and
+/// calipam-cni-installer for docs/kubernetes/cni. They hold one static program each
+/// and nothing else. Run it once for each target: a layout holds images for several
+/// machines. The same programs give the same images.
+///
+/// To a registry, or to a node without one:
+///
+///   skopeo copy --all oci:dist/images/calipam docker://REGISTRY/calipam:VERSION
+///   tar -C dist/images/calipam -c . | ctr -n k8s.io images import -
+///
+/// With --check it then unpacks the images and runs what is in them: one checks an
+/// export, the other installs the plugin, stays next to it, and removes it again.
+/// Needs root or user namespaces.
+///
+/// Needs what `cargo xtask dist` needs.
+#[derive(Args, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Image {
+    #[command(flatten)]
+    made_of: Programs,
+    /// The folder of the images
+    #[arg(long, value_name = "DIR", default_value = "dist/images")]
+    output: PathBuf,
+}
 
 /// Filters for the tests that also run with the packaged program. They check exports, an etcd and its snapshot, show
 /// views, and undo releases.
@@ -89,47 +102,45 @@ const TESTS: [&str; 4] = ["cli::check::", "cli::etcd::", "cli::show::", "cli::re
 const BY_QEMU: &str = r#"at=/proc/sys/fs/binfmt_misc
 mount -t binfmt_misc none $at && printf %s ':aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$0:F" > $at/register && exec "$@""#;
 
-/// The options of `dist` and `image`.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Request {
+// The options of `dist` and `image`. A doc comment would replace their help.
+#[derive(Args, Debug, PartialEq, Eq)]
+struct Programs {
+    /// The target of the programs, unless they are for this machine
+    #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
+    /// The folder with the programs, which are built unless it is named
+    #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    output: Option<PathBuf>,
-    manifest: Option<PathBuf>,
+    /// Try out the result
+    #[arg(long)]
     check: bool,
-    twice: bool,
 }
 
-fn run(arguments: &[String]) -> Result<(), Failure> {
-    let request = parse(arguments)?;
+pub(crate) fn run(Dist { made_of, output, manifest, twice }: &Dist) -> Result<(), Failure> {
     let publisher = Publisher::read()?;
     publisher.require_published()?;
-    let (target, programs) = programs(&request)?;
-    if request.twice {
+    let (target, programs) = programs(made_of)?;
+    if *twice {
         build_again(&target, &programs)?;
     }
-    let manifest = request.manifest.unwrap_or_else(|| "docs/krew.yaml".into());
-    let output = request.output.unwrap_or_else(|| "dist".into());
-    let mut package = packager("packages", &programs, &target, &output)?;
+    let mut package = packager("packages", &programs, &target, output)?;
     step::run("Packaging", package.arg(publisher.downloads).arg(manifest))?;
-    if !request.check {
+    if !made_of.check {
         return Ok(());
     }
     let machine = Machine::of(&target, &programs)?;
-    let trial = packager("try-programs", &programs, &target, &output)?;
+    let trial = packager("try-programs", &programs, &target, output)?;
     step::run("Running the programs in an empty folder", &mut machine.on(trial))?;
     test(&programs, &machine)
 }
 
-fn run_image(arguments: &[String]) -> Result<(), Failure> {
-    let request = parse(arguments)?;
-    let (target, programs) = programs(&request)?;
-    let output = request.output.unwrap_or_else(|| "dist/images".into());
-    step::run("Writing images", &mut packager("image", &programs, &target, &output)?)?;
-    if !request.check {
+pub(crate) fn run_image(Image { made_of, output }: &Image) -> Result<(), Failure> {
+    let (target, programs) = programs(made_of)?;
+    step::run("Writing images", &mut packager("image", &programs, &target, output)?)?;
+    if !made_of.check {
         return Ok(());
     }
-    let trial = packager("try-images", &programs, &target, &output)?;
+    let trial = packager("try-images", &programs, &target, output)?;
     step::run("Running the images", &mut Machine::of(&target, &programs)?.on(trial))
 }
 
@@ -142,12 +153,12 @@ fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result
 }
 
 /// Returns the target and the folder with its programs. Builds the programs unless the command line names a folder.
-fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
-    let target = match &request.target {
+fn programs(made_of: &Programs) -> Result<(String, PathBuf), Failure> {
+    let target = match &made_of.target {
         Some(target) => target.clone(),
         None => host()?.replace("-linux-gnu", "-linux-musl"),
     };
-    let programs = match &request.programs {
+    let programs = match &made_of.programs {
         Some(programs) => programs.clone(),
         None => build(&target, &workspace::root(), &workspace::target()?)?,
     };
@@ -157,9 +168,8 @@ fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
 /// Builds the programs of a checkout with the profile dist. `folder` is cargo's target folder. Returns the folder with
 /// the programs.
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
-    tools::need_c_compiler()?;
-    tools::install_target(target)?;
     let mut build = protoc::cargo(&["build", "--profile", "dist", "--target", target])?;
+    tools::install_target(target)?;
     build.args(["--package", "calipam", "--bin", "calipam"]);
     // The plugin is for Linux.
     if target.contains("-linux-") {
@@ -247,49 +257,4 @@ impl Machine {
 fn host() -> Result<String, Failure> {
     let printed = step::output(Command::new("rustc").args(["--print", "host-tuple"]))?;
     Ok(String::from_utf8_lossy(&printed.stdout).trim().to_owned())
-}
-
-/// Parses the options of `dist` and `image`: `--name value` or `--name=value`.
-fn parse<'a>(arguments: &'a [String]) -> Result<Request, Failure> {
-    let usage = |what: String| Failure::new(what).hint("`cargo xtask help dist` says what it takes");
-    let mut request = Request::default();
-    let parts = |word: &'a String| word.splitn(if word.starts_with("--") { 2 } else { 1 }, '=');
-    let mut words = arguments.iter().flat_map(parts);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| usage(format!("`{word}` needs a value")));
-        match word {
-            "--check" => request.check = true,
-            "--twice" => request.twice = true,
-            "--target" => request.target = Some(value()?.to_owned()),
-            "--programs" => request.programs = Some(value()?.into()),
-            "--output" => request.output = Some(value()?.into()),
-            "--manifest" => request.manifest = Some(value()?.into()),
-            _ => return Err(usage(format!("unknown option `{word}`"))),
-        }
-    }
-    Ok(request)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn options_are_read_in_both_forms() {
-        let request = parse(&words("--programs=p --check --output out")).unwrap();
-        let expected = Request {
-            programs: Some("p".into()),
-            output: Some("out".into()),
-            check: true,
-            ..Request::default()
-        };
-        assert_eq!(request, expected);
-        for text in ["--output", "--output=out --colour red"] {
-            assert!(parse(&words(text)).is_err(), "{text}");
-        }
-    }
 }

@@ -4,24 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::Args;
+
 use crate::failure::Failure;
-use crate::task::{self, Task};
 use crate::{step, tools, workspace};
 
-pub(crate) const TASK: Task = Task {
-    name: "docs",
-    arguments: "",
-    summary: "Build the documentation as a site, with search",
-    details: "\
-Makes README.md, CHANGELOG.md and docs/ a site of static files below
-target/site/book, with a table of contents (docs/site/SUMMARY.md) and search, by
-mdBook. Serve it by any web server, or open target/site/book/index.html.
-
-Needs mdbook 0.5. If there is none in PATH, it is built once into
-target/tools, which takes minutes and downloads Rust crates.
-",
-    run,
-};
+/// Build the documentation as a site, with search
+///
+/// Makes README.md, CHANGELOG.md and docs/ a site of static files below
+/// target/site/book, with a table of contents (docs/site/SUMMARY.md) and search, by
+/// mdBook. Serve it by any web server, or open target/site/book/index.html.
+///
+/// Needs mdbook 0.5. If there is none in PATH, it is built once into
+/// target/tools, which takes minutes and downloads Rust crates.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Docs;
 
 /// The version of mdBook that is built if the machine has none.
 const MDBOOK: &str = "^0.5";
@@ -29,8 +27,7 @@ const MDBOOK: &str = "^0.5";
 /// The pages and the files that they link to. All keep their relative paths, so that links work.
 const SOURCES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "docs", "tests/fixtures/schemas"];
 
-fn run(arguments: &[String]) -> Result<(), Failure> {
-    task::no_arguments(TASK.name, arguments)?;
+pub(crate) fn run() -> Result<(), Failure> {
     let mdbook = mdbook()?;
     let site = workspace::root().join("target/site");
     let pages = site.join("src");

@@ -1,10 +1,12 @@
 //! `cargo xtask mutants`.
 
+use std::num::NonZero;
 use std::process::Command;
+
+use clap::Args;
 
 use crate::failure::Failure;
 use crate::servers::{self, GO};
-use crate::task::Task;
 use crate::{protoc, step};
 
 /// The files that are mutated.
@@ -19,29 +21,32 @@ const FILES: &[&str] = &[
 /// The exit codes of cargo-mutants if tests noticed every mutant, if they missed one, and if one never ended.
 const FINISHED: [i32; 3] = [0, 2, 3];
 
-pub(crate) const TASK: Task = Task {
-    name: "mutants",
-    arguments: "[--sample N] [OPTIONS]",
-    summary: "Change the code in small ways, and see whether tests notice",
-    details: "\
-Runs cargo-mutants (`cargo install cargo-mutants`) over check, plan, repair,
-assign and the block arithmetic of model: it changes one operator or the value
-of one function after the other, and runs all tests of its crate. All of them
-take days; --sample takes about N of them, spread evenly. It takes the options
-of cargo-mutants, too. What it found is in target/mutants.out; docs/safety.md
-says what was.
-",
-    run,
-};
+/// Change the code in small ways, and see whether tests notice
+///
+/// Runs cargo-mutants (`cargo install cargo-mutants`) over check, plan, repair,
+/// assign and the block arithmetic of model: it changes one operator or the value
+/// of one function after the other, and runs all tests of its crate. All of them
+/// take days; --sample takes about N of them, spread evenly. It takes the options
+/// of cargo-mutants, too. What it found is in target/mutants.out; docs/safety.md
+/// says what was.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Mutants {
+    /// Take about N mutants
+    #[arg(long, value_name = "N")]
+    pub sample: Option<NonZero<usize>>,
+    /// Options that are passed on
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS OF CARGO-MUTANTS")]
+    pub options: Vec<String>,
+}
 
-fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(task: &Mutants) -> Result<(), Failure> {
     let servers = servers::prepare()?.build()?;
     let mut mutants = mutants()?;
-    match arguments {
-        [option, number, more @ ..] if option == "--sample" => mutants.args(sample(number)?).args(more),
-        arguments => mutants.args(arguments),
-    };
-    mutants.args(["--baseline", "skip", "--timeout", "600", "--output", "target"]);
+    if let Some(number) = task.sample {
+        mutants.args(sample(number)?);
+    }
+    mutants.args(&task.options).args(["--baseline", "skip", "--timeout", "600", "--output", "target"]);
     let mutants = mutants.envs(servers).envs(GO);
     let status = step::run_for_status("Running the tests of each mutant", mutants)?;
     // A mutant that no test catches does not make this task fail.
@@ -58,10 +63,7 @@ fn mutants() -> Result<Command, Failure> {
 }
 
 /// The options that select every nth mutant, so that about `number` of them are selected.
-fn sample(number: &str) -> Result<[String; 2], Failure> {
-    let number: usize = number.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
-        Failure::new(format!("--sample takes the number of mutants to try, but got `{number}`"))
-    })?;
+fn sample(number: NonZero<usize>) -> Result<[String; 2], Failure> {
     let listed = step::output(mutants()?.arg("--list"))?;
     let all = String::from_utf8_lossy(&listed.stdout).lines().count();
     let shards = (all / number).max(1);

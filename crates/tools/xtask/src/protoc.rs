@@ -7,8 +7,9 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::{tools, workspace};
 
-/// Returns a [cargo command](workspace::cargo) that can build etcd-client.
+/// Returns a [cargo command](workspace::cargo) that can build etcd-client. Fails if there is no C compiler.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Failure> {
+    tools::need_c_compiler()?;
     let mut cargo = workspace::cargo();
     cargo.args(arguments).envs(variables()?);
     Ok(cargo)

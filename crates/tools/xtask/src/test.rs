@@ -7,10 +7,11 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::failure::Failure;
 use crate::left_out::LeftOut;
 use crate::servers::{self, GO, Servers, Variables};
-use crate::task::Task;
 use crate::{protoc, step, tools, workspace, zig};
 
 /// The variable that sets how many tests a test program runs at the same time.
@@ -34,61 +35,61 @@ const MAC: &str = "aarch64-apple-darwin";
 /// The time after which `cargo test` has released the build folder, if everything is built.
 const HEAD_START: Duration = Duration::from_secs(10);
 
-pub(crate) const TASK: Task = Task {
-    name: "test",
-    arguments: "[-- <arguments of cargo test>]",
-    summary: "Install what tests need; check format and lints; run all tests",
-    details: "\
-Installs what the tests need and the machine lacks, before the first of them is
-built:
+/// Install what tests need; check format and lints; run all tests
+///
+/// Installs what the tests need and the machine lacks, before the first of them is
+/// built:
+///
+/// - zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg, rpm, strace and
+///   Chromium, by apt-get as root or with a `sudo` that asks for no password;
+/// - an older etcd and promtool, from the distribution's packages, which are
+///   unpacked below target/servers and not installed;
+/// - etcd, kube-apiserver, kubectl, jv and the CNI client of tests/cni-client,
+///   built once from Go modules into target/servers, while cargo builds the tests.
+///   PATH and KUBEBUILDER_ASSETS are looked at first.
+///
+/// A test whose tool cannot be had is left out, and named at the end with the
+/// command that installs it. With CI=true in the environment that is a failure.
+///
+/// Then runs `cargo fmt --check`, builds by clippy (warnings are errors), and runs
+/// all tests of the workspace. Next to them it lints the program for macOS: rustup
+/// installs the standard library, and pip a C compiler (Zig). One of the tests
+/// checks the dependencies against deny.toml. The tests start their servers on
+/// 127.0.0.1, and end them.
+///
+/// With arguments only the tests run that they select:
+///
+///     cargo xtask test -- --package calipam-check
+///     cargo xtask test -- --package calipam-testkit etcd
+///
+/// Needs Rust, a C compiler and Go 1.21 or newer. The first time takes minutes and
+/// downloads Rust crates and Go modules.
+///
+/// Variables, each the path of a program that is used instead:
+///
+///     CALIPAM_TEST_ETCD            etcd 3.6 or newer
+///     CALIPAM_TEST_ETCD_34         etcd 3.4 or 3.5
+///     CALIPAM_TEST_KUBE_APISERVER  kube-apiserver
+///     CALIPAM_TEST_KUBECTL         kubectl 1.26 or newer
+///     CALIPAM_TEST_PROMTOOL        promtool
+///     CALIPAM_TEST_JV              jv, a validator of JSON schemas
+///     CALIPAM_TEST_CNI_CLIENT      the CNI client of tests/cni-client
+///     CALIPAM_TEST_CHROMIUM        Chromium or Chrome
+///     CALIPAM_TEST_HELM            Helm, which nothing installs: two tests are
+///                                  left out without it, with CI=true too
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Test {
+    /// Arguments that select tests, such as `--package NAME`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS OF CARGO TEST")]
+    pub arguments: Vec<String>,
+}
 
-- zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg, rpm, strace and
-  Chromium, by apt-get as root or with a `sudo` that asks for no password;
-- an older etcd and promtool, from the distribution's packages, which are
-  unpacked below target/servers and not installed;
-- etcd, kube-apiserver, kubectl, jv and the CNI client of tests/cni-client,
-  built once from Go modules into target/servers, while cargo builds the tests.
-  PATH and KUBEBUILDER_ASSETS are looked at first.
-
-A test whose tool cannot be had is left out, and named at the end with the
-command that installs it. With CI=true in the environment that is a failure.
-
-Then runs `cargo fmt --check`, builds by clippy (warnings are errors), and runs
-all tests of the workspace. Next to them it lints the program for macOS: rustup
-installs the standard library, and pip a C compiler (Zig). One of the tests
-checks the dependencies against deny.toml. The tests start their servers on
-127.0.0.1, and end them.
-
-With arguments only the tests run that they select:
-
-    cargo xtask test -- --package calipam-check
-    cargo xtask test -- --package calipam-testkit etcd
-
-Needs Rust, a C compiler and Go 1.21 or newer. The first time takes minutes and
-downloads Rust crates and Go modules.
-
-Variables, each the path of a program that is used instead:
-
-    CALIPAM_TEST_ETCD            etcd 3.6 or newer
-    CALIPAM_TEST_ETCD_34         etcd 3.4 or 3.5
-    CALIPAM_TEST_KUBE_APISERVER  kube-apiserver
-    CALIPAM_TEST_KUBECTL         kubectl 1.26 or newer
-    CALIPAM_TEST_PROMTOOL        promtool
-    CALIPAM_TEST_JV              jv, a validator of JSON schemas
-    CALIPAM_TEST_CNI_CLIENT      the CNI client of tests/cni-client
-    CALIPAM_TEST_CHROMIUM        Chromium or Chrome
-    CALIPAM_TEST_HELM            Helm, which nothing installs: two tests are
-                                 left out without it, with CI=true too
-",
-    run,
-};
-
-fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(Test { arguments }: &Test) -> Result<(), Failure> {
     tools::need_c_compiler()?;
     let mut variables = protoc::variables()?;
     variables.push((CLIPPY.0, CLIPPY.1.into()));
     let servers = servers::prepare()?;
-    tools::need_component("clippy", "clippy")?;
     let left_out = LeftOut::begin()?;
     let result = if arguments.is_empty() {
         if is_built_for_the_first_time()? {
@@ -114,8 +115,7 @@ fn is_built_for_the_first_time() -> Result<bool, Failure> {
 
 /// Runs every step, even if an earlier one failed, since a line that is too long says nothing about the tests.
 fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
-    let format = tools::need_component("fmt", "rustfmt")
-        .and_then(|()| step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"])));
+    let format = step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"]));
     let all = ["--workspace", "--all-targets", "--no-fail-fast"].map(str::to_owned);
     let built = build(variables, servers, &all);
     let lints = built.as_ref().map_or(Ok(()), |variables| lints(variables, &all));

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::{step, workspace};
-
-/// The oldest Go version that can fetch the toolchain that a module names.
-const OLDEST_GO: (u32, u32) = (1, 21);
+use crate::step;
 
 /// The path of Go if it was installed manually, according to its own instructions.
 const USUAL_GO: &str = "/usr/local/go/bin/go";
+
+/// The oldest Go that can fetch the toolchain that a module names, and the ways to do without.
+pub(crate) const GO_HINT: &str = "Go 1.21 or newer is needed (https://go.dev/doc/install), and access to Go modules; \
+     or put the program on PATH or into KUBEBUILDER_ASSETS";
 
 /// Finds the program that a shell would run for this name.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
@@ -42,67 +43,15 @@ pub(crate) fn install_target(target: &str) -> Result<(), Failure> {
     )
 }
 
-/// Fails if a component of the Rust toolchain is missing. `name` is its cargo subcommand.
-pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure> {
-    let output = workspace::cargo().args([name, "--version"]).output();
-    if output.is_ok_and(|output| output.status.success()) {
-        return Ok(());
-    }
-    Err(Failure::new(format!("the Rust toolchain has no {component}"))
-        .hint(format!("install it with `rustup component add {component}`")))
-}
-
-/// Finds a Go installation that can build with the version `wanted`: on `PATH`, or at [`USUAL_GO`].
-pub(crate) fn go(wanted: &str) -> Result<PathBuf, Failure> {
+/// Finds Go: at [`USUAL_GO`], which is often newer than that of the distribution, or on `PATH`.
+pub(crate) fn go() -> Result<PathBuf, Failure> {
     let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
-    let mut problem = "no Go on this machine".to_owned();
-    for path in on_path("go").into_iter().chain(usual) {
-        match installed_go(&path) {
-            Some(found) if found >= OLDEST_GO => return Ok(path),
-            Some((major, minor)) => problem = format!("{} is Go {major}.{minor}: too old", path.display()),
-            None => problem = format!("{} does not tell its version", path.display()),
-        }
-    }
-    Err(Failure::new(format!(
-        "{problem}; 1.21 or newer is needed, which fetches the version that a module names"
-    ))
-    .hint(go_hint(wanted)))
-}
-
-fn installed_go(path: &Path) -> Option<(u32, u32)> {
-    let output = Command::new(path).arg("version").output().ok()?;
-    go_version(&String::from_utf8_lossy(&output.stdout))
-}
-
-fn go_hint(wanted: &str) -> String {
-    let machine = match env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    format!(
-        "install it with `curl -fsSL https://go.dev/dl/go{wanted}.linux-{machine}.tar.gz | tar -C /usr/local -xz`"
-    )
-}
-
-/// Reads the major and minor number in `go version go1.26.8 linux/amd64`.
-fn go_version(text: &str) -> Option<(u32, u32)> {
-    let version = text.split_whitespace().nth(2)?.strip_prefix("go")?;
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    usual.or_else(|| on_path("go")).ok_or_else(|| Failure::new("no Go on this machine").hint(GO_HINT))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_of_go_are_read() {
-        assert_eq!(go_version("go version go1.26.8 linux/amd64\n"), Some((1, 26)));
-        assert_eq!(go_version("go version go1.21rc2 linux/amd64"), Some((1, 21)));
-        assert_eq!(go_version("go version devel +abc linux/amd64"), None);
-        assert_eq!(go_version(""), None);
-    }
 
     #[test]
     fn programs_are_found_on_the_path() {

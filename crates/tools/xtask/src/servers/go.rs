@@ -39,9 +39,7 @@ pub(super) fn build(program: Tool) -> Result<Option<Command>, Failure> {
         return Ok(None);
     }
     let text = workspace::read(module.join("go.mod"))?;
-    let wanted = go_directive(&text)
-        .ok_or_else(|| Failure::new(format!("{}/go.mod names no Go version", module.display())))?;
-    let mut go = Command::new(tools::go(wanted)?);
+    let mut go = Command::new(tools::go()?);
     go.current_dir(&module)
         .env("CGO_ENABLED", "0")
         // Some installations forbid fetching the toolchain that go.mod names.
@@ -57,11 +55,8 @@ pub(super) fn build(program: Tool) -> Result<Option<Command>, Failure> {
 
 /// Runs a command that [`build`] returned.
 pub(super) fn run(program: Tool, build: &mut Command) -> Result<(), Failure> {
-    step::run(&format!("Building {program} (minutes the first time, seconds later)"), build).map_err(
-        |failure| {
-            failure.hint("without access to Go modules, put the program on PATH or into KUBEBUILDER_ASSETS")
-        },
-    )
+    let title = format!("Building {program} (minutes the first time, seconds later)");
+    step::run(&title, build).map_err(|failure| failure.hint(tools::GO_HINT))
 }
 
 /// Returns flags that strip symbols, which makes the programs a third smaller, and flags that set the version that the
@@ -76,11 +71,6 @@ fn linker_flags(program: Tool, go_mod: &str) -> Result<String, Failure> {
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     let set = |name: &str, value: &str| format!(" -X {VERSION_PACKAGE}.{name}={value}");
     Ok(format!("-s -w{}{}{}", set("gitVersion", version), set("gitMajor", major), set("gitMinor", minor)))
-}
-
-/// The Go version that a `go.mod` names.
-fn go_directive(go_mod: &str) -> Option<&str> {
-    go_mod.lines().find_map(|line| line.strip_prefix("go ")).map(str::trim)
 }
 
 /// The version of a module that a `go.mod` requires.
@@ -112,7 +102,6 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_go_mod() {
-        assert_eq!(go_directive(GO_MOD), Some("1.26.0"));
         assert_eq!(required(GO_MOD, "k8s.io/kubernetes"), Some("v1.36.3"));
         assert_eq!(required(GO_MOD, "a.b/c"), Some("v2.0.0"));
         assert_eq!(required(GO_MOD, "k8s.io/kubernetes/cmd/kube-apiserver"), None);
