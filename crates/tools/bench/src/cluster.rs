@@ -1,5 +1,7 @@
 //! Clusters on real servers.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -33,6 +35,9 @@ const KEYS: usize = 128;
 const WORKERS: usize = 4;
 const PODS: usize = 50;
 const LIMIT: Duration = Duration::from_hours(1);
+
+/// The kinds that plugins read or write, without namespaces.
+const KINDS: &str = "ipamblocks ipamhandles blockaffinities ipamconfigs ippools ipreservations nodes pods";
 
 /// A cluster on an etcd or an API server of its own.
 pub(crate) struct Cluster(Option<World>);
@@ -131,6 +136,16 @@ impl Cluster {
         Ok(answer.header().context("an answer without a header")?.revision())
     }
 
+    /// The number of requests of plugins since the server started, except watches, from the server's metrics.
+    pub(crate) fn requests(&self) -> Result<u64> {
+        let text = match self.api_server() {
+            None => get(&format!("127.0.0.1:{}", self.etcd().port), "/metrics")?.1,
+            Some(server) => server.request("GET", "/metrics", "")?.body,
+        };
+        let counts = text.lines().filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));
+        Ok(counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64)
+    }
+
     /// The processor time of the servers so far, in seconds.
     pub(crate) fn processor_seconds(&self) -> f64 {
         let of_etcd = self.etcd().process_id().map_or(0.0, processor_seconds);
@@ -178,4 +193,27 @@ impl Cluster {
         let spec = ClusterSpec::new(1).wide().v4_only();
         churn.run(self.target(), &spec, &nodes)
     }
+}
+
+/// True for a line of metrics that counts requests of plugins. An API server itself lists namespaces, so only reads of a
+/// single namespace count.
+fn is_counted(line: &str) -> bool {
+    if line.starts_with("grpc_server_handled_total{") {
+        return line.contains("grpc_service=\"etcdserverpb.KV\"");
+    }
+    let resource = |name: &str| line.contains(&format!("resource=\"{name}\""));
+    line.starts_with("apiserver_request_total{")
+        && !line.contains("verb=\"WATCH\"")
+        && (KINDS.split(' ').any(resource) || resource("namespaces") && line.contains("verb=\"GET\""))
+}
+
+/// Requests a path of a server. Returns the status and the body.
+pub(crate) fn get(address: &str, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, body.to_owned()))
 }

@@ -3,11 +3,9 @@
 mod bench;
 mod cluster;
 mod kubernetes;
-mod measured;
 mod parts;
 mod plugin;
 mod process;
-mod requests;
 
 use anyhow::{Context, Result, bail};
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use calipam_testkit::servers::processor_seconds;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::measured::Measured;
+use crate::bench::Measured;
 
 /// Shortest pause between two readings of a program's memory. In longer runs it grows to five times as much.
 const LOOK: Duration = Duration::from_millis(1);

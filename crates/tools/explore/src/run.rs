@@ -13,39 +13,27 @@ use jiff::SignedDuration;
 use crate::actor::{Actor, Task};
 use crate::invariants;
 use crate::scenario::{NODES, Scenario};
-use crate::world::{Footprint, PendingRequest, RequestId, Verdict, World, notes_path};
+use crate::world::{Event, Footprint, PendingRequest, RequestId, World, notes_path};
 
 /// A possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Choice {
-    Decide(RequestId, Verdict),
-    /// A write takes effect after its sender has stopped waiting for it.
-    Land(RequestId),
-    /// An actor is killed. Its requests may still take effect.
-    Kill(usize),
-    /// A power failure kills an actor, whose journal loses half of the bytes that were not durable yet.
-    Crash(usize),
-    /// The clock jumps ahead or back by this number of seconds.
-    Jump(i64),
-    /// The notes file of a node becomes unreadable.
-    TearNotes(usize),
-    /// The notes of a node revert to the previous version, as after a power failure.
-    OldNotes(usize),
+pub struct Choice {
+    pub event: Event,
+    /// The request. If the event concerns no request, the request's number is 0, and its actor is the number of the
+    /// actor, of the node or of the scenario's jump.
+    pub id: RequestId,
 }
 
 impl Choice {
     /// The actor that the choice is about.
     pub(crate) fn actor(self) -> Option<usize> {
-        match self {
-            Self::Decide(id, _) | Self::Land(id) => Some(id.actor),
-            Self::Kill(actor) | Self::Crash(actor) => Some(actor),
-            _ => None,
-        }
+        let has_actor = !matches!(self.event, Event::Jump | Event::TearNotes | Event::OldNotes);
+        has_actor.then_some(self.id.actor)
     }
 
     /// True for a fault. The number of faults is limited.
     pub fn is_fault(self) -> bool {
-        !matches!(self, Self::Decide(_, Verdict::Go) | Self::Land(_))
+        !matches!(self.event, Event::Go | Event::Land)
     }
 }
 
@@ -129,16 +117,18 @@ impl<'s> Run<'s> {
     /// Returns the possible next choices, in a stable order. There are none at the end.
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
-        let mut add = |choice, what, footprint| options.push(Possible { choice, what, footprint });
+        let mut add = |event, id, what, footprint| {
+            options.push(Possible { choice: Choice { event, id }, what, footprint });
+        };
         let name = |actor: usize| &*self.actors[actor].actor.name;
         let asked = self.in_order(self.world.waiting());
         for PendingRequest { id, what, footprint, .. } in &asked {
             let what = format!("{}: {what}", name(id.actor));
-            add(Choice::Decide(*id, Verdict::Go), what, of_actor(id.actor).and(footprint));
+            add(Event::Go, *id, what, of_actor(id.actor).and(footprint));
         }
         for PendingRequest { id, what, footprint, .. } in self.world.late_writes() {
             let what = format!("{what} of {} takes effect late", name(id.actor));
-            add(Choice::Land(id), what, footprint.write(format!("late/{id:?}")));
+            add(Event::Land, id, what, footprint.write(format!("late/{id:?}")));
         }
         if self.faults_left == 0 {
             return options;
@@ -147,42 +137,45 @@ impl<'s> Run<'s> {
         let faults = self.scenario.kinds;
         for request in asked.iter().filter(|_| faults.failures) {
             let id = request.id;
-            for (is_possible, verdict, why) in [
-                (request.can_fail(), Verdict::Fail, "no answer"),
-                (request.can_be_put_off, Verdict::PutOff, "put off"),
-                (request.is_continued, Verdict::Expire, "its revision is gone"),
+            for (is_possible, event, why) in [
+                (request.can_fail(), Event::Fail, "no answer"),
+                (request.can_be_put_off, Event::PutOff, "put off"),
+                (request.is_continued, Event::Expire, "its revision is gone"),
             ] {
-                let footprint = match verdict {
+                let footprint = match event {
                     // From now on, the write may take effect at any time.
-                    Verdict::Fail => fault(id.actor).write(format!("late/{id:?}")),
+                    Event::Fail => fault(id.actor).write(format!("late/{id:?}")),
                     _ => fault(id.actor),
                 };
                 if is_possible {
                     let what = format!("{}: {why}: {}", name(id.actor), request.what);
-                    add(Choice::Decide(id, verdict), what, footprint);
+                    add(event, id, what, footprint);
                 }
             }
         }
+        // Faults that concern no request.
+        let mut add =
+            |event, actor, what, footprint| add(event, RequestId { actor, number: 0 }, what, footprint);
         for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.failures) {
             if acting.task.is_some() && self.world.is_waiting(number) {
                 let what = format!("{} is killed", name(number));
                 let footprint = fault(number).and(&self.killed(number));
                 if self.world.files.can_tear(number) {
-                    add(Choice::Crash(number), format!("{what} by a power failure"), footprint.clone());
+                    add(Event::Crash, number, format!("{what} by a power failure"), footprint.clone());
                 }
-                add(Choice::Kill(number), what, footprint);
+                add(Event::Kill, number, what, footprint);
             }
         }
-        for &seconds in faults.jumps {
+        for (number, seconds) in faults.jumps.iter().enumerate() {
             let footprint = Footprint::default().write_range("").write(FAULTS);
-            add(Choice::Jump(seconds), format!("the clock jumps by {seconds} s"), footprint);
+            add(Event::Jump, number, format!("the clock jumps by {seconds} s"), footprint);
         }
         for (number, node) in NODES.into_iter().enumerate().filter(|_| faults.notes) {
             if self.world.notes.of(node).is_some() {
                 let footprint = Footprint::default().write(notes_path(node)).write(FAULTS);
-                add(Choice::TearNotes(number), format!("the notes of {node} are torn"), footprint.clone());
+                add(Event::TearNotes, number, format!("the notes of {node} are torn"), footprint.clone());
                 let what = format!("the notes of {node} revert to the previous ones");
-                add(Choice::OldNotes(number), what, footprint);
+                add(Event::OldNotes, number, what, footprint);
             }
         }
         options
@@ -220,19 +213,18 @@ impl<'s> Run<'s> {
             self.faults_left -= 1;
             self.world.audit().has_faults = true;
         }
-        let mut request = None;
-        match choice {
-            Choice::Decide(id, verdict) => {
-                self.world.audit().has_lost_answers |= verdict == Verdict::Fail;
-                request = self.world.decide(id, verdict);
+        let (mut request, Choice { event, id }) = (None, choice);
+        match event {
+            Event::Go | Event::Fail | Event::PutOff | Event::Expire => {
+                self.world.audit().has_lost_answers |= event == Event::Fail;
+                request = self.world.decide(id, event);
                 self.poll(id.actor)?;
             }
-            Choice::Land(id) => request = self.world.land(id),
-            Choice::Kill(actor) => self.kill(actor, false)?,
-            Choice::Crash(actor) => self.kill(actor, true)?,
-            Choice::Jump(seconds) => self.world.jump(SignedDuration::from_secs(seconds)),
-            Choice::TearNotes(node) => self.world.notes.tear(NODES[node]),
-            Choice::OldNotes(node) => self.world.notes.revert(NODES[node]),
+            Event::Land => request = self.world.land(id),
+            Event::Kill | Event::Crash => self.kill(id.actor, event == Event::Crash)?,
+            Event::Jump => self.world.jump(SignedDuration::from_secs(self.scenario.kinds.jumps[id.actor])),
+            Event::TearNotes => self.world.notes.tear(NODES[id.actor]),
+            Event::OldNotes => self.world.notes.revert(NODES[id.actor]),
         }
         invariants::always(&self.world, request.as_ref())
     }

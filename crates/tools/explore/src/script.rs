@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use clap::ValueEnum;
+
 use crate::run::{Choice, Run};
 use crate::scenario::{Scenario, all};
 use crate::search::Violation;
-use crate::world::{RequestId, Verdict};
+use crate::world::{Event, RequestId};
 
 /// Prints a schedule with a description of its steps.
 pub fn print(scenario: &Scenario, found: &Violation) -> String {
@@ -27,33 +29,10 @@ pub fn print(scenario: &Scenario, found: &Violation) -> String {
     text
 }
 
-/// Creates a choice about a request.
-type About = fn(RequestId) -> Choice;
-
-/// The word for each choice, except for jumps. Choices that are not about requests are about the actor or the node with
-/// this number.
-const WORDS: [(&str, About); 9] = [
-    ("go", |id| Choice::Decide(id, Verdict::Go)),
-    ("fail", |id| Choice::Decide(id, Verdict::Fail)),
-    ("put-off", |id| Choice::Decide(id, Verdict::PutOff)),
-    ("expire", |id| Choice::Decide(id, Verdict::Expire)),
-    ("land", Choice::Land),
-    ("kill", |id| Choice::Kill(id.actor)),
-    ("crash", |id| Choice::Crash(id.actor)),
-    ("tear-notes", |id| Choice::TearNotes(id.actor)),
-    ("old-notes", |id| Choice::OldNotes(id.actor)),
-];
-
-fn line(choice: Choice) -> String {
-    let (id, about) = match choice {
-        Choice::Decide(id, _) | Choice::Land(id) => (id, format!("{}.{}", id.actor, id.number)),
-        Choice::Kill(actor) | Choice::Crash(actor) | Choice::TearNotes(actor) | Choice::OldNotes(actor) => {
-            (RequestId { actor, number: 0 }, actor.to_string())
-        }
-        Choice::Jump(seconds) => return format!("jump {seconds}"),
-    };
-    let word = WORDS.into_iter().find(|(_, of)| of(id) == choice).map_or("", |(word, _)| word);
-    format!("{word} {about}")
+fn line(Choice { event, id: RequestId { actor, number } }: Choice) -> String {
+    let word = event.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    // An event without a request has only one number.
+    if number == 0 { format!("{word} {actor}") } else { format!("{word} {actor}.{number}") }
 }
 
 /// Parses a schedule.
@@ -81,10 +60,7 @@ pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
 }
 
 fn step(word: &str, about: &str) -> Option<Choice> {
-    if word == "jump" {
-        return about.parse().ok().map(Choice::Jump);
-    }
     let (actor, number) = about.split_once('.').unwrap_or((about, "0"));
     let id = RequestId { actor: actor.parse().ok()?, number: number.parse().ok()? };
-    WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, of)| of(id))
+    Some(Choice { event: Event::from_str(word, false).ok()?, id })
 }

@@ -5,15 +5,13 @@
 //! The form of the files is described in `tests/traces/README.md`.
 
 mod compare;
-mod differences;
 mod environment;
 mod operation;
 mod replay;
 mod symbols;
 mod trace;
 
-pub use compare::Difference;
-pub use differences::{KnownDifference, known};
+pub use compare::{Difference, KnownDifference, known};
 pub use environment::Environment;
 pub use replay::{Outcome, replay};
 pub use trace::{Step, Trace, traces};

@@ -7,9 +7,8 @@ use anyhow::{Context, Result};
 use calipam_assign::{Allocator, Store as _};
 use serde_json::{Value, json};
 
-use crate::compare::{Difference, compare};
-use crate::differences::KnownDifference;
-use crate::environment::Environment;
+use crate::compare::{Difference, KnownDifference, compare};
+use crate::environment::{Environment, ROOT};
 use crate::operation::perform;
 use crate::symbols::Symbols;
 use crate::trace::{Step, Trace, kind_and_path};
@@ -59,18 +58,19 @@ struct Replay<'r> {
 
 impl Replay<'_> {
     async fn load(&mut self) -> Result<()> {
-        self.environment.clear().await?;
-        let initial = self.trace.initial.iter().map(|(path, value)| (path.as_str(), Some(value)));
-        self.write(initial).await?;
+        self.environment.etcd.delete_below(ROOT)?;
+        self.write(self.trace.initial.iter().map(|(path, value)| (path.as_str(), Some(value))))?;
         self.environment.writes().await.map(drop)
     }
 
     /// Stores and deletes values of the trace.
-    async fn write<'v>(&mut self, values: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Result<()> {
-        let now = self.environment.store.now();
+    fn write<'v>(&mut self, values: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Result<()> {
+        let (etcd, now) = (&self.environment.etcd, self.environment.store.now());
         for (path, value) in values {
-            let value = value.map(|value| self.symbols.fill(value, now));
-            self.environment.set(path, value.as_ref()).await?;
+            match value {
+                Some(value) => etcd.put(path, self.symbols.fill(value, now).to_string())?,
+                None => etcd.delete(path)?,
+            };
         }
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Replay<'_> {
     async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
-        let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM).await?);
+        let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM)?);
         let done = Step { result, writes, after, ..step.clone() };
 
         let differences = self.differences(step, &done);
@@ -114,9 +114,7 @@ impl Replay<'_> {
     async fn perform(&mut self, step: &Step) -> Result<Value> {
         let input = |name: &str| step.input.get(name).cloned().unwrap_or_default();
         match step.op.as_str() {
-            "put" | "patch" | "delete" | "node" | "pool" | "reservation" => {
-                self.write(step.written()).await?
-            }
+            "put" | "patch" | "delete" | "node" | "pool" | "reservation" => self.write(step.written())?,
             "sleep" => {
                 let milliseconds = input("milliseconds").as_u64().unwrap_or_default();
                 tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -136,11 +134,11 @@ impl Replay<'_> {
 
     /// Restores the state that the trace recorded after a step.
     async fn restore(&mut self, step: &Step) -> Result<()> {
-        let found = self.environment.values(IPAM).await?;
+        let found = self.environment.values(IPAM)?;
         let surplus = found.keys().filter(|path| !step.after.contains_key(*path));
         let after = step.after.iter().map(|(path, value)| (path.as_str(), Some(value)));
         let others = step.written().filter(|(path, _)| !path.starts_with(IPAM));
-        self.write(surplus.map(|path| (path.as_str(), None)).chain(after).chain(others)).await?;
+        self.write(surplus.map(|path| (path.as_str(), None)).chain(after).chain(others))?;
         self.environment.writes().await.map(drop)
     }
 

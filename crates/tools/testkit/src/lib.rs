@@ -18,4 +18,4 @@ pub mod values;
 mod world;
 
 pub use soak::rounds;
-pub use world::World;
+pub use world::{World, on_server};

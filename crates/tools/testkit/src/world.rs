@@ -184,6 +184,15 @@ impl World {
     }
 }
 
+/// Converts a value in etcd to an object on an API server. Returns the object's path and the object.
+///
+/// # Panics
+/// Panics if Calico has no such object on API servers.
+pub fn on_server(flavour: Flavour, key: &Key, value: &Value) -> (String, Value) {
+    let place = Place::of(flavour, key);
+    (place.path(), place.object(key, value))
+}
+
 /// Plural, kind and name of an object whose value has metadata in every datastore.
 fn resource(key: &Key) -> Option<(&'static str, &'static str, &str)> {
     Some(match key {

@@ -3,14 +3,11 @@
 use anyhow::{Context, Result};
 use calipam_model::key::BLOCK_PREFIX;
 use calipam_testkit::datastore;
-use calipam_testkit::servers::EtcdOptions;
 use calipam_testkit::values;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::bench::Bench;
-use crate::cluster::Cluster;
-use crate::measured::{Measured, median};
+use crate::bench::{Bench, Measured, median};
 use crate::process::calipam;
 
 /// Runs of each query. The table shows the median and the slowest run.
@@ -26,7 +23,7 @@ pub(super) const QUESTIONS: &str = "allocations | kept revisions | <command | me
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let (program, runtime) = (bench.program, Runtime::new()?);
-    let cluster = Cluster::sized("etcd", bench.number()?, EtcdOptions::new())?;
+    let cluster = bench.cluster()?;
     let (etcd, connection) = (cluster.etcd(), cluster.connection());
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;

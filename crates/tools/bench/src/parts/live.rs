@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use calipam_model::key::HANDLE_PREFIX;
 use calipam_testkit::allocator::Churn;
-use calipam_testkit::servers::EtcdOptions;
 
 use crate::bench::Bench;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, get};
+use crate::kubernetes;
 use crate::process::{CHECK, Running, calipam};
-use crate::{kubernetes, requests};
 
 /// Longest pause after a write on etcd, with which the workers start or stop about 50 pods a second. On Kubernetes,
 /// writes take long enough without it.
@@ -34,7 +33,7 @@ pub(super) const TITLES: &str = "size | check | first report | at rest | while p
 
 /// Measures a cluster with a number of allocations on etcd, or of pods on Kubernetes.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
-    let cluster = Cluster::sized(bench.datastore, bench.number()?, EtcdOptions::new())?;
+    let cluster = bench.cluster()?;
     cluster.api_server().map_or(Ok(()), kubernetes::collect_garbage)?;
     let check_mib = calipam(bench.program, CHECK, &cluster.connection(), 0)?.peak_mib;
     let begin = Instant::now();
@@ -91,7 +90,7 @@ impl Server {
     fn wait_until(&self, failure: &str, is_there: impl Fn(u16, &str) -> bool) -> Result<()> {
         let begin = Instant::now();
         loop {
-            let (status, report) = requests::get(&self.address, "/report.json")?;
+            let (status, report) = get(&self.address, "/report.json")?;
             if is_there(status, &report) {
                 return Ok(());
             }

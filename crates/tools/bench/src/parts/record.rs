@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use calipam_testkit::allocator::Churn;
-use calipam_testkit::servers::EtcdOptions;
 
 use crate::bench::Bench;
-use crate::cluster::Cluster;
 use crate::process::Running;
 
 /// Number of starts and stops of pods, and rarely of claimed and released blocks, by each of the workers.
@@ -22,7 +20,7 @@ pub(super) const TITLES: &str = "allocations | changes | recorded | bytes a chan
                       changes an hour of one core | memory";
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
-    let cluster = Cluster::sized("etcd", bench.number()?, EtcdOptions::new())?;
+    let cluster = bench.cluster()?;
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(bench.program);
     command.arg("record").arg(folder.path()).args(cluster.connection());

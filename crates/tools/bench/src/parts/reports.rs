@@ -7,11 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use calipam_testkit::browser::{self, Browser};
-use calipam_testkit::servers::EtcdOptions;
 
-use crate::bench::Bench;
-use crate::cluster::Cluster;
-use crate::measured::Measured;
+use crate::bench::{Bench, Measured};
 use crate::process::calipam;
 
 /// The formats in the order in which they are written. The metrics, which contain the time of the verdict, are last.
@@ -21,7 +18,7 @@ pub(super) const TITLES: [&str; 2] =
     ["allocations | more memory | page opened in | complaints", "allocations | <format | size | time"];
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
-    let cluster = Cluster::sized("etcd", bench.number()?, EtcdOptions::new())?;
+    let cluster = bench.cluster()?;
     cluster.leak_every_tenth()?;
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;

@@ -128,7 +128,7 @@ fn networks(addresses: &[IpAddr]) -> Vec<String> {
 }
 
 /// The path of a pod on an API server.
-pub(super) fn object_path(pod: &str) -> String {
+pub(crate) fn object_path(pod: &str) -> String {
     format!("/api/v1/namespaces/default/pods/{pod}")
 }
 

@@ -1,15 +1,17 @@
-//! Releases of unused addresses and blocks, and other operations of the allocator that no pod triggers.
+//! Releases of unused addresses and blocks, other operations of the allocator that no pod triggers, and edits by people
+//! with calicoctl.
 
 use std::sync::Arc;
 
 use calipam_assign::{Allocator, Error, InUse};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
+use calipam_testkit::memory::MemoryStore;
 use calipam_testkit::operator::claim_affinity;
 
 use super::Actor;
 use crate::calico::Calico;
-use crate::world::{Client, World};
+use crate::world::{Client, Footprint, World};
 
 /// Runs the collector of kube-controllers, from the first read that shows a leak to the end of the grace period.
 pub fn collect() -> Actor {
@@ -73,5 +75,24 @@ pub fn claim_again(block: &'static str, node: &'static str) -> Actor {
         allocator.release_affinity(cidr(block), node, InUse::Refuse).await?;
         let claimed = claim_affinity(&allocator, cidr(block), AffinityType::Host, node).await;
         claimed.map(drop).map_err(|partly| partly.error)
+    })
+}
+
+/// Creates an actor that reads a value and then replaces it only if its version is still the same, like `calicoctl
+/// apply`.
+pub fn edit(name: &'static str, path: &'static str, edit: fn(&str) -> String) -> Actor {
+    Actor::new(name, move |world: Arc<World>, actor| async move {
+        let read = world.turn(actor, format!("read {path}"), Footprint::default().read(path));
+        let (Ok(()), Some(found)) = (read.answered().await, world.data.value_at(path)) else { return };
+        world.record_answer(actor, &found);
+        let (value, revision) = found;
+        let after = edit(&String::from_utf8_lossy(&value));
+        let write = move |store: &MemoryStore| {
+            if store.value_at(path).is_some_and(|(_, now)| now == revision) {
+                store.put(path, after.clone());
+            }
+        };
+        let turn = world.turn(actor, format!("write {path}"), Footprint::default().write(path));
+        let _ = turn.executed(write).await;
     })
 }

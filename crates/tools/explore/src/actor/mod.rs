@@ -3,22 +3,23 @@
 mod call;
 mod collector;
 mod command;
-mod other_writers;
 mod plugin;
-mod task;
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
-pub(crate) use self::call::pod_object;
+use tokio::runtime::{Builder, Runtime};
+
 pub use self::call::{Call, Program};
+pub(crate) use self::call::{object_path, pod_object};
 pub(crate) use self::collector::cidr;
-pub use self::collector::{claim, claim_again, collect, disown, operate, release_empty};
+pub use self::collector::{claim, claim_again, collect, disown, edit, operate, release_empty};
 pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, again, calipam, undone};
-pub use self::other_writers::edit;
 pub use self::plugin::{add, clean_up, del, del_by_address, gc, writes_endpoint_late};
 pub(crate) use self::plugin::{give, served, would_assign};
-pub use self::task::{Task, Work};
 use crate::world::World;
 
 /// Starts the work of an actor, given its number. The flag is true after a kill.
@@ -57,5 +58,46 @@ impl Actor {
     #[must_use]
     pub fn abandoned(self) -> Self {
         Self { goes_on: false, ..self }
+    }
+}
+
+pub type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The work of an actor. Dropping it kills the actor, and cancels everything that it has begun.
+pub struct Task {
+    work: Option<Work>,
+    /// The runtime of a process: one thread, and a clock that advances while all of its tasks wait.
+    runtime: Option<Runtime>,
+}
+
+/// A duration longer than any pause of calipam. After it, all tasks wait for the explorer.
+const LONGER: Duration = Duration::from_secs(3_600);
+
+impl Task {
+    pub(crate) fn new(work: Work, is_process: bool) -> Self {
+        let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build();
+        Self { work: Some(work), runtime: is_process.then(|| runtime().expect("a runtime")) }
+    }
+
+    /// Continues until the work waits for the explorer. Returns true if it has ended.
+    pub(crate) fn resume(&mut self) -> bool {
+        let Some(work) = &mut self.work else { return true };
+        let Some(runtime) = &self.runtime else {
+            return work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = work => true,
+                () = tokio::time::sleep(LONGER) => false,
+            }
+        })
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let _inside = self.runtime.as_ref().map(Runtime::enter);
+        self.work = None;
     }
 }

@@ -16,7 +16,7 @@ use super::Actor;
 use super::call::{Call, NETWORK, Program, object_path};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
-use crate::world::{Client, NodeLock, NodeNotes, Phase, World};
+use crate::world::{Client, Node, Phase, World};
 
 /// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
@@ -99,15 +99,11 @@ impl Kubelet {
     /// The allocator of the plugin.
     fn allocator(&self) -> Allocator<Client> {
         let allocator = Allocator::new(self.client());
-        if !self.call.keeps_notes {
-            return allocator;
-        }
-        let (world, node) = (Arc::clone(&self.world), self.call.node.clone());
-        allocator.with_notes(Arc::new(NodeNotes { world, actor: self.actor, node }))
+        if self.call.keeps_notes { allocator.with_notes(Arc::new(self.host())) } else { allocator }
     }
 
-    fn host(&self) -> NodeLock {
-        NodeLock::new(&self.world, self.actor, &self.call.node)
+    fn host(&self) -> Node {
+        Node::new(&self.world, self.actor, &self.call.node)
     }
 
     async fn start(&self) {
@@ -226,7 +222,7 @@ impl Kubelet {
 
 /// Returns the addresses that an ADD is assigned on a datastore that no other actor uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
-    let plugin = Plugin { allocator: &Allocator::new(store), host: &NodeLock::alone() };
+    let plugin = Plugin { allocator: &Allocator::new(store), host: &Node::alone() };
     match plugin.add(&call.to_add(store.now())).now_or_never() {
         Some(Ok(added)) => added.addresses.iter().map(IpNet::addr).collect(),
         _ => Vec::new(),
@@ -241,7 +237,7 @@ pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks
     let store = world.data.copy(world.now() + LATER);
     let allocator = Allocator::new(&store).with_notes(Arc::new(kept));
     let add = call.to_add(world.now());
-    drop(Plugin { allocator: &allocator, host: &NodeLock::alone() }.add(&add).now_or_never());
+    drop(Plugin { allocator: &allocator, host: &Node::alone() }.add(&add).now_or_never());
     !store.take_changes().is_empty()
 }
 
@@ -265,7 +261,7 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
         async move {
             world.audit().begin(actor, Phase::Releases);
             let allocator = Allocator::new(Client::new(&world, actor));
-            let host = NodeLock::new(&world, actor, &gc.node);
+            let host = Node::new(&world, actor, &gc.node);
             // The runtime ignores errors, since it calls GC again later.
             drop(Plugin { allocator: &allocator, host: &host }.gc(&gc).await);
         }
@@ -279,7 +275,7 @@ pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), Str
     let allocator = Allocator::new(store);
     let container = Container { node: node.to_owned(), handle: handle.to_owned(), machine: None };
     let del = Del { container, old_handle: format!("{handle}.old"), previous: Vec::new() };
-    match (Plugin { allocator: &allocator, host: &NodeLock::alone() }).del(&del).now_or_never() {
+    match (Plugin { allocator: &allocator, host: &Node::alone() }).del(&del).now_or_never() {
         Some(Ok(()) | Err(Failure::Allocator(Error::NoHandle(_)))) => Ok(()),
         Some(Err(failure)) => Err(failure.to_string()),
         None => Err(format!("waits at {:?}", allocator.store().now())),

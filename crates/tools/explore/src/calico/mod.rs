@@ -9,7 +9,6 @@
 mod affinity;
 mod assign;
 mod collector;
-mod handle;
 mod release;
 
 pub(crate) use self::assign::Wanted;
@@ -128,6 +127,39 @@ impl Calico {
         let record = Record::Block(Arc::new(block.value.clone()));
         let revision = self.store.update(&record, &block.revision).await?;
         Ok(Versioned { value: block.value, revision })
+    }
+
+    /// Counts one more address in a handle (facts 3.8). Retries the write after any error.
+    async fn increment(&self, id: &str, block: IpNet) -> Result<()> {
+        retried(async || {
+            let stored = found(self.handle(id).await)?;
+            let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
+            handle.set_count(block, handle.count(block) + 1);
+            let written = match &stored {
+                Some(stored) => self.store.update(&Record::Handle(handle), &stored.revision).await,
+                None => self.store.create(&Record::Handle(handle)).await,
+            };
+            written.map(drop).map_err(|_| Stop::Conflict)
+        })
+        .await
+    }
+
+    /// Counts `by` fewer addresses in a handle, and deletes the handle when its last count is removed.
+    async fn decrement(&self, id: &str, block: IpNet, by: i64) -> Result<()> {
+        retried(async || {
+            let stored = self.handle(id).await?;
+            let count = stored.value.count(block);
+            if count < by {
+                return Err(Stop::Refused);
+            }
+            let mut handle = stored.value.clone();
+            handle.set_count(block, count - by);
+            if handle.blocks().next().is_none() {
+                return found(self.delete(Record::Handle(stored.value), stored.revision).await).map(drop);
+            }
+            Ok(self.store.update(&Record::Handle(handle), &stored.revision).await.map(drop)?)
+        })
+        .await
     }
 
     /// A block without the addresses whose cooldown is over.

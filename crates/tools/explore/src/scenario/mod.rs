@@ -1,22 +1,18 @@
 //! Small worlds and their actors.
 
-mod aimed;
 mod calico;
 mod given;
 mod kubernetes;
 mod migrate;
-mod notes;
 mod operations;
 mod plugin;
 mod repairs;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use calipam_assign::plugin::Wanted;
 use calipam_model::key::RESOURCE_PREFIX;
-use calipam_model::parallel::lock;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -24,7 +20,7 @@ use self::given::Given;
 use crate::actor::{Actor, Call, Command, pod_object};
 use crate::invariants;
 use crate::invariants::repairs::{BY_HAND, CLUSTER};
-use crate::world::{World, kubernetes as api_server};
+use crate::world::World;
 
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +54,11 @@ pub struct Scenario {
     cluster: Cluster,
     /// The state in which the actors start.
     before: &'static [Given],
-    actors: fn() -> Vec<Actor>,
+    actors: Actors,
 }
+
+/// Creates the actors of a scenario.
+type Actors = fn() -> Vec<Actor>;
 
 /// The settings of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -118,12 +117,7 @@ fn assign() -> Command {
 }
 
 /// A world with at most one fault.
-fn plain(
-    name: &'static str,
-    cluster: Cluster,
-    before: &'static [Given],
-    actors: fn() -> Vec<Actor>,
-) -> Scenario {
+fn plain(name: &'static str, cluster: Cluster, before: &'static [Given], actors: Actors) -> Scenario {
     Scenario {
         name,
         is_small: true,
@@ -139,12 +133,7 @@ fn plain(
 }
 
 /// A world that cannot be explored completely in a few seconds.
-fn large(
-    name: &'static str,
-    cluster: Cluster,
-    before: &'static [Given],
-    actors: fn() -> Vec<Actor>,
-) -> Scenario {
+fn large(name: &'static str, cluster: Cluster, before: &'static [Given], actors: Actors) -> Scenario {
     Scenario { is_small: false, ..plain(name, cluster, before, actors) }
 }
 
@@ -203,27 +192,13 @@ impl Scenario {
         // are assigned from now on.
         world.advance(SignedDuration::from_hours(24 * 36_500));
         if let Some(page) = self.cluster.page {
-            world.to_kubernetes(&self.objects(&world), page);
+            world.to_kubernetes(pods(&world), page);
         }
         let changes = world.data.take_changes();
         world.audit().note(None, changes);
         (world, (self.actors)())
     }
 }
-
-impl Scenario {
-    /// Returns the initial objects on Kubernetes, which are created once for all runs.
-    fn objects(&self, world: &World) -> Objects {
-        static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
-        let mut made = lock(&MADE);
-        let make =
-            || api_server::objects_of(&world.values(), &pods(world)).expect("objects of a healthy cluster");
-        made.entry(self.name).or_insert_with(make).clone()
-    }
-}
-
-/// Objects of Kubernetes by their paths.
-type Objects = Vec<(String, Vec<u8>)>;
 
 /// The objects of all pods that exist.
 fn pods(world: &World) -> Vec<serde_json::Value> {
@@ -234,14 +209,6 @@ fn pods(world: &World) -> Vec<serde_json::Value> {
 
 /// All scenarios, those of the plugin first.
 pub fn all() -> Vec<Scenario> {
-    // Worlds without commands promise nothing about undo and the lock of the datastore, so their end is checked
-    // differently.
-    let of_plugin = [plugin::all(), aimed::all()]
+    [plugin::all(), operations::all(), calico::all(), repairs::all(), migrate::all(), kubernetes::all()]
         .concat()
-        .into_iter()
-        .map(|scenario| Scenario { end: invariants::at_the_end, ..scenario })
-        .chain(notes::all())
-        .chain(operations::all());
-    let others = [calico::all(), repairs::all(), migrate::all(), kubernetes::all()].concat();
-    of_plugin.chain(others).collect()
 }

@@ -1,9 +1,14 @@
-//! Worlds in which the plugin runs, or blocks are released.
+//! Worlds in which the plugin runs, or blocks are released. They promise nothing about undo and the lock of the
+//! datastore, so their end is checked differently from that of commands.
 
-use super::given::Given::{self, Block, Leak, NoHandle, Pending, Pod};
-use super::{BLOCK, Cluster, FIRST, FOUR, ONE, POD, Scenario, TWO, UNOWNED, large, plain, wanting};
-use crate::actor::{Actor, Call, Program, add, collect, del, disown, gc, release_empty};
+use super::given::Given::{self, Block, Leak, NoHandle, Pending, Pod, Served};
+use super::{
+    ANY, BLOCK, Cluster, FIRST, FOUR, Faults, ONE, POD, Scenario, TWO, UNOWNED, large, plain, wanting,
+};
+use crate::actor::{Actor, Call, Program, add, claim_again, collect, del, disown, gc, release_empty};
+use crate::invariants;
 
+const SECOND: &str = "10.0.0.4/30";
 const STRICT: Cluster = Cluster { strict_affinity: true, ..TWO };
 
 /// Starts a pod on each of two nodes.
@@ -19,7 +24,26 @@ fn three_pods() -> Vec<Actor> {
 /// A node has begun to claim a block, which belongs to another node by now.
 const STALE: &[Given] = &[Block(FIRST, "b"), Pending(FIRST, "a")];
 
+/// A call for a pod of another CNI network.
+fn of_other_network(pod: &str) -> Call {
+    Call { network: "other-network", ..pod.into() }
+}
+
+/// A call for a pod on a node that keeps notes.
+fn noting(pod: &str) -> Call {
+    Call { keeps_notes: true, ..pod.into() }
+}
+
+/// A full block.
+const FULL: &[Given] = &[Pod("a/w"), Pod("a/x"), Pod("a/y"), Pod("a/z")];
+
 pub(super) fn all() -> Vec<Scenario> {
+    let scenarios = [calls(), guards()].concat().into_iter();
+    let scenarios = scenarios.map(|scenario| Scenario { end: invariants::at_the_end, ..scenario });
+    scenarios.chain(notes()).collect()
+}
+
+fn calls() -> Vec<Scenario> {
     vec![
         // A pod wants an address, and no block is there.
         plain("one-add", ONE, &[], || vec![add("a/p")]),
@@ -106,4 +130,55 @@ pub(super) fn all() -> Vec<Scenario> {
             ]
         }),
     ]
+}
+
+/// Worlds that each test one guard. Without the guard, an invariant breaks after a few steps.
+fn guards() -> Vec<Scenario> {
+    vec![
+        // Pods of two nodes ask for the same address of a block that is there.
+        plain("same-address-of-a-block", ONE, BLOCK, || vec![add(wanting(1, "a/p")), add(wanting(1, "b/q"))]),
+        // A node takes over an empty block while a pod of its owner asks for an address of it.
+        large("reclaim-beside-address", ONE, BLOCK, || vec![add(wanting(1, "a/p")), add("b/q")]),
+        // A node takes over an empty block that its owner gives up and claims again.
+        large("reclaim-beside-claim", ONE, BLOCK, || vec![claim_again(FIRST, "a"), add("b/q")]),
+        // A node takes over a block whose owner had been killed before it confirmed its affinity, and goes on now.
+        large("revive-beside-reclaim", ONE, &[Block(FIRST, "a"), Pending(FIRST, "a")], || {
+            vec![add("a/p"), add("b/q")]
+        }),
+        // A node wants an address from its empty block, which is given up, while it could claim another.
+        large("revive-beside-give-up", TWO, &[Block(SECOND, "a")], || {
+            vec![add("a/p"), release_empty(SECOND, "a")]
+        }),
+        // GC and DEL release a handle that has addresses in two blocks.
+        large("gc-beside-del-of-two", TWO, &[Leak("a/p"), Leak("b/p")], || vec![gc("a", &[]), del("b/p")]),
+        // GC of a network on a node that has a pod of another network.
+        plain("gc-of-one-network", ONE, &[Served(|| of_other_network("a/p"))], || {
+            vec![gc("a", &[]), add(of_other_network("a/q"))]
+        }),
+    ]
+}
+
+/// Worlds in which nodes keep notes about full blocks. The notes may be lost or outdated.
+fn notes() -> [Scenario; 3] {
+    let scenarios = [
+        // Pods want an address of the only block, which is full until one of another node stops.
+        large("notes-of-a-full-block", ONE, FULL, || {
+            vec![add(noting("b/p")), del("a/w"), add(noting("b/q"))]
+        }),
+        // A pod wants an address of the only block, which is full until one of its own node stops.
+        plain("notes-of-the-own-node", ONE, FULL, || vec![add(noting("a/p")), del(noting("a/w"))]),
+        // Pods want an address where one block is full and the other one is given up.
+        large(
+            "notes-beside-give-up",
+            TWO,
+            &[Pod("a/w"), Pod("a/x"), Pod("a/y"), Pod("a/z"), Block(SECOND, "c")],
+            || vec![add(noting("b/p")), release_empty(SECOND, "c"), del("a/w")],
+        ),
+    ];
+    let with_notes = |scenario: Scenario| Scenario {
+        end: invariants::notes_hide_nothing,
+        kinds: Faults { notes: true, ..ANY },
+        ..scenario
+    };
+    scenarios.map(with_notes)
 }

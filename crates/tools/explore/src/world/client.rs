@@ -13,7 +13,7 @@ use calipam_model::snapshot::Revision;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 
-use super::{Footprint, PODS, Values, Verdict, World, kubernetes};
+use super::{Event, Footprint, PODS, Values, World, kubernetes};
 use crate::truth::Pod;
 
 /// The connection of an actor.
@@ -151,8 +151,8 @@ impl Store for Client {
     }
 }
 
-impl From<Verdict> for StoreError {
-    fn from(_: Verdict) -> Self {
+impl From<Event> for StoreError {
+    fn from(_: Event) -> Self {
         Self::Unavailable("no answer".into())
     }
 }
@@ -173,8 +173,8 @@ fn describe(query: &Query) -> String {
 }
 
 /// A path without the common prefixes.
-pub(crate) fn short(path: &str) -> &str {
-    path.trim_start_matches("/calico/ipam/v2/")
-        .trim_start_matches("assignment/")
-        .trim_start_matches(RESOURCE_PREFIX)
+pub(super) fn short(path: &str) -> &str {
+    ["/calico/ipam/v2/", "assignment/", RESOURCE_PREFIX, kubernetes::CALICO, "/api/v1", "/"]
+        .into_iter()
+        .fold(path, |path, prefix| path.strip_prefix(prefix).unwrap_or(path))
 }

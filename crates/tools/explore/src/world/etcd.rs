@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 use tower::util::{MapErr, MapResult};
 
 use super::client::short;
-use super::{ALL, Footprint, PATIENCE, Values, Verdict, World, no_answer, timeless};
+use super::{ALL, Event, Footprint, PATIENCE, Values, World, no_answer, timeless};
 
 /// The revision of the first read. Such revisions number the reads, and differ from those of all keys.
 const READINGS: i64 = 1_000_000;
@@ -50,8 +50,8 @@ pub async fn open(world: &Arc<World>, actor: usize) -> Datastore {
     Datastore::of_etcd(client.expect("a connection without a network"))
 }
 
-impl From<Verdict> for Status {
-    fn from(_: Verdict) -> Self {
+impl From<Event> for Status {
+    fn from(_: Event) -> Self {
         Self::unavailable("no answer")
     }
 }

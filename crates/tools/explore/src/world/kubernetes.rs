@@ -7,27 +7,29 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use calipam_datastore::settings::Timeouts;
-use calipam_datastore::write::{Batch, Change};
 use calipam_datastore::{Datastore, KubeClient};
 use calipam_files::objects::Encoding;
 use calipam_files::objects::kinds::by_plural;
 use calipam_model::key::Key;
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::Snapshot;
-use calipam_testkit::datastore::consent;
+use calipam_testkit::kube::Flavour;
 use calipam_testkit::memory::MemoryStore;
+use calipam_testkit::on_server;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
+use super::client::short;
 use super::turn::Turn;
-use super::{Footprint, PATIENCE, Values, Verdict, World, no_answer, timeless};
+use super::{Event, Footprint, PATIENCE, Values, World, no_answer, timeless};
+use crate::actor::object_path;
 
 /// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
-const CALICO: &str = "/apis/crd.projectcalico.org/v1";
+pub(super) const CALICO: &str = "/apis/crd.projectcalico.org/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 struct Server {
@@ -64,8 +66,8 @@ impl Server {
         };
         let (status, value) = match answered {
             Ok(answer) => answer,
-            Err(Verdict::PutOff) => failure(StatusCode::TOO_MANY_REQUESTS),
-            Err(Verdict::Expire) => failure(StatusCode::GONE),
+            Err(Event::PutOff) => failure(StatusCode::TOO_MANY_REQUESTS),
+            Err(Event::Expire) => failure(StatusCode::GONE),
             Err(_) => return Err(no_answer().into()),
         };
         let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
@@ -76,7 +78,7 @@ impl Server {
         Ok(response)
     }
 
-    async fn read(&self, path: &str, query: &str) -> Result<Answer, Verdict> {
+    async fn read(&self, path: &str, query: &str) -> Result<Answer, Event> {
         // With a resource version, the server could answer from an older cache. calipam never allows that.
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
@@ -111,7 +113,7 @@ impl Server {
         Ok((StatusCode::OK, list(&found, &page)))
     }
 
-    async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, Verdict> {
+    async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, Event> {
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
         let target = if method == Method::POST { format!("{path}/{name}") } else { path };
         let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
@@ -149,11 +151,6 @@ fn folder(path: &str) -> String {
         "/api/v1/pods" | "/api/v1/services" => path.replacen("/v1/", "/v1/namespaces/default/", 1) + "/",
         other => format!("{other}/"),
     }
-}
-
-/// A path without the common prefixes.
-fn short(path: &str) -> &str {
-    path.trim_start_matches(CALICO).trim_start_matches("/api/v1").trim_start_matches('/')
 }
 
 fn failure(status: StatusCode) -> Answer {
@@ -278,42 +275,24 @@ pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision
     true
 }
 
-/// Converts a cluster from the etcd datastore to objects for Kubernetes, with calipam's own writer.
-pub(crate) fn objects_of(
-    values: &[(String, Vec<u8>, i64)],
-    pods: &[Value],
-) -> Option<Vec<(String, Vec<u8>)>> {
-    let world = Arc::new(World::free(MemoryStore::default()));
-    for (path, value, _) in values {
-        let (path, kind) = match Key::parse(path) {
-            Ok(Some(Key::ClusterInformation(name))) => {
-                (format!("{CALICO}/clusterinformations/{name}"), "ClusterInformation")
-            }
-            Ok(Some(Key::Node(name))) => (format!("/api/v1/nodes/{name}"), "Node"),
-            _ => continue,
-        };
-        let mut object: Value = serde_json::from_slice(value).ok()?;
-        object["kind"] = kind.into();
-        change(&world.data, &Method::POST, &path, object);
+/// Replaces the values of the etcd datastore with objects, and adds pods, which also replace the endpoints.
+pub(super) fn convert(store: &MemoryStore, pods: Vec<Value>) {
+    let create = |path: &str, object| drop(change(store, &Method::POST, path, object));
+    for (path, value, _) in store.values(super::ALL) {
+        store.remove(&path);
+        let Ok(Some(key)) = Key::parse(&path) else { continue };
+        if !matches!(key, Key::Endpoint { .. }) {
+            // Two settings of the allocator have other names in objects.
+            let text = String::from_utf8_lossy(&value).replace("\"strict_affinity\"", "\"strictAffinity\"");
+            let text = text.replace("\"auto_allocate_blocks\"", "\"autoAllocateBlocks\"");
+            let value = serde_json::from_str(&text).expect("values are JSON");
+            let (path, object) = on_server(Flavour::Classic, &key, &value);
+            create(&path, object);
+        }
     }
     for pod in pods {
-        let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str()?);
-        change(&world.data, &Method::POST, &path, pod.clone());
+        create(&object_path(pod["metadata"]["name"].as_str().unwrap_or_default()), pod);
     }
-
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    runtime.block_on(async {
-        let writer = open(&world, 0).writer(consent("")).ok()?;
-        for (path, value, _) in values {
-            let Ok(Some(key)) = Key::parse(path) else { continue };
-            if let Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig = key {
-                let changes = vec![Change::create(key, value.clone())];
-                writer.commit(&Batch { changes, evidence: Vec::new() }).await.ok()?;
-            }
-        }
-        Some(())
-    })?;
-    Some(world.data.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ mod disk;
 pub mod etcd;
 mod footprint;
 pub mod kubernetes;
-mod late;
-mod lock;
-mod notes;
+mod node;
 mod turn;
 
 use std::collections::hash_map::DefaultHasher;
@@ -20,18 +18,19 @@ use std::{fmt, io};
 
 use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
+use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 pub use self::audit::Phase;
 pub(crate) use self::audit::{Audit, NotedWrite};
 pub use self::client::Client;
 pub(crate) use self::disk::{Files, OneDisk};
 pub use self::footprint::Footprint;
-use self::late::Grace;
-pub use self::lock::NodeLock;
-pub(crate) use self::notes::{NodeNotes, path as notes_path};
-use self::turn::Pending;
+pub use self::node::Node;
+pub(crate) use self::node::{AllNotes, notes_path};
 pub(crate) use self::turn::PendingRequest;
+use self::turn::{Grace, Pending};
 use crate::truth::Truth;
 
 /// The prefix of all values.
@@ -47,9 +46,9 @@ pub struct RequestId {
     pub number: usize,
 }
 
-/// The decision on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verdict {
+/// An event of a request, an actor, the clock or a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum Event {
     /// The request is answered.
     Go,
     /// The request gets no answer. A write may take effect at any later time, or never.
@@ -58,6 +57,18 @@ pub enum Verdict {
     PutOff,
     /// The list cannot continue, since its revision has been compacted.
     Expire,
+    /// A write takes effect after its sender has stopped waiting for it.
+    Land,
+    /// An actor is killed. Its requests may still take effect.
+    Kill,
+    /// A power failure kills an actor, whose journal loses half of the bytes that were not durable yet.
+    Crash,
+    /// The clock jumps ahead or back.
+    Jump,
+    /// The notes file of a node becomes unreadable.
+    TearNotes,
+    /// The notes of a node revert to the previous version, as after a power failure.
+    OldNotes,
 }
 
 /// Stored values, with their paths and revisions.
@@ -83,7 +94,7 @@ pub struct World {
     /// The journals of all runs of calipam.
     pub(crate) files: Files,
     /// The notes of nodes.
-    pub(crate) notes: notes::AllNotes,
+    pub(crate) notes: AllNotes,
     /// The number of objects on a page of a list, if the values are objects in Kubernetes, stored under their paths on
     /// an API server; 0 means all.
     page: OnceLock<usize>,
@@ -154,11 +165,8 @@ impl World {
     }
 
     /// Replaces the values with objects of an API server whose lists have pages of `page` objects; 0 means no pages.
-    pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
-        for (path, ..) in self.data.values(ALL) {
-            self.data.remove(&path);
-        }
-        objects.iter().for_each(|(path, value)| self.data.put(path, value.clone()));
+    pub(crate) fn to_kubernetes(&self, pods: Vec<Value>, page: usize) {
+        kubernetes::convert(&self.data, pods);
         let _ = self.page.set(page);
     }
 
@@ -187,19 +195,15 @@ impl World {
     /// The pending requests, without those that wait for a held lock or for the end of the grace period.
     pub(crate) fn waiting(&self) -> Vec<PendingRequest> {
         let state = self.state();
-        let is_free = |pending: &&Pending| {
-            let grace = state.waits.get(&pending.asked.id.actor);
-            pending.asked.lock.as_ref().is_none_or(|lock| !state.locks.contains_key(lock))
-                && grace.is_none_or(|grace| grace.adding.is_disjoint(&state.adding))
-        };
-        let asked = |pending: &Pending| {
-            let grace = state.waits.get(&pending.asked.id.actor);
+        let free = |Pending { asked, .. }: &Pending| {
+            let grace = state.waits.get(&asked.id.actor);
+            let is_free = asked.lock.as_ref().is_none_or(|lock| !state.locks.contains_key(lock))
+                && grace.is_none_or(|grace| grace.adding.is_disjoint(&state.adding));
             let late = grace.into_iter().flat_map(|grace| &grace.late_writes);
-            let mut asked = pending.asked.clone();
-            asked.footprint = late.fold(asked.footprint, |all, id| all.write(format!("late/{id:?}")));
-            asked
+            let footprint = late.fold(asked.footprint.clone(), |all, id| all.write(format!("late/{id:?}")));
+            is_free.then(|| PendingRequest { footprint, ..asked.clone() })
         };
-        state.pending.values().filter(is_free).map(asked).collect()
+        state.pending.values().filter_map(free).collect()
     }
 
     /// True if an actor has a pending request, which may be for a lock.
@@ -208,13 +212,13 @@ impl World {
     }
 
     /// Decides on a request and returns it.
-    pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) -> Option<PendingRequest> {
+    pub(crate) fn decide(&self, id: RequestId, verdict: Event) -> Option<PendingRequest> {
         let mut state = self.state();
         let Pending { asked, decision } = state.pending.remove(&id)?;
         if let Some(grace) = state.waits.remove(&id.actor) {
             state.late_writes.retain(|id, _| !grace.late_writes.contains(id));
         }
-        if verdict == Verdict::Fail {
+        if verdict == Event::Fail {
             state.add_late_write(asked.clone());
         }
         drop(state);
@@ -269,28 +273,16 @@ fn no_answer() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "no answer")
 }
 
-/// Removes the fields that depend on the machine's clock. All other fields are equal in two runs of a schedule.
+/// Removes the values of fields that depend on the machine's clock. All other fields are equal in two runs of a schedule.
 fn timeless(value: &[u8]) -> Vec<u8> {
-    const FIELDS: [&[u8]; 5] = [
-        b"\"timestamp\":\"",
-        b"\"creationTimestamp\":\"",
-        b"\"uid\":\"",
-        b"\"affinity_claim_time\":\"",
-        b"\"affinityClaimTime\":\"",
-    ];
-    let (mut rest, mut out) = (value, Vec::with_capacity(value.len()));
-    while let Some(byte) = rest.first() {
-        match FIELDS.iter().find(|field| rest.starts_with(field)) {
-            Some(field) => {
-                out.extend_from_slice(field);
-                let text = &rest[field.len()..];
-                rest = &text[text.iter().position(|byte| *byte == b'"').unwrap_or(text.len())..];
-            }
-            None => {
-                out.push(*byte);
-                rest = &rest[1..];
-            }
-        }
+    const FIELDS: [&str; 5] =
+        ["timestamp", "creationTimestamp", "uid", "affinity_claim_time", "affinityClaimTime"];
+    let mut text = String::from_utf8_lossy(value).into_owned();
+    for field in FIELDS {
+        let begin = format!("\"{field}\":\"");
+        let mut parts: Vec<&str> = text.split(&begin).collect();
+        parts.iter_mut().skip(1).for_each(|part| *part = part.trim_start_matches(|c| c != '"'));
+        text = parts.join(&begin);
     }
-    out
+    text.into_bytes()
 }

@@ -28,15 +28,13 @@ impl Call {
     }
 }
 
-fn main() -> Result<(), Failed> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failed> {
     let configuration: Value = serde_json::from_reader(std::io::stdin())?;
     let (command, container) = (std::env::var("CNI_COMMAND")?, std::env::var("CNI_CONTAINERID")?);
     let call = Call { command, container, configuration };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        match call.configuration["datastore_type"].as_str() {
-            Some("kubernetes") => kubernetes::send(&call).await,
-            _ => etcd::send(&call).await,
-        }
-    })
+    match call.configuration["datastore_type"].as_str() {
+        Some("kubernetes") => kubernetes::send(&call).await,
+        _ => etcd::send(&call).await,
+    }
 }

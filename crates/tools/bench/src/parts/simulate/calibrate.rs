@@ -8,11 +8,10 @@ use calipam_simulate::{Latency, Micros};
 use calipam_testkit::kube::{self, Flavour};
 use calipam_testkit::servers::processor_seconds;
 
-use super::{Begin, reality};
+use super::{Begin, arrive};
+use crate::bench::{Measured, median};
 use crate::cluster::Cluster;
-use crate::measured::{Measured, median};
 use crate::plugin::Plugin;
-use crate::requests;
 
 /// Number of calls of each kind. Each call that claims a block needs its own node.
 pub(super) const CALLS: usize = 50;
@@ -61,7 +60,7 @@ pub(super) fn costs(
     if plugin.on_threads {
         // Many concurrent calls take less processor time than the same calls one by one. A burst on other nodes shows
         // how much.
-        let burst = || reality::run(plugin, for_a_burst, Duration::ZERO).map(drop);
+        let burst = || arrive(plugin, for_a_burst, Duration::ZERO).map(drop);
         throughput = self::throughput(cluster, begin, true, burst)?;
     }
     let [start, claim, add, read] = [starts, claims, adds.clone(), reads].map(median);
@@ -112,11 +111,11 @@ fn throughput(
     let idle = (used() - before) / IDLE.as_secs_f64();
 
     let (before, requests, revision, start) =
-        (used(), requests::done(cluster)?, cluster.revision()?, Instant::now());
+        (used(), cluster.requests()?, cluster.revision()?, Instant::now());
     work()?;
     let used = used() - before - idle * start.elapsed().as_secs_f64();
     let writes = (cluster.revision()? - revision) as f64;
-    let reads = (requests::done(cluster)? - requests) as f64 - writes;
+    let reads = (cluster.requests()? - requests) as f64 - writes;
     let assumed = begin.assumed();
     let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
     let threads = thread::available_parallelism()?.get() as f64;
