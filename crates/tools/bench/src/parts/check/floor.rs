@@ -8,7 +8,7 @@ use std::vec::IntoIter;
 
 use anyhow::Result;
 use calipam_model::parallel::lock;
-use calipam_testkit::cluster::SizedCluster;
+use calipam_testkit::cluster::Cluster;
 use etcd_client::{Client, GetOptions};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ const IN_FLIGHT: usize = 4;
 type Ranges = IntoIter<(Vec<u8>, Vec<u8>)>;
 
 /// The sorted keys of a cluster, to split the key space evenly.
-pub(super) fn keys(cluster: &SizedCluster) -> Vec<Vec<u8>> {
+pub(super) fn keys(cluster: &Cluster) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     cluster.for_each_entry(|key, _| keys.push(key.to_vec()));
     keys.sort();

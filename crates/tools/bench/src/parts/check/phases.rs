@@ -5,7 +5,7 @@ use std::hint::black_box;
 use anyhow::Result;
 use calipam_check::{Options, check};
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
-use calipam_testkit::cluster::SizedCluster;
+use calipam_testkit::cluster::Cluster;
 
 use super::RUNS;
 use crate::measured::Measured;
@@ -13,7 +13,7 @@ use crate::measured::Measured;
 pub(in crate::parts) const TITLES: &str = "allocations | decoding, an allocation | rules, an allocation";
 
 /// Measures the phases of a check of a cluster; returns the row.
-pub(super) fn measure(cluster: &SizedCluster, allocations: u64) -> Result<String> {
+pub(super) fn measure(cluster: &Cluster, allocations: u64) -> Result<String> {
     let mut entries = Vec::new();
     cluster.for_each_entry(|key, value| entries.push((key.to_vec(), value.to_vec())));
     entries.sort_unstable();
