@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::program::{EXAMPLE, GUID, Run, calipam, command, edited_example, file, on_example, scratch};
@@ -156,7 +156,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_killed_export_leaves_nothing_that_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (large, archive) = (folder.path().join("large.jsonl"), folder.path().join("archive"));
-    SizedCluster::new(ClusterSpec::new(1), 20_000).write_export(&large).unwrap();
+    Cluster::sized(ClusterSpec::new(1), 20_000).write_export(&large).unwrap();
     let arguments = ["--archive", archive.to_str().unwrap()];
     let export = [&["export", "--datastore", large.to_str().unwrap()], &arguments[..]].concat();
     let mut program = command(crate::cli::PROGRAM);

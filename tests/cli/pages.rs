@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use calipam_testkit::browser::{Browser, Page};
-use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -276,7 +276,7 @@ fn no_name_of_a_cluster_runs_as_a_script() {
 fn a_thousand_findings_are_shown_by_and_by() {
     let Some(mut browser) = Browser::unless_left_out() else { return };
     let (folder, export) = scratch("cluster.jsonl");
-    SizedCluster::new(ClusterSpec::new(1), 1_000).write_export(&export).unwrap();
+    Cluster::sized(ClusterSpec::new(1), 1_000).write_export(&export).unwrap();
     // All endpoints are removed, so the address of every pod is leaked.
     let healthy = fs::read_to_string(&export).unwrap();
     let mut lines: Vec<&str> = healthy.lines().filter(|line| !line.contains("/workloadendpoints/")).collect();

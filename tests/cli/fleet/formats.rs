@@ -57,7 +57,7 @@ fn a_thousand_clusters_are_one_page() {
         folder.write(&format!("sent/mesh/{name}.jsonl"), cluster.export());
     }
     let mut leaking = Cluster::plain(ClusterSpec::new(5), 3, 4);
-    leaking.name_cluster("{guid}");
+    leaking.set_information("clusterGUID", "{guid}");
     leaking.inject(Fault::LeakedNoOwner, 2);
     let export = String::from_utf8(leaking.export()).unwrap();
     for number in 0..996 {

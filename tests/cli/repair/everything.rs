@@ -67,7 +67,7 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
         skips(&plan).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
     // Leaked addresses with an unknown owner have a lower severity, and are kept.
     let leaks = cluster.truth().iter().filter(|f| f.code == "leaked-address" && f.severity.is_none());
-    let leaks = leaks.map(|f| f.subject).chain(cluster.young().iter().map(ToString::to_string));
+    let leaks = leaks.map(|f| f.subject).chain(cluster.young.iter().map(ToString::to_string));
     let leaks: BTreeSet<String> = leaks.filter(|s| !skipped.contains(s)).collect();
     assert_eq!(released, leaks);
     let count =

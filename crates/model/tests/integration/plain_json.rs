@@ -4,7 +4,7 @@
 use calipam_model::block::RecordDetail;
 use calipam_model::from_json;
 use calipam_model::snapshot::{Defect, DefectKind, Snapshot};
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -186,7 +186,7 @@ fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
 /// A small cluster's entries, with every kind in etcd.
 fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
-    SizedCluster::new(ClusterSpec::new(3), 200)
+    Cluster::sized(ClusterSpec::new(3), 200)
         .for_each_entry(|key, value| entries.push((key.to_vec(), value.to_vec())));
     entries
 }

@@ -16,7 +16,7 @@ use calipam_repair::journal::{
     ChangeRecord, FORMAT, Header, Intent, Journal, Outcome, Recorded, Value, Version,
 };
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::datastore::{self, consent};
 use calipam_testkit::servers::{Entries, Etcd};
 use jiff::SignedDuration;
@@ -127,7 +127,7 @@ pub(crate) fn judgement() -> Judgement {
 /// Starts an etcd with a cluster of about `allocations` addresses.
 pub(crate) async fn start(allocations: u64) -> (Etcd, Site) {
     let etcd = Etcd::start().unwrap();
-    SizedCluster::new(ClusterSpec::new(7), allocations).write_to_etcd(&etcd.endpoint()).unwrap();
+    Cluster::sized(ClusterSpec::new(7), allocations).write_to_etcd(&etcd.endpoint()).unwrap();
     let site = Site::open(datastore::etcd(etcd.endpoint())).await;
     (etcd, site)
 }

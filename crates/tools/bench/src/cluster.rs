@@ -11,7 +11,7 @@ use calipam_model::key::{ENDPOINT_PREFIX, Key};
 use calipam_testkit::World;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::cluster::{Cluster as Generated, ClusterSpec};
 use calipam_testkit::kube::{Flavour, seed_nodes};
 use calipam_testkit::servers::{Etcd, EtcdOptions, KubeApiserver, processor_seconds};
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
@@ -60,8 +60,8 @@ impl Drop for Cluster {
 }
 
 /// A healthy cluster with `allocations` allocations.
-pub(crate) fn healthy(allocations: u64) -> SizedCluster {
-    SizedCluster::new(ClusterSpec::new(1), allocations)
+pub(crate) fn healthy(allocations: u64) -> Generated {
+    Generated::sized(ClusterSpec::new(1), allocations)
 }
 
 impl Cluster {
@@ -76,7 +76,7 @@ impl Cluster {
             let world = World::kubernetes(Flavour::Classic);
             // The namespaces of pods.
             seed_nodes(world.server(), &[])?;
-            let cluster = SizedCluster::of_pods(ClusterSpec::new(1), size);
+            let cluster = Generated::of_pods(ClusterSpec::new(1), size);
             cluster.write_to_etcd_of(world.server(), Flavour::Classic, kubernetes::complete)?;
             kubernetes::wait_for_caches(world.server())?;
             world

@@ -1,21 +1,15 @@
-//! Writes a generated cluster to a file, in calipam's export format or as `kubectl get -o json` prints it. Writes the
-//! expected findings to a second file next to it.
+//! Writes a generated cluster.
 //!
 //! ```text
-//! generate_cluster example FILE               the cluster of the documentation, without a file of findings
-//! generate_cluster faults SEED COUNT FILE     COUNT of each fault
-//! generate_cluster etcd SEED COUNT ENDPOINT   the same, written into an etcd
-//! generate_cluster sized SEED COUNT FILE      COUNT allocations, healthy
-//! generate_cluster classic SEED COUNT FILE    COUNT of each fault that Kubernetes can have, as a list of its objects
-//! generate_cluster native SEED COUNT FILE     the same in the other API group
+//! generate_cluster example FILE               the cluster of the documentation, in calipam's export format
+//! generate_cluster etcd SEED COUNT ENDPOINT   a cluster with COUNT of each fault, written into an etcd
 //! ```
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, SizedCluster};
-use calipam_testkit::kube::Flavour;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,32 +24,16 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<(), String> {
-    let file = |e: std::io::Error| format!("cannot write the file: {e}");
     match words {
-        ["example", path] => Cluster::example().write_export(Path::new(path)).map_err(file),
-        ["faults", seed, count, path] => {
-            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), number(count)?);
-            cluster.write_export(Path::new(path)).map_err(file)?;
-            cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
+        ["example", path] => {
+            let written = Cluster::example().write_export(Path::new(path));
+            written.map_err(|e| format!("cannot write the file: {e}"))
         }
         ["etcd", seed, count, endpoint] => {
             let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), number(count)?);
             cluster.write_to_etcd(endpoint).map_err(|e| e.to_string())
         }
-        ["sized", seed, count, path] => {
-            let cluster = SizedCluster::new(ClusterSpec::new(number(seed)?), number(count)?);
-            cluster.write_export(Path::new(path)).map_err(file)
-        }
-        [group @ ("classic" | "native"), seed, count, path] => {
-            let flavour = if *group == "classic" { Flavour::Classic } else { Flavour::Native };
-            let spec = ClusterSpec::new(number(seed)?).wide();
-            let cluster = Cluster::all_faults_of(spec, Form::of(flavour), number(count)?).kubernetes(flavour);
-            cluster.write_list(Path::new(path)).map_err(file)?;
-            cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
-        }
-        _ => {
-            Err("usage: generate_cluster example FILE | (faults|sized|classic|native) SEED COUNT FILE | etcd SEED COUNT ENDPOINT".into())
-        }
+        _ => Err("usage: generate_cluster example FILE | generate_cluster etcd SEED COUNT ENDPOINT".into()),
     }
 }
 

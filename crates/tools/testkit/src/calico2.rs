@@ -242,11 +242,8 @@ impl Client2 {
     }
 
     fn head(&self, method: &str, path: &str) -> http::request::Builder {
-        Request::builder().method(method).uri(format!(
-            "http://{}:{}/v2/{path}",
-            Ipv4Addr::LOCALHOST,
-            self.port
-        ))
+        let uri = format!("http://127.0.0.1:{}/v2/{path}", self.port);
+        Request::builder().method(method).uri(uri)
     }
 
     fn ask(&self, method: &str, key: &str, query: &str, value: Option<&str>) -> Result<(u16, Value)> {

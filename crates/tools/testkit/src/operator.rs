@@ -41,7 +41,21 @@ pub async fn claim_affinity(
     holder: &str,
 ) -> Result<Claimed, Box<Partly<Claimed>>> {
     let mut done = Claimed::default();
-    match claim_all(allocator, cidr, kind, holder, &mut done).await {
+    let claim_all = async {
+        let (_, pool) = allocator.pool_with_blocks(cidr).await?;
+        // The CIDR can be larger than the pool.
+        let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
+        for cidr in within.trunc().subnets(pool.block_size).into_iter().flatten() {
+            let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr };
+            match claim_one(allocator, &key).await {
+                Ok(()) => done.claimed.push(cidr),
+                Err(Error::ClaimedByOther(_) | Error::Overlap { .. }) => done.of_others.push(cidr),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
+    match claim_all.await {
         Ok(()) => Ok(done),
         Err(error) => Err(Box::new(Partly { done, error })),
     }
@@ -112,27 +126,6 @@ pub async fn set_config(
         None => allocator.store().create(&record).await,
     };
     Ok(written.map(drop).map_err(Error::from)?)
-}
-
-async fn claim_all(
-    allocator: &Allocator<impl Store>,
-    cidr: IpNet,
-    kind: AffinityType,
-    holder: &str,
-    done: &mut Claimed,
-) -> Result<(), Error> {
-    let (_, pool) = allocator.pool_with_blocks(cidr).await?;
-    // The CIDR can be larger than the pool.
-    let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
-    for cidr in within.trunc().subnets(pool.block_size).into_iter().flatten() {
-        let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr };
-        match claim_one(allocator, &key).await {
-            Ok(()) => done.claimed.push(cidr),
-            Err(Error::ClaimedByOther(_) | Error::Overlap { .. }) => done.of_others.push(cidr),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 async fn claim_one(allocator: &Allocator<impl Store>, key: &AffinityKey) -> Result<(), Error> {

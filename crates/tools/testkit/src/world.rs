@@ -51,7 +51,7 @@ impl World {
     /// # Panics
     /// Panics if it does not start, or refuses an object.
     pub fn kubernetes_of(cluster: &KubeCluster) -> Self {
-        let world = Self::kubernetes(cluster.flavour());
+        let world = Self::kubernetes(cluster.flavour);
         cluster.write_to_server(world.server()).expect("the server takes the cluster");
         world
     }
@@ -126,7 +126,10 @@ impl World {
     pub fn create(&self, key: &Key, value: &Value) {
         let Some((server, place)) = self.place(key) else {
             let object = match resource(key) {
-                Some((_, kind, name)) => named(value.clone(), "projectcalico.org/v3", kind, name),
+                Some((plural, name)) => {
+                    let (_, kind, _) = Flavour::Native.kind(plural).expect("a kind of a cluster");
+                    named(value.clone(), "projectcalico.org/v3", kind, name)
+                }
                 None => value.clone(),
             };
             self.keys().put(&key.to_string(), object.to_string()).expect("etcd stores it");
@@ -193,17 +196,15 @@ pub fn on_server(flavour: Flavour, key: &Key, value: &Value) -> (String, Value) 
     (place.path(), place.object(key, value))
 }
 
-/// Plural, kind and name of an object whose value has metadata in every datastore.
-fn resource(key: &Key) -> Option<(&'static str, &'static str, &str)> {
+/// Plural and name of an object whose value has metadata in every datastore.
+fn resource(key: &Key) -> Option<(&'static str, &str)> {
     Some(match key {
-        Key::Pool(name) => ("ippools", "IPPool", name),
-        Key::Reservation(name) => ("ipreservations", "IPReservation", name),
-        Key::ClusterInformation(name) => ("clusterinformations", "ClusterInformation", name),
-        Key::KubeControllersConfiguration(name) => {
-            ("kubecontrollersconfigurations", "KubeControllersConfiguration", name)
-        }
-        Key::Node(name) => ("nodes", "Node", name),
-        Key::Pod { name, .. } => ("pods", "Pod", name),
+        Key::Pool(name) => ("ippools", name),
+        Key::Reservation(name) => ("ipreservations", name),
+        Key::ClusterInformation(name) => ("clusterinformations", name),
+        Key::KubeControllersConfiguration(name) => ("kubecontrollersconfigurations", name),
+        Key::Node(name) => ("nodes", name),
+        Key::Pod { name, .. } => ("pods", name),
         _ => return None,
     })
 }
@@ -212,34 +213,28 @@ fn resource(key: &Key) -> Option<(&'static str, &'static str, &str)> {
 struct Place {
     flavour: Flavour,
     folder: String,
+    plural: &'static str,
     name: String,
-    kind: &'static str,
     /// True if the value in etcd corresponds to the `spec`.
     is_spec: bool,
 }
 
 impl Place {
     fn of(flavour: Flavour, key: &Key) -> Self {
-        let spec = |plural, kind, name| (plural, kind, name, true);
-        let (config, config_kind) = flavour.ipam_config();
-        let (plural, kind, name, is_spec) = match key {
-            Key::Block(cidr) => spec("ipamblocks", "IPAMBlock", form::block_name(*cidr)),
-            Key::Handle(id) => spec("ipamhandles", "IPAMHandle", id.to_lowercase()),
-            Key::Affinity(key) => {
-                spec("blockaffinities", "BlockAffinity", form::affinity_name(&key.node, key.cidr))
-            }
-            Key::IpamConfig => spec(config, config_kind, DEFAULT.to_owned()),
+        let found = resource(key);
+        let (plural, name) = match key {
+            Key::Block(cidr) => ("ipamblocks", form::block_name(*cidr)),
+            Key::Handle(id) => ("ipamhandles", id.to_lowercase()),
+            Key::Affinity(key) => ("blockaffinities", form::affinity_name(&key.node, key.cidr)),
+            Key::IpamConfig => (flavour.ipam_config().0, DEFAULT.to_owned()),
             other => {
-                let found = resource(other).unwrap_or_else(|| panic!("{other} is not on an API server"));
-                (found.0, found.1, found.2.to_owned(), false)
+                let (plural, name) = found.unwrap_or_else(|| panic!("{other} is not on an API server"));
+                (plural, name.to_owned())
             }
         };
-        let folder = match key {
-            Key::Node(_) => "/api/v1/nodes".to_owned(),
-            Key::Pod { namespace, .. } => format!("/api/v1/namespaces/{namespace}/pods"),
-            _ => flavour.path(plural),
-        };
-        Self { flavour, folder, name, kind, is_spec }
+        let namespace = if let Key::Pod { namespace, .. } = key { namespace } else { "" };
+        let folder = flavour.folder(plural, namespace);
+        Self { flavour, folder, plural, name, is_spec: found.is_none() }
     }
 
     fn path(&self) -> String {
@@ -253,20 +248,15 @@ impl Place {
 
     /// The object with the same content as a value in etcd.
     fn object(&self, key: &Key, value: &Value) -> Value {
-        let parts = match key {
-            Key::Block(cidr) => form::block(self.flavour, *cidr, value),
-            Key::Handle(id) => form::handle(id, value),
-            Key::Affinity(key) => {
-                form::affinity(self.flavour, &key.kind.to_string(), &key.node, key.cidr, value)
+        let object = match key {
+            _ if !self.is_spec => value.clone(),
+            Key::IpamConfig => json!({ "spec": value }),
+            key => {
+                let made = form::of(self.flavour, &key.to_string(), value);
+                let (_, form::Parts { labels, spec, .. }) = made.expect("the schema accepts it");
+                json!({"metadata": {"labels": labels}, "spec": spec})
             }
-            _ if self.is_spec => {
-                Ok(form::Parts { name: self.name.clone(), labels: None, spec: value.clone() })
-            }
-            Key::Node(_) | Key::Pod { .. } => return named(value.clone(), "v1", self.kind, &self.name),
-            _ => return named(value.clone(), &self.flavour.api_version(), self.kind, &self.name),
         };
-        let form::Parts { labels, spec, .. } = parts.expect("the schema accepts it");
-        let object = json!({"metadata": {"labels": labels}, "spec": spec});
-        named(object, &self.flavour.api_version(), self.kind, &self.name)
+        self.flavour.named(object, self.plural, &self.name)
     }
 }

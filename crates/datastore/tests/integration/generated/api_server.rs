@@ -27,7 +27,7 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let kubernetes = cluster.kubernetes(flavour);
     let begin = Instant::now();
     let world = World::kubernetes_of(&kubernetes);
-    println!("{} objects in {:?}", kubernetes.objects().len(), begin.elapsed());
+    println!("{} objects in {:?}", kubernetes.objects.len(), begin.elapsed());
     let store = world.open().await;
     let found = findings(&observe(&store).await);
     let lacking: Vec<String> =
@@ -73,12 +73,12 @@ fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
 /// Asserts that the server rejects the faults that [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in)
 /// excludes.
 fn assert_excluded_faults_are_rejected(server: &KubeApiserver, cluster: &KubeCluster) {
-    for (plural, field, value) in impossible(cluster.flavour()) {
-        let object = cluster.objects().iter().find(|object| object.plural == plural).unwrap();
+    for (plural, field, value) in impossible(cluster.flavour) {
+        let object = cluster.objects.iter().find(|object| object.plural == plural).unwrap();
         let mut json = object.json.clone();
         json["metadata"]["name"] = "another".into();
         *json.pointer_mut(field).unwrap() = value;
-        let path = object.collection(cluster.flavour());
+        let path = object.collection(cluster.flavour);
         let response = server.request("POST", &path, &json.to_string()).unwrap();
         assert!(
             matches!(response.status, 400 | 422),

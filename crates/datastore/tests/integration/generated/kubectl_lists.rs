@@ -116,7 +116,7 @@ async fn all_faults_together_are_the_same_in_every_form() {
 /// Exactly the objects that cannot exist in Kubernetes are reported as left out.
 #[test]
 fn objects_that_kubernetes_cannot_have_are_left_out() {
-    let keys = |cluster: &KubeCluster| -> BTreeSet<String> { cluster.left_out().iter().cloned().collect() };
+    let keys = |cluster: &KubeCluster| -> BTreeSet<String> { cluster.left_out.iter().cloned().collect() };
     for flavour in FLAVOURS {
         let healthy = keys(&Cluster::small(ClusterSpec::new(7)).kubernetes(flavour));
         for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {

@@ -1,7 +1,7 @@
 //! The same cluster read from every source: etcd, an export by calipam, an export by the generator, and an etcd
 //! snapshot.
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, SizedCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::datastore::{self, observe, open, quiet};
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ async fn a_sized_cluster_is_written_to_etcd_completely() {
     let mut head = Cluster::plain(ClusterSpec::new(4).wide().v4_only().at(Timestamp::now()), 1, 3);
     head.inject_all(Fault::ALL.iter().copied(), 1);
     let truth = head.truth().lines();
-    let cluster = SizedCluster::around(head, 20_000);
+    let cluster = head.filled(20_000);
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
     let snapshot = observe(&open(datastore::etcd(etcd.endpoint())).await).await;

@@ -12,7 +12,7 @@ use anyhow::Result;
 use calipam_check::{Options, check};
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
-use calipam_testkit::cluster::SizedCluster;
+use calipam_testkit::cluster;
 use etcd_client::{Client, GetOptions};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
@@ -116,7 +116,7 @@ fn undisturbed(cluster: &Cluster, work: impl FnOnce() -> Result<Measured>) -> Re
 }
 
 /// Measures the phases of a check without any server: decoding on one thread, and the rules. Returns the row.
-fn phases(cluster: &SizedCluster, allocations: u64) -> Result<String> {
+fn phases(cluster: &cluster::Cluster, allocations: u64) -> Result<String> {
     let mut entries = Vec::new();
     cluster.for_each_entry(|key, value| entries.push((key.to_vec(), value.to_vec())));
     entries.sort_unstable();
@@ -160,7 +160,7 @@ fn files(bench: &mut Bench<'_>, cluster: &Cluster) -> Result<()> {
 }
 
 /// The sorted keys of a cluster, to split the key space evenly.
-fn keys(cluster: &SizedCluster) -> Vec<Vec<u8>> {
+fn keys(cluster: &cluster::Cluster) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     cluster.for_each_entry(|key, _| keys.push(key.to_vec()));
     keys.sort();

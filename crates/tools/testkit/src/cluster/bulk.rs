@@ -8,61 +8,53 @@ const TUNNELS: u64 = 3;
 /// Number of allocations on a node.
 const PER_NODE: u64 = PODS as u64 + TUNNELS;
 
-/// A cluster with a given number of allocations. One part, which may have faults, is in memory. The other part is
-/// healthy and generated node by node.
-#[derive(Debug)]
-pub struct SizedCluster {
-    /// The part in memory.
-    pub head: Cluster,
-    allocations: u64,
-}
-
 impl Cluster {
-    /// Number of addresses that intact blocks record.
-    pub fn allocations(&self) -> u64 {
-        self.blocks().map(|b| b.allocations.iter().flatten().count() as u64).sum()
-    }
-}
-
-impl SizedCluster {
     /// Creates a healthy cluster with about `allocations` allocations. Each node has one block of 64 addresses, of
     /// which 61 are taken. Each allocation has a handle, and each pod has an endpoint.
-    pub fn new(spec: ClusterSpec, allocations: u64) -> Self {
-        Self::around(Cluster::with_configuration(spec.wide().v4_only()), allocations)
+    pub fn sized(spec: ClusterSpec, allocations: u64) -> Self {
+        Self::with_configuration(spec.wide().v4_only()).filled(allocations)
     }
 
     /// Creates a healthy cluster with a number of pods.
     pub fn of_pods(spec: ClusterSpec, pods: u64) -> Self {
-        Self::new(spec, pods + pods.div_ceil(PODS.into()) * TUNNELS)
+        Self::sized(spec, pods + pods.div_ceil(PODS.into()) * TUNNELS)
     }
 
-    /// Fills a cluster, which must be [wide](ClusterSpec::wide), up to about `allocations`.
-    pub fn around(head: Cluster, allocations: u64) -> Self {
-        assert!(head.spec.wide, "a cluster that grows needs a wide specification");
-        Self { head, allocations }
+    /// Fills a cluster, which must be [wide](ClusterSpec::wide), up to about `allocations` with healthy nodes. They are
+    /// not kept in memory: each visit of the entries generates them, node by node.
+    pub fn filled(self, allocations: u64) -> Self {
+        assert!(self.spec.wide, "a cluster that grows needs a wide specification");
+        Self { size: allocations, ..self }
     }
 
-    /// Number of generated nodes.
-    pub fn added_nodes(&self) -> u32 {
-        let missing = self.allocations.saturating_sub(self.head.allocations());
-        u32::try_from(missing.div_ceil(PER_NODE)).expect("there is room for so many nodes")
+    /// Number of addresses that intact blocks in memory record.
+    pub fn allocations(&self) -> u64 {
+        self.blocks().map(|b| b.allocations.iter().flatten().count() as u64).sum()
     }
 
-    /// Visits every key and value: first those in memory, then node by node. The keys are not sorted.
+    /// Visits every key and value: first those in memory, ascending by key, then those of each node that
+    /// [fills](Self::filled) the cluster.
     pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
-        self.for_each_part(|part| part.for_each_entry(&mut visit));
+        self.for_each_part(|part| part.entries.iter().for_each(|(key, object)| visit(key, &object.value())));
     }
 
     /// Visits the part in memory, then each generated node.
-    pub(super) fn for_each_part(&self, mut visit: impl FnMut(&Cluster)) {
-        visit(&self.head);
-        let mut missing = self.allocations.saturating_sub(self.head.allocations());
-        let first = self.head.next_node;
-        for number in first..first + self.added_nodes() {
-            let mut node = Cluster::bare(self.head.spec.v4_only());
+    pub(super) fn for_each_part(&self, mut visit: impl FnMut(&Self)) {
+        if self.size == 0 {
+            return visit(self);
+        }
+        visit(&Self { size: 0, ..self.clone() });
+
+        let mut missing = self.size.saturating_sub(self.allocations());
+        let first = self.next_node;
+        for number in first.. {
+            if missing == 0 {
+                break;
+            }
+            let mut node = Self::bare(self.spec.v4_only());
             node.next_node = number;
             // No pod in memory has a number in this range.
-            node.next_pod = self.head.next_pod + u64::from(number - first) * u64::from(PODS);
+            node.next_pod = self.next_pod + u64::from(number - first) * u64::from(PODS);
             let place = node.add_node();
             for _ in TUNNELS..missing.clamp(TUNNELS, PER_NODE) {
                 node.add_pod_on(place);
@@ -81,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_sized_cluster_has_the_size_and_no_key_twice() {
-        let cluster = SizedCluster::new(ClusterSpec::new(1), 1_000);
+        let cluster = Cluster::sized(ClusterSpec::new(1), 1_000);
         let mut keys = BTreeSet::new();
         let (mut handles, mut endpoints, mut bytes) = (0, 0, 0);
         cluster.for_each_entry(|key, value| {
@@ -101,7 +93,7 @@ mod tests {
     #[test]
     fn a_sized_cluster_has_a_number_of_pods() {
         let mut pods = 0;
-        SizedCluster::of_pods(ClusterSpec::new(1), 100).for_each_entry(|key, _| {
+        Cluster::of_pods(ClusterSpec::new(1), 100).for_each_entry(|key, _| {
             pods += u32::from(String::from_utf8_lossy(key).contains("/workloadendpoints/"));
         });
         assert_eq!(pods, 100);

@@ -7,9 +7,10 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::layout::hash;
-use super::output::{foreign_kind, pod_of};
+use super::output::pod_of;
 use super::wire::merge;
 use super::{Cluster, Pod};
+use crate::kube::foreign_kind;
 
 /// The objects of a Kubernetes cluster other than Calico's data.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::rng::Rng;
 
 /// The parameters of a cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterSpec {
     /// The seed. Equal seeds make equal clusters.
     pub seed: u64,

@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 
 use self::build::networks;
 pub(crate) use self::build::{Holder, endpoint_of};
-pub use self::bulk::SizedCluster;
 pub use self::faults::Fault;
 pub use self::fleet::{Fleet, FleetFault};
 use self::kubernetes_only::KubernetesOnly;
@@ -125,7 +124,7 @@ impl NodeInfo {
 }
 
 /// A generated cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
@@ -133,8 +132,10 @@ pub struct Cluster {
     truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
     nodes: Vec<NodeInfo>,
-    /// See [`Self::young`].
-    young: Vec<IpAddr>,
+    /// The number of allocations up to which healthy nodes [fill](Self::filled) the cluster, or 0.
+    size: u64,
+    /// Addresses of pods that have no endpoint yet. They are leaks only for a check with a grace period of 0.
+    pub young: Vec<IpAddr>,
     /// The node on which the next pod of a fault is placed, and the number of pods on the node.
     host: Option<(usize, usize)>,
     /// Number of spare blocks assigned since the node in `host` was added. Most of them belong to this node.
@@ -159,11 +160,6 @@ impl Cluster {
 
     fn truth_of(&self, form: Form) -> &GroundTruth {
         &self.truths[form as usize]
-    }
-
-    /// Addresses of pods that have no endpoint yet. They are leaks only for a check with a grace period of 0.
-    pub fn young(&self) -> &[IpAddr] {
-        &self.young
     }
 
     /// The nodes that exist, or existed before a fault removed them.
@@ -219,13 +215,6 @@ impl Cluster {
     /// Removes all keys below a prefix.
     pub fn remove_prefix(&mut self, prefix: &str) {
         self.entries.retain(|key, _| !key.starts_with(prefix.as_bytes()));
-    }
-
-    /// Every key and value, ascending by key.
-    pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
-        for (key, object) in &self.entries {
-            visit(key, &object.value());
-        }
     }
 
     /// The keys, ascending.

@@ -1,7 +1,5 @@
 //! Random numbers that are the same on every machine: SplitMix64.
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
 /// A stream of numbers that depends only on its seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -48,8 +46,7 @@ impl Rng {
     pub fn hex(&mut self, digits: usize) -> String {
         let mut text = String::with_capacity(digits + 16);
         while text.len() < digits {
-            let number = self.next();
-            text.extend((0..16).rev().map(|place| char::from(HEX[(number >> (4 * place)) as usize & 15])));
+            text += &format!("{:016x}", self.next());
         }
         text.truncate(digits);
         text

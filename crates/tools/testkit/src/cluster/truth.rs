@@ -1,11 +1,11 @@
 //! The findings that a check of a generated cluster must report.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use super::{Cluster, Pod};
 use crate::kube::Flavour;
 
 /// The datastore of a cluster, and the parts of the cluster that a check reads.
@@ -42,16 +42,14 @@ impl Form {
 }
 
 /// An expected finding.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub code: &'static str,
     /// The subject, in canonical form.
     pub subject: String,
     /// The severity, if it is unusual for the code.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<&'static str>,
     /// Strings that the evidence must contain, such as the reason for a leak or the problems of a block.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<&'static str>,
 }
 
@@ -162,16 +160,63 @@ impl GroundTruth {
         complaints.extend(both.filter_map(|(expected, found)| found.differs(expected)));
         complaints
     }
+}
 
-    /// The findings as a JSON array, one on each line.
-    pub fn to_json(&self) -> String {
-        let lines: Vec<String> =
-            self.iter().map(|e| serde_json::to_string(&e).expect("texts serialise")).collect();
-        format!("[\n{}\n]\n", lines.join(",\n"))
+/// A code, a severity or a detail of a finding.
+pub(super) type Text = &'static str;
+
+impl Cluster {
+    /// Expects a finding in every form.
+    pub(super) fn expect(&mut self, code: Text, subject: impl ToString) {
+        self.expect_in(&Form::ALL, code, subject);
     }
 
-    /// Writes the JSON array to a file.
-    pub fn write(&self, path: &Path) -> std::io::Result<()> {
-        std::fs::write(path, self.to_json())
+    /// Expects a finding in some forms.
+    pub(super) fn expect_in(&mut self, forms: &[Form], code: Text, subject: impl ToString) {
+        for form in forms {
+            self.truths[*form as usize].entry(code, &subject);
+        }
+    }
+
+    /// Expects a finding with `detail` in its evidence, in every form.
+    pub(super) fn expect_detail(&mut self, code: Text, subject: impl ToString, detail: Text) {
+        self.expect_detail_in(&Form::ALL, code, subject, detail);
+    }
+
+    pub(super) fn expect_detail_in(
+        &mut self,
+        forms: &[Form],
+        code: Text,
+        subject: impl ToString,
+        detail: Text,
+    ) {
+        for form in forms {
+            self.truths[*form as usize].entry(code, &subject).details.push(detail);
+        }
+    }
+
+    /// Expects a finding with an unusual severity.
+    pub(super) fn expect_as(&mut self, forms: &[Form], code: Text, subject: impl ToString, severity: Text) {
+        for form in forms {
+            self.truths[*form as usize].entry(code, &subject).severity = Some(severity);
+        }
+    }
+
+    /// Expects all addresses of a pod to be reported as leaked for a reason.
+    pub(super) fn expect_leaked(&mut self, pod: &Pod, reason: Text) {
+        self.expect_leaked_in(&Form::ALL, pod, reason);
+    }
+
+    pub(super) fn expect_leaked_in(&mut self, forms: &[Form], pod: &Pod, reason: Text) {
+        for (address, _) in &pod.addresses {
+            self.expect_detail_in(forms, "leaked-address", address, reason);
+        }
+    }
+
+    /// Expects a finding for each address of a pod.
+    pub(super) fn expect_for(&mut self, code: Text, pod: &Pod) {
+        for (address, _) in &pod.addresses {
+            self.expect(code, address);
+        }
     }
 }

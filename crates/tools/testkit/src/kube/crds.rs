@@ -13,6 +13,12 @@ use crate::servers::KubeApiserver;
 const SERVED: Duration = Duration::from_secs(60);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
+/// The plural and the name of a kind, and something about it.
+type Kind<S> = (&'static str, &'static str, S);
+
+/// Makes the schema of the `spec` of a kind.
+type Schema = fn(Flavour) -> Value;
+
 /// The API group with Calico's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
@@ -30,17 +36,10 @@ impl Flavour {
         }
     }
 
-    /// The version of the group.
-    pub fn version(self) -> &'static str {
-        match self {
-            Self::Classic => "v1",
-            Self::Native => "v3",
-        }
-    }
-
     /// The `apiVersion` of the group's objects.
     pub fn api_version(self) -> String {
-        format!("{}/{}", self.group(), self.version())
+        let version = if self == Self::Classic { "v1" } else { "v3" };
+        format!("{}/{version}", self.group())
     }
 
     /// Plural and kind of the allocator's configuration.
@@ -53,8 +52,64 @@ impl Flavour {
 
     /// The path of all objects of a kind.
     pub fn path(self, plural: &str) -> String {
-        format!("/apis/{}/{}/{plural}", self.group(), self.version())
+        format!("/apis/{}/{plural}", self.api_version())
     }
+
+    /// Calico's kinds: plural, kind, and the schema of the `spec`.
+    fn own_kinds(self) -> [Kind<Schema>; 8] {
+        let (config, config_kind) = self.ipam_config();
+        [
+            ("ipamblocks", "IPAMBlock", block),
+            ("ipamhandles", "IPAMHandle", |_| handle()),
+            ("blockaffinities", "BlockAffinity", affinity),
+            (config, config_kind, |_| configuration()),
+            ("ippools", "IPPool", pool),
+            ("ipreservations", "IPReservation", reservation),
+            ("clusterinformations", "ClusterInformation", |_| open()),
+            ("kubecontrollersconfigurations", "KubeControllersConfiguration", |_| open()),
+        ]
+    }
+
+    /// All kinds of objects that a cluster has: plural, kind and API version.
+    pub(crate) fn kinds(self) -> impl Iterator<Item = Kind<String>> {
+        let own = self.own_kinds().map(|(plural, kind, _)| (plural, kind, self.api_version()));
+        own.into_iter().chain(FOREIGN.map(|(plural, kind, version)| (plural, kind, version.to_owned())))
+    }
+
+    /// The kind with this plural, as [`kinds`](Self::kinds) has it.
+    pub(crate) fn kind(self, plural: &str) -> Option<Kind<String>> {
+        self.kinds().find(|(known, ..)| *known == plural)
+    }
+
+    /// The path of all objects of a kind in a namespace, which is empty for kinds without namespaces.
+    pub(crate) fn folder(self, plural: &str, namespace: &str) -> String {
+        let (.., version) = self.kind(plural).expect("a kind of a cluster");
+        let root = if version == "v1" { "/api" } else { "/apis" };
+        match namespace {
+            "" => format!("{root}/{version}/{plural}"),
+            _ => format!("{root}/{version}/namespaces/{namespace}/{plural}"),
+        }
+    }
+
+    /// An object with the version and the kind of this plural, and a name.
+    pub(crate) fn named(self, object: Value, plural: &str, name: &str) -> Value {
+        let (_, kind, version) = self.kind(plural).expect("a kind of a cluster");
+        named(object, &version, kind, name)
+    }
+}
+
+/// The kinds that are not Calico's: plural, kind and API version.
+const FOREIGN: [Kind<&str>; 5] = [
+    ("nodes", "Node", "v1"),
+    ("pods", "Pod", "v1"),
+    ("services", "Service", "v1"),
+    ("virtualmachines", "VirtualMachine", "kubevirt.io/v1"),
+    ("virtualmachineinstances", "VirtualMachineInstance", "kubevirt.io/v1"),
+];
+
+/// The row of a kind that is not Calico's.
+pub(crate) fn foreign_kind(plural: &str) -> Option<Kind<&'static str>> {
+    FOREIGN.into_iter().find(|(known, ..)| *known == plural)
 }
 
 /// Installs Calico's kinds and waits until they are served. Returns the paths of their lists.
@@ -62,18 +117,8 @@ impl Flavour {
 /// # Errors
 /// Returns an error if the server does not answer, refuses a definition, or does not serve a kind in time.
 pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<Vec<String>> {
-    let (config, config_kind) = flavour.ipam_config();
-    let kinds = [
-        ("ipamblocks", "IPAMBlock", block(flavour)),
-        ("ipamhandles", "IPAMHandle", handle()),
-        ("blockaffinities", "BlockAffinity", affinity(flavour)),
-        (config, config_kind, configuration()),
-        ("ippools", "IPPool", pool(flavour)),
-        ("ipreservations", "IPReservation", reservation(flavour)),
-        ("clusterinformations", "ClusterInformation", open()),
-        ("kubecontrollersconfigurations", "KubeControllersConfiguration", open()),
-    ];
-    define(server, flavour.group(), flavour.version(), "Cluster", &kinds)
+    let kinds = flavour.own_kinds().map(|(plural, kind, schema)| (plural, kind, schema(flavour)));
+    define(server, &flavour.api_version(), "Cluster", &kinds)
 }
 
 /// Installs KubeVirt's kinds of machines and waits until they are served. Returns the paths of their lists.
@@ -83,18 +128,18 @@ pub fn install_kubevirt(server: &KubeApiserver) -> Result<Vec<String>> {
         ("virtualmachineinstances", "VirtualMachineInstance", open()),
         ("virtualmachineinstancemigrations", "VirtualMachineInstanceMigration", open()),
     ];
-    define(server, "kubevirt.io", "v1", "Namespaced", &kinds)
+    define(server, "kubevirt.io/v1", "Namespaced", &kinds)
 }
 
 /// Creates the definitions of kinds, each with its plural and the schema of its `spec`, and waits until all are served.
 fn define(
     server: &KubeApiserver,
-    group: &str,
-    version: &str,
+    api_version: &str,
     scope: &str,
     kinds: &[(&str, &str, Value)],
 ) -> Result<Vec<String>> {
-    let required: &[&str] = if version == Flavour::Native.version() { &["metadata", "spec"] } else { &[] };
+    let (group, version) = api_version.split_once('/').expect("a group and a version");
+    let required: &[&str] = if version == "v3" { &["metadata", "spec"] } else { &[] };
     for (plural, kind, spec) in kinds {
         let schema = object(required, json!({"spec": spec, "status": open()}));
         let version =
@@ -105,15 +150,11 @@ fn define(
         let definition = named(json!({"spec": spec}), version, "CustomResourceDefinition", &name);
         create(server, DEFINITIONS, &[definition])?;
     }
-    let lists = kinds.iter().map(|(plural, ..)| format!("/apis/{group}/{version}/{plural}"));
+    let lists = kinds.iter().map(|(plural, ..)| format!("/apis/{api_version}/{plural}"));
     let (lists, begin) = (lists.collect::<Vec<_>>(), Instant::now());
     for path in &lists {
-        loop {
-            let response = server.request("GET", path, "")?;
-            if response.status == 200 {
-                break;
-            }
-            assert!(begin.elapsed() < SERVED, "{path} is not served: {}", response.body);
+        while server.request("GET", path, "")?.status != 200 {
+            assert!(begin.elapsed() < SERVED, "{path} is not served");
             thread::sleep(Duration::from_millis(50));
         }
     }

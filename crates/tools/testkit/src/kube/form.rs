@@ -1,5 +1,5 @@
-//! Converts etcd values to Calico's custom resources (facts 2.3 to 2.6). It refuses the values that the schemas of the
-//! API server refuse.
+//! Converts etcd values to Calico's custom resources (facts 2.3 to 2.6). The result is `None` for values that the
+//! schemas of the API server refuse.
 
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use ipnet::IpNet;
@@ -44,16 +44,35 @@ pub(crate) struct Parts {
     pub spec: Value,
 }
 
-/// Converts a block. Custom resources have no field `hostAffinity`.
-pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts, String> {
-    let is_index = |v: &Value| v.is_null() || v.is_i64();
-    let cidr = text(value, "cidr")?;
-    if flavour == Flavour::Native {
-        require_cidr(&cidr)?;
+/// The plural and the parts of the object for an etcd key and its value.
+pub(crate) fn of(flavour: Flavour, key: &str, value: &Value) -> Option<(&'static str, Parts)> {
+    match key.strip_prefix("/calico/ipam/v2/")?.split('/').collect::<Vec<_>>()[..] {
+        ["handle", id] => Some(("ipamhandles", handle(id, value)?)),
+        ["assignment", family, "block", dashed] => {
+            Some(("ipamblocks", block(flavour, net(family, dashed)?, value)?))
+        }
+        [kind @ ("host" | "virtual"), holder, family, "block", dashed] => {
+            Some(("blockaffinities", affinity(flavour, kind, holder, net(family, dashed)?, value)?))
+        }
+        // The name of an affinity does not contain any other type.
+        _ => None,
     }
+}
+
+/// The CIDR at the end of a key. The names of objects contain no family, so they cannot express a wrong one.
+fn net(family: &str, dashed: &str) -> Option<IpNet> {
+    let net: IpNet = dashed.replacen('-', "/", 1).parse().ok()?;
+    (family == if net.addr().is_ipv4() { "ipv4" } else { "ipv6" }).then_some(net)
+}
+
+/// Converts a block. Custom resources have no field `hostAffinity`.
+pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Option<Parts> {
+    let is_index = |v: &Value| v.is_null() || v.is_i64();
+    let cidr = value["cidr"].as_str()?;
     let owner = value["affinity"].as_str().unwrap_or("host:");
-    if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
-        return Err(format!("the schema does not accept the owner {owner:?}"));
+    let is_known = owner.starts_with("host:") || owner.starts_with("virtual:");
+    if flavour == Flavour::Native && !(is_cidr(cidr) && is_known) {
+        return None;
     }
     // The field is `null` in a block that never had an address. In Kubernetes, Calico writes an empty list instead.
     let attributes = match &value["attributes"] {
@@ -80,20 +99,14 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
             spec[to] = kept.clone();
         }
     }
-    Ok(Parts { name: block_name(net), labels: None, spec })
+    Some(Parts { name: block_name(net), labels: None, spec })
 }
 
 /// Converts an affinity, and adds the three labels by which Calico has selected affinities since 3.31.
-pub(crate) fn affinity(
-    flavour: Flavour,
-    kind: &str,
-    holder: &str,
-    net: IpNet,
-    value: &Value,
-) -> Result<Parts, String> {
+fn affinity(flavour: Flavour, kind: &str, holder: &str, net: IpNet, value: &Value) -> Option<Parts> {
     let state = value["state"].as_str().unwrap_or_default();
     if flavour == Flavour::Native && !["", "pending", "confirmed", "pendingDeletion"].contains(&state) {
-        return Err(format!("the schema has no state {state:?}"));
+        return None;
     }
     let deleted = value["deleted"].as_bool().unwrap_or_default();
     // The field is a string in the classic group.
@@ -107,33 +120,28 @@ pub(crate) fn affinity(
         "projectcalico.org/ip-version": if net.addr().is_ipv4() { "4" } else { "6" },
     });
     let spec = json!({"cidr": net, "deleted": deleted, "node": holder, "state": state, "type": kind});
-    Ok(Parts { name: affinity_name(holder, net), labels: Some(labels), spec })
+    Some(Parts { name: affinity_name(holder, net), labels: Some(labels), spec })
 }
 
 /// Converts a handle. The object's name is the ID in lower case.
-pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
+fn handle(id: &str, value: &Value) -> Option<Parts> {
     let block = match &value["block"] {
         Value::Null => json!({}),
         Value::Object(counts) if counts.values().all(Value::is_i64) => json!(counts),
-        _ => return Err("the schema requires numbers by block".to_owned()),
+        _ => return None,
     };
     let deleted = value["deleted"].as_bool().unwrap_or_default();
     let spec = json!({"handleID": id, "block": block, "deleted": deleted});
-    Ok(Parts { name: id.to_lowercase(), labels: None, spec })
+    Some(Parts { name: id.to_lowercase(), labels: None, spec })
 }
 
-/// Fails if a string is not a CIDR, since schemas may require the format.
-pub(crate) fn require_cidr(text: &str) -> Result<(), String> {
-    text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema does not accept {text:?} as a CIDR"))
+/// True for the format `cidr` of schemas.
+pub(crate) fn is_cidr(text: &str) -> bool {
+    text.parse::<IpNet>().is_ok()
 }
 
-fn text(value: &Value, field: &str) -> Result<String, String> {
-    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("{field} must be a string"))
-}
-
-fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Result<&'v Vec<Value>, String> {
-    let refused = || format!("the schema does not take this list of {field}");
-    value[field].as_array().filter(|list| list.iter().all(fits)).ok_or_else(refused)
+fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Option<&'v Vec<Value>> {
+    value[field].as_array().filter(|list| list.iter().all(fits))
 }
 
 /// Removes `null` values, which early versions of Calico wrote for absent fields and the API server drops.

@@ -68,10 +68,7 @@ pub struct Lease(Option<Server>);
 /// # Errors
 /// Returns an error if no server is idle and a new one does not start or does not serve the kinds.
 pub fn lease(kinds: Kinds) -> Result<Lease> {
-    let server = match Server::idle(kinds) {
-        Some(server) => server,
-        None => Server::start(kinds)?,
-    };
+    let server = Server::idle(kinds).map_or_else(|| Server::start(kinds), Ok)?;
     Ok(Lease(Some(server)))
 }
 

@@ -13,7 +13,6 @@ use etcd_client::{
 };
 
 use super::etcd::{Etcd, Login};
-use super::pki::Pki;
 use crate::cluster::Cluster;
 use crate::runtime::block_on;
 
@@ -37,7 +36,7 @@ impl Etcd {
     ///
     /// For tests with an async runtime. Other tests use [`with_client`](Self::with_client).
     pub async fn client(&self) -> Result<Client> {
-        Ok(connect(&self.endpoint(), self.pki.as_ref(), self.options.login.as_ref()).await?)
+        Ok(self.connect(self.options.login.as_ref()).await?)
     }
 
     /// Runs `work` with a client on a separate runtime. Can be called from inside or outside an async runtime.
@@ -45,8 +44,7 @@ impl Etcd {
         &self,
         work: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error> + Send,
     ) -> Result<T> {
-        let (endpoint, pki, user) = (self.endpoint(), self.pki.as_ref(), self.options.login.as_ref());
-        block_on(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
+        block_on(async || Ok(work(self.connect(self.options.login.as_ref()).await?).await?))
     }
 
     /// Starts an etcd with the data of a cluster.
@@ -133,15 +131,14 @@ impl Etcd {
     /// on.
     pub(super) fn set_up_login(&self) -> Result<()> {
         let Some(user) = self.options.login.as_ref() else { return Ok(()) };
-        let (endpoint, pki, readers) = (self.endpoint(), self.pki.as_ref(), &self.options.readers);
         block_on(async || {
-            let mut client = connect(&endpoint, pki, None).await?;
+            let mut client = self.connect(None).await?;
             client.role_add(ROOT).await?;
             add_user(&mut client, &Login { name: ROOT.to_owned(), ..user.clone() }, ROOT).await?;
             if user.name != ROOT {
                 add_user(&mut client, user, ROOT).await?;
             }
-            for (reader, prefix) in readers {
+            for (reader, prefix) in &self.options.readers {
                 client.role_add(reader.name.as_str()).await?;
                 let permission = Permission::read(prefix.as_str()).with_prefix();
                 client.role_grant_permission(reader.name.as_str(), permission).await?;
@@ -151,27 +148,23 @@ impl Etcd {
             Ok(())
         })
     }
+
+    async fn connect(&self, user: Option<&Login>) -> Result<Client, etcd_client::Error> {
+        let mut options = ConnectOptions::new().with_connect_timeout(CONNECT);
+        if let Some(pki) = &self.pki {
+            let authority = Certificate::from_pem(fs::read(&pki.ca)?);
+            let own = Identity::from_pem(fs::read(&pki.client.certificate)?, fs::read(&pki.client.key)?);
+            options = options.with_tls(TlsOptions::new().ca_certificate(authority).identity(own));
+        }
+        if let Some(user) = user {
+            options = options.with_user(user.name.as_str(), user.password.as_str());
+        }
+        Client::connect([self.endpoint()], Some(options)).await
+    }
 }
 
 async fn add_user(client: &mut Client, login: &Login, role: &str) -> Result<(), etcd_client::Error> {
     client.user_add(login.name.as_str(), login.password.as_str(), None).await?;
     client.user_grant_role(login.name.as_str(), role).await?;
     Ok(())
-}
-
-async fn connect(
-    endpoint: &str,
-    pki: Option<&Pki>,
-    user: Option<&Login>,
-) -> Result<Client, etcd_client::Error> {
-    let mut options = ConnectOptions::new().with_connect_timeout(CONNECT);
-    if let Some(pki) = pki {
-        let authority = Certificate::from_pem(fs::read(&pki.ca)?);
-        let own = Identity::from_pem(fs::read(&pki.client.certificate)?, fs::read(&pki.client.key)?);
-        options = options.with_tls(TlsOptions::new().ca_certificate(authority).identity(own));
-    }
-    if let Some(user) = user {
-        options = options.with_user(user.name.as_str(), user.password.as_str());
-    }
-    Client::connect([endpoint], Some(options)).await
 }

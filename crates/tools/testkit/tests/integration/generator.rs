@@ -12,7 +12,7 @@ fn the_same_specification_gives_the_same_bytes() {
     let spec = ClusterSpec::new(42);
     let (one, two) = (Cluster::all_faults(spec, 2), Cluster::all_faults(spec, 2));
     assert!(entries(&one) == entries(&two));
-    assert_eq!(one.truth().to_json(), two.truth().to_json());
+    assert!(one.truth().iter().eq(two.truth().iter()));
     assert!(entries(&one) != entries(&Cluster::all_faults(ClusterSpec::new(43), 2)));
 }
 

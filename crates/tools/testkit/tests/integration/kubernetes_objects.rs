@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
 fn object<'c>(cluster: &'c KubeCluster, path: &str) -> &'c Value {
-    let found = cluster.objects().iter().find(|object| object.path() == path);
+    let found = cluster.objects.iter().find(|object| object.path() == path);
     &found.unwrap_or_else(|| panic!("there is no {path}")).json
 }
 
@@ -51,7 +51,7 @@ fn marks_of_deletion() {
         }
         let kubernetes = cluster.kubernetes(flavour);
         let marks = |plural: &str, mark: &Value| {
-            let own = kubernetes.objects().iter().filter(|o| o.plural == plural);
+            let own = kubernetes.objects.iter().filter(|o| o.plural == plural);
             own.filter(|o| o.json["spec"]["deleted"] == *mark).count()
         };
         let found = [
@@ -103,7 +103,7 @@ fn blocks() {
 #[test]
 fn data_of_old_versions_is_converted_to_the_current_form() {
     let cluster = Cluster::small(ClusterSpec::new(1)).kubernetes(Flavour::Classic);
-    for block in cluster.objects().iter().filter(|o| o.plural == "ipamblocks") {
+    for block in cluster.objects.iter().filter(|o| o.plural == "ipamblocks") {
         let text = block.json["spec"].to_string();
         assert!(!text.contains("hostAffinity") && !text.contains("affinity_claim_time"), "{text}");
         assert!(!block.json["spec"]["attributes"].to_string().contains("null"), "{text}");
@@ -139,7 +139,7 @@ fn pods_and_nodes() {
     assert_eq!(annotations["projectcalico.org/IPv4IPIPTunnelAddr"], "10.244.1.1");
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "node-1");
 
-    let pod = &kubernetes.objects().iter().find(|o| o.plural == "pods").unwrap().json;
+    let pod = &kubernetes.objects.iter().find(|o| o.plural == "pods").unwrap().json;
     let annotation =
         |name: &str| pod["metadata"]["annotations"][format!("cni.projectcalico.org/{name}")].clone();
     assert_eq!(annotation("podIP"), "10.244.1.3/32");
@@ -166,7 +166,7 @@ fn settings_and_resources() {
         assert_eq!(spec(flavour, "ippools/default-ipv4-ippool")["cidr"], "10.244.0.0/16");
         assert_eq!(spec(flavour, "ipreservations/infra")["reservedCIDRs"], json!(["10.244.0.0/32"]));
         // The left-out keys are the second copy of the settings, and a tier, which IPAM does not use.
-        let keys: Vec<&str> = cluster.left_out().iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
+        let keys: Vec<&str> = cluster.left_out.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
         assert_eq!(keys, ["ipamconfigurations", "tiers"]);
     }
 }
@@ -176,18 +176,14 @@ fn machines_services_and_other_orchestrators() {
     let cluster = Cluster::small(ClusterSpec::new(1)).kubernetes(Flavour::Classic);
     let service = object(&cluster, "services/default/web");
     assert_eq!(service["status"]["loadBalancer"]["ingress"], json!([{"ip": "172.16.4.48", "ipMode": "VIP"}]));
-    let paths: Vec<String> = cluster.objects().iter().map(KubeObject::path).collect();
+    let paths: Vec<String> = cluster.objects.iter().map(KubeObject::path).collect();
     let machines: Vec<&str> = paths.iter().filter_map(|path| path.strip_prefix("virtualmachine")).collect();
     assert_eq!(
         machines,
         ["instances/vms/vm-1", "instances/vms/vm-2", "s/vms/vm-1", "s/vms/vm-2", "s/vms/vm-3"]
     );
-    let launchers: Vec<&Value> = cluster
-        .objects()
-        .iter()
-        .filter(|o| o.name().starts_with("virt-launcher-"))
-        .map(|o| &o.json)
-        .collect();
+    let launchers: Vec<&Value> =
+        cluster.objects.iter().filter(|o| o.name().starts_with("virt-launcher-")).map(|o| &o.json).collect();
     let names: Vec<&Value> =
         launchers.iter().map(|pod| &pod["metadata"]["ownerReferences"][0]["name"]).collect();
     assert_eq!(names.len(), 3);
@@ -212,8 +208,8 @@ fn keys_that_name_no_object_are_left_out() {
         let mut broken = cluster.clone();
         broken.put_raw(key, BLOCK);
         let made = broken.kubernetes(Flavour::Classic);
-        assert_eq!(made.left_out().len(), healthy.left_out().len() + 1, "{key}");
-        assert!(made.left_out().contains(&key.to_owned()), "{key}");
+        assert_eq!(made.left_out.len(), healthy.left_out.len() + 1, "{key}");
+        assert!(made.left_out.contains(&key.to_owned()), "{key}");
     }
     let affinity = "/calico/ipam/v2/virtual/load-balancer/ipv4/block/10.244.1.0-26";
     cluster.put_raw("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26", BLOCK);

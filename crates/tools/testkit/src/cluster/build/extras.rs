@@ -1,4 +1,6 @@
-//! Features of healthy current clusters, which a check must not report.
+//! Features of healthy clusters, which a check must not report: of current ones, of earlier versions of Calico that
+//! current versions still read (facts 1.3.1, 1.3.3, 1.4, 4.1), and KubeVirt's virtual machines (facts 2.14, 4.1), where
+//! the address belongs to the machine and not to its pod.
 
 use std::net::IpAddr;
 
@@ -8,9 +10,9 @@ use serde_json::json;
 
 use super::pods::{Holder, networks};
 use super::service_record;
-use crate::cluster::layout::{go_time, part};
+use crate::cluster::layout::{PodName, go_time, hash, part};
 use crate::cluster::wire::key::{self, FOREIGN_NAMESPACE};
-use crate::cluster::wire::{Attribute, Tunnel, resource};
+use crate::cluster::wire::{Attribute, Era, Tunnel, resource};
 use crate::cluster::{Cluster, ClusterSpec, Pod};
 
 impl Cluster {
@@ -100,9 +102,7 @@ impl Cluster {
     fn add_other_orchestrators(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let holder = self.holder(&node);
-        let attribute =
-            Attribute::new(&holder.handle(), [("node", &*node), ("timestamp", &*go_time(holder.since))]);
-        let address = self.take_as(block, attribute);
+        let address = self.take_as(block, holder.attribute_of(&holder.handle()));
         self.put_foreign("cni", &node, [&holder.container, "eth0"], 5, &[address]);
 
         let address = self.take_as(block, Attribute::default());
@@ -222,4 +222,115 @@ impl Cluster {
         let free = stored.unallocated[0].to_string();
         stored.sequences.insert(free, stored.sequence - 1);
     }
+
+    /// Adds a running, a migrating and a stopped machine.
+    pub(super) fn add_machines(&mut self) {
+        let (node, block) = (self.nodes[1].name.clone(), self.nodes[1].blocks[0]);
+        let target = self.nodes[2].name.clone();
+        self.start_machine("vm-1", &node, &[block]);
+
+        let (source, destination) = (self.machine_pod("vm-2", &node), self.machine_pod("vm-2", &target));
+        let mut attribute = self.machine_record("vm-2", &source);
+        let mut other = self.machine_record("vm-2", &destination).owner.unwrap_or_default();
+        let migration = self.spec.rng(9).uuid();
+        other.insert("vmim-uid".to_owned(), migration.clone());
+        attribute.alternate = Some(other);
+        let address = self.take_as(block, attribute);
+        for pod in [&source, &destination] {
+            self.put_endpoint(pod, &[address]);
+        }
+        let target = json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": migration}}});
+        self.patch_object(&destination.endpoint_key(), target);
+        self.put_machine("vm-2", true);
+
+        self.take_as(block, Attribute::bare(&machine_handle("vm-3")));
+        self.put_machine("vm-3", false);
+    }
+
+    /// Adds a running machine with one address from each block.
+    pub(super) fn start_machine(&mut self, machine: &str, node: &str, blocks: &[IpNet]) {
+        let pod = self.machine_pod(machine, node);
+        self.start(&pod, &self.machine_record(machine, &pod), blocks);
+        self.put_machine(machine, true);
+    }
+
+    pub(super) fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {
+        let holder = self.holder(node);
+        let pod = format!("virt-launcher-{machine}-{}", &holder.container[..5]);
+        let generate = String::new();
+        Holder { name: PodName { namespace: "vms", pod, generate, app: "virt-launcher" }, ..holder }
+    }
+
+    pub(super) fn machine_record(&self, machine: &str, pod: &Holder) -> Attribute {
+        let mut attribute = Attribute { handle: Some(machine_handle(machine)), ..pod.attribute() };
+        let mut rng = self.spec.rng(hash(0, machine));
+        attribute.set("vmi-name", machine);
+        attribute.set("vm-uid", &rng.uuid());
+        attribute.set("vmi-uid", &rng.uuid());
+        attribute
+    }
+
+    /// Adds nodes whose blocks were written by earlier versions.
+    pub(super) fn add_old_writers(&mut self) {
+        for (era, affinity) in [(Era::Numbered, None), (Era::Unnumbered, Some("{}")), (Era::Legacy, Some(""))]
+        {
+            let node = self.add_node();
+            self.add_pod_on(node);
+            let (name, block) = (self.nodes[node].name.clone(), self.nodes[node].blocks[0]);
+            if era == Era::Legacy {
+                self.make_anonymous(&name, block);
+            }
+            self.add_legacy_pod(&name, &[block]);
+            self.add_upgraded_pod(&name, block);
+            self.block_mut(block).era = era;
+            if let Some(value) = affinity {
+                self.put_raw(key::affinity("host", &name, block), value);
+            }
+        }
+        self.add_oldest();
+    }
+
+    /// Adds a pod with the handle `<namespace>.<pod>` and no attributes, as the CNI plugin of Calico 2.x records it.
+    pub(in crate::cluster) fn add_legacy_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
+        let holder = self.holder(node);
+        let handle = format!("{}.{}", holder.name.namespace, holder.name.pod);
+        self.start(&holder, &Attribute::bare(&handle), blocks)
+    }
+
+    /// Adds a pod whose record has no timestamp, as after an upgrade from host-local.
+    fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
+        let holder = self.holder(node);
+        self.start(&holder, &holder.attribute_without_time(), &[block]);
+    }
+
+    /// Adds a pod whose record contains only the sandbox, as the CNI plugin before 3.6 writes it.
+    pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
+        let holder = self.holder(node);
+        self.start(&holder, &Attribute::bare(&holder.handle()), &[block])
+    }
+
+    /// Empties the record of the node's IP-in-IP address, as versions before 3.6 wrote it.
+    fn make_anonymous(&mut self, node: &str, block: IpNet) {
+        let address = self.tunnel(node, Tunnel::Ipip).expect("the node has the tunnel");
+        *self.record_mut(address, block) = Attribute::default();
+        self.count(&Tunnel::Ipip.handle(node), block, -1);
+    }
+
+    /// Adds a block with the owner field of the first versions in addition to the current one.
+    fn add_oldest(&mut self) {
+        let node = self.nodes[0].name.clone();
+        let block = self.spec.block_v4(self.nodes[0].number, 2);
+        self.claim(block, &node);
+        self.add_pod(&node, &[block]);
+        self.put_host_affinity(block, &node);
+    }
+
+    /// Adds the owner field of Calico's first versions to a block.
+    pub(in crate::cluster) fn put_host_affinity(&mut self, block: IpNet, node: &str) {
+        self.json_mut(&key::block(block))["hostAffinity"] = node.into();
+    }
+}
+
+pub(in crate::cluster) fn machine_handle(machine: &str) -> String {
+    format!("k8s-pod-network.vmi.vms.{machine}")
 }

@@ -2,24 +2,18 @@
 
 mod extras;
 mod features;
-mod kubevirt;
-mod nodes;
-mod old;
 mod pods;
-mod rarities;
-mod unusual_pods;
 
-use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::kubernetes_only::KubernetesOnly;
 use super::layout::{ALONE, ClusterSpec, hash, part};
-use super::wire::{self, Attribute, Block, key, merge};
-use super::{Cluster, Object};
+use super::wire::{self, Attribute, Block, Tunnel, key, merge};
+use super::{Cluster, NodeInfo, Object};
 
-pub(super) use self::kubevirt::machine_handle;
+pub(super) use self::extras::machine_handle;
 pub(super) use self::pods::networks;
 pub(crate) use self::pods::{Holder, endpoint_of};
 
@@ -68,29 +62,11 @@ impl Cluster {
 
     /// Creates an empty cluster.
     pub(super) fn bare(spec: ClusterSpec) -> Self {
-        Self {
-            spec,
-            entries: BTreeMap::new(),
-            truths: Default::default(),
-            kubernetes_only: KubernetesOnly::default(),
-            nodes: Vec::new(),
-            young: Vec::new(),
-            host: None,
-            host_blocks: 0,
-            next_node: 1,
-            next_pod: 1,
-            next_spare: 0,
-            next_pool: 0,
-        }
-    }
-
-    /// Sets the cluster's GUID.
-    pub fn name_cluster(&mut self, guid: &str) {
-        self.set_information("clusterGUID", guid);
+        Self { spec, next_node: 1, next_pod: 1, ..Self::default() }
     }
 
     /// Sets a field of the cluster information.
-    pub(super) fn set_information(&mut self, field: &str, value: impl Into<Value>) {
+    pub fn set_information(&mut self, field: &str, value: impl Into<Value>) {
         self.json_mut(&key::resource("clusterinformations", "default"))["spec"][field] = value.into();
     }
 
@@ -148,8 +124,8 @@ impl Cluster {
     pub(super) fn put_block(&mut self, net: IpNet, owner: Option<String>) {
         let spec = self.spec;
         let thing = u128::from_be_bytes(match net.network() {
-            std::net::IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-            std::net::IpAddr::V6(a) => a.octets(),
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
         });
         let age = 30 * 86_400 + spec.rng(thing as u64).below(86_400) as i64;
         let nanoseconds = spec.now.as_nanosecond() - i128::from(age) * 1_000_000_000;
@@ -218,5 +194,75 @@ impl Cluster {
         let number = self.next_pool;
         self.next_pool += 1;
         (format!("extra-{number}"), self.spec.extra_pool(number))
+    }
+
+    /// Adds a Linux node with a block of each family and every kind of tunnel; returns its index in [`Cluster::nodes`].
+    pub fn add_node(&mut self) -> usize {
+        let name = format!("node-{}", self.next_node);
+        let info = self.add_node_named(&name, "linux", self.spec.dual_stack);
+        for tunnel in Tunnel::ALL {
+            if let Some(block) = info.block_for(tunnel) {
+                self.add_tunnel(&name, tunnel, block);
+            }
+        }
+        self.nodes.len() - 1
+    }
+
+    /// Adds a node without tunnels. It has a block of IPv4 and, if asked, one of IPv6.
+    fn add_node_named(&mut self, name: &str, system: &str, has_v6: bool) -> NodeInfo {
+        let number = self.next_node;
+        assert!(number <= self.spec.max_nodes(), "no room for node {number}; ask for a wide cluster");
+        self.next_node += 1;
+        let mut blocks = vec![self.spec.block_v4(number, 0)];
+        if has_v6 {
+            blocks.push(self.spec.block_v6(number, 0));
+        }
+        for block in &blocks {
+            self.claim(*block, name);
+        }
+        self.put_node(number, name, system);
+        let info = NodeInfo { name: name.to_owned(), number, blocks };
+        self.nodes.push(info.clone());
+        info
+    }
+
+    fn put_node(&mut self, number: u32, name: &str, system: &str) {
+        let mut rng = self.spec.rng(0x6e6f_6465 << 32 | u64::from(number));
+        // A label has at most 63 characters, and a name may have more.
+        let hostname = name.get(..63).unwrap_or(name).trim_end_matches(['-', '.']);
+        let labels = [
+            ("beta.kubernetes.io/arch", "amd64"),
+            ("beta.kubernetes.io/os", system),
+            ("kubernetes.io/arch", "amd64"),
+            ("kubernetes.io/hostname", hostname),
+            ("kubernetes.io/os", system),
+        ];
+        let labels: Value = labels.into_iter().map(|(name, value)| (name, json!(value))).collect();
+        let mut metadata = self.spec.metadata(name, &mut rng);
+        metadata["annotations"] = json!({"projectcalico.org/kube-labels": labels.to_string()});
+        metadata["labels"] = labels;
+        let address = format!("192.168.{}.{}", number >> 8, number & 255);
+        let masked = format!("{address}/16");
+        let addresses = json!([
+            {"address": masked, "type": "CalicoNodeIP"},
+            {"address": address, "type": "InternalIP"},
+        ]);
+        let spec = json!({"bgp": {"ipv4Address": masked}, "addresses": addresses,
+            "orchRefs": [{"nodeName": name, "orchestrator": "k8s"}]});
+        let mut node = wire::resource("Node", metadata, spec);
+        node["status"] = json!({});
+        self.put_json(key::node(name), node);
+    }
+
+    /// Assigns an address to a tunnel and writes it to the node.
+    pub(super) fn add_tunnel(&mut self, node: &str, tunnel: Tunnel, block: IpNet) -> IpAddr {
+        let entries = [("node", node), ("type", tunnel.attribute())];
+        let address = self.take_as(block, Attribute::new(&tunnel.handle(node), entries));
+        self.set_tunnel(node, tunnel, &address.to_string());
+        if matches!(tunnel, Tunnel::Wireguard) {
+            self.json_mut(&key::node(node))["status"] =
+                json!({"wireguardPublicKey": "jlkVyQYooZYzI2wFfNhSZez5eWh44yfq1wKVjLvSXgY="});
+        }
+        address
     }
 }

@@ -44,6 +44,11 @@ impl Holder {
         Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
     }
 
+    /// The record of an IPAM client that writes only the node and the time.
+    pub(crate) fn attribute_of(&self, handle: &str) -> Attribute {
+        Attribute::new(handle, [("node", &*self.node), ("timestamp", &*go_time(self.since))])
+    }
+
     pub(crate) fn endpoint_key(&self) -> String {
         let name = key::endpoint_name(&self.node, "k8s", &self.name.pod, "eth0");
         key::endpoint(self.name.namespace, &name)

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::MISMATCH;
 use crate::cluster::layout::part;
+use crate::cluster::truth::Text;
 use crate::cluster::wire::Block;
 use crate::cluster::{Cluster, Pod};
 
@@ -59,12 +60,12 @@ pub(super) fn node_missing_alone(cluster: &mut Cluster) {
     cluster.expect("block-without-affinity", block);
 }
 
-/// Adds a block without an owner, and changes it.
-pub(super) fn empty_unowned(cluster: &mut Cluster, change: impl FnOnce(&mut Block)) {
+/// Adds a block without an owner, changes it, and expects a finding about it.
+pub(super) fn empty_unowned(cluster: &mut Cluster, code: Text, change: impl FnOnce(&mut Block)) {
     let block = cluster.spare_block();
     cluster.put_block(block, None);
     change(cluster.block_mut(block));
-    cluster.expect("empty-unowned-block", block);
+    cluster.expect(code, block);
 }
 
 pub(super) fn without_affinity(cluster: &mut Cluster) {
@@ -108,12 +109,4 @@ pub(super) fn over_limit(cluster: &mut Cluster) {
         cluster.claim(block, &name);
     }
     cluster.expect("node-over-block-limit", name);
-}
-
-/// Marks a block as deleted. Objects are deleted in two steps only in Kubernetes, but the field also exists in etcd.
-pub(super) fn half_deleted(cluster: &mut Cluster) {
-    let block = cluster.spare_block();
-    cluster.put_block(block, None);
-    cluster.block_mut(block).deleted = true;
-    cluster.expect("half-deleted", block);
 }

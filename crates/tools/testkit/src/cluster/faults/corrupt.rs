@@ -1,7 +1,7 @@
 //! Blocks with a broken structure. A check reports only the blocks' keys, and no findings about their contents.
 
-use super::expected::Text;
 use crate::cluster::Cluster;
+use crate::cluster::truth::Text;
 use crate::cluster::wire::{Attribute, Block, key};
 
 /// Breaks a block that has a pod.

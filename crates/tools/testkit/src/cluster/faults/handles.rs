@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde_json::json;
 
 use crate::cluster::build::Holder;
+use crate::cluster::truth::Text;
 use crate::cluster::wire::{Attribute, key};
 use crate::cluster::{Cluster, Form, Pod};
 
@@ -17,11 +17,16 @@ pub(super) fn orphan(cluster: &mut Cluster, block: impl FnOnce(&mut Cluster) -> 
     cluster.expect("orphan-handle", id);
 }
 
+/// Stores a handle that names no block.
+pub(super) fn empty(cluster: &mut Cluster, value: &str, code: Text) {
+    let id = cluster.holder("nowhere").handle();
+    cluster.put_raw(key::handle(&id), value);
+    cluster.expect(code, id);
+}
+
 pub(super) fn orphan_empty(cluster: &mut Cluster) {
     for value in [r#"{"block":{},"deleted":false}"#, r#"{"block":null,"deleted":false}"#] {
-        let id = cluster.holder("nowhere").handle();
-        cluster.put_raw(key::handle(&id), value);
-        cluster.expect("orphan-handle", id);
+        empty(cluster, value, "orphan-handle");
     }
 }
 
@@ -114,11 +119,4 @@ pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     let holder = Holder { name: pod.name.clone(), ..cluster.holder(&pod.node) };
     cluster.put_endpoint(&holder, &[second]);
     cluster.expect_leaked(&pod, "pod-has-other-address");
-}
-
-/// Marks a handle as deleted. Objects are deleted in two steps only in Kubernetes, but the field also exists in etcd.
-pub(super) fn half_deleted(cluster: &mut Cluster) {
-    let id = cluster.holder("nowhere").handle();
-    cluster.put_json(key::handle(&id), json!({"block": {}, "deleted": true}));
-    cluster.expect("half-deleted", id);
 }

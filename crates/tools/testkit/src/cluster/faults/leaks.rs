@@ -16,19 +16,19 @@ pub(super) fn end(cluster: &mut Cluster, start: impl FnOnce(&mut Cluster) -> Pod
     pod
 }
 
-pub(super) fn without_time(cluster: &mut Cluster) {
+/// Leaks the addresses of a pod, whose records have no time or another one.
+pub(super) fn recorded_at(cluster: &mut Cluster, time: Option<String>) {
     for (address, block) in end(cluster, Cluster::victim).addresses {
-        cluster.record_mut(address, block).owner.get_or_insert_default().remove("timestamp");
+        let entries = cluster.record_mut(address, block).owner.get_or_insert_default();
+        entries.remove("timestamp");
+        entries.extend(time.clone().map(|time| ("timestamp".to_owned(), time)));
     }
 }
 
-/// Leaks an address whose recorded time is ten years ahead, which is in the future for any test.
+/// Leaks addresses whose recorded time is ten years ahead, which is in the future for any test.
 pub(super) fn future(cluster: &mut Cluster) {
     let later = cluster.spec.now.saturating_add(SignedDuration::from_hours(10 * 366 * 24));
-    let later = go_time(later.expect("a time in this era"));
-    for (address, block) in end(cluster, Cluster::victim).addresses {
-        cluster.record_mut(address, block).set("timestamp", &later);
-    }
+    recorded_at(cluster, Some(go_time(later.expect("a time in this era"))));
 }
 
 pub(super) fn new_sandbox(cluster: &mut Cluster) {
@@ -92,8 +92,8 @@ pub(super) fn unknown_handle(cluster: &mut Cluster) {
 pub(super) fn foreign(cluster: &mut Cluster) {
     let node = cluster.host().name;
     let id = format!("cluster.alloc-{}", cluster.next_pod);
-    let since = go_time(cluster.holder(&node).since);
-    unknown(cluster, Attribute::new(&id, [("node", node.as_str()), ("timestamp", since.as_str())]));
+    let attribute = cluster.holder(&node).attribute_of(&id);
+    unknown(cluster, attribute);
 }
 
 pub(super) fn container(cluster: &mut Cluster) {

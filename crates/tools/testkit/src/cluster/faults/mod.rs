@@ -3,7 +3,6 @@
 mod affinities;
 mod blocks;
 mod corrupt;
-mod expected;
 mod handles;
 mod in_use;
 mod kubernetes;
@@ -11,7 +10,6 @@ mod leaks;
 mod nodes;
 mod owners;
 mod pools;
-mod settings;
 mod undecodable;
 
 use std::net::Ipv4Addr;
@@ -24,8 +22,11 @@ use super::wire::{Attribute, Block, Tunnel, key};
 use super::{Cluster, Form, Pod};
 use crate::kube::form::{HOSTNAME_HASH, hostname_hash};
 
-/// The value of a sound affinity.
+/// The values of affinities. Objects are deleted in two steps only in Kubernetes, but the field also exists in etcd.
 const CONFIRMED: &str = r#"{"state":"confirmed","deleted":false}"#;
+const PENDING: &str = r#"{"state":"pending","deleted":false}"#;
+const RELEASING: &str = r#"{"state":"pendingDeletion","deleted":false}"#;
+const HALF_DELETED: &str = r#"{"state":"pendingDeletion","deleted":true}"#;
 
 /// The codes of an affinity that is neither confirmed nor that of its block's owner.
 const UNSETTLED: [&str; 2] = ["unsettled-affinity", MISMATCH];
@@ -126,7 +127,7 @@ faults! {
     }
     ALL "All faults that a cluster in etcd can have." {
     LeakedNoOwner Many |c| drop(leaks::end(c, Cluster::victim)), "a pod is gone, its addresses are not";
-    LeakedWithoutTime Many leaks::without_time, "as before, recorded without timestamp";
+    LeakedWithoutTime Many |c| leaks::recorded_at(c, None), "as before, recorded without timestamp";
     LeakedFuture Many leaks::future, "as before, recorded by a clock that is years fast";
     LeakedNewSandbox Many leaks::new_sandbox, "a pod got other addresses on the same node";
     LeakedHalf Many leaks::half, "a pod uses one of its two addresses only";
@@ -187,27 +188,27 @@ faults! {
     BlockSizeMismatch Many blocks::size_mismatch, "the pool's block size was changed";
     BlockOfMissingNode Many blocks::node_missing, "a node is gone, its block is not";
     BlockOfMissingNodeAlone Many blocks::node_missing_alone, "without affinity";
-    EmptyUnownedBlock Many |c| blocks::empty_unowned(c, |_| ()), "without owner, and nothing in it";
-    EmptyUnownedWindows Many |c| blocks::empty_unowned(c, Block::reserve_for_windows), "only what Windows reserves";
+    EmptyUnownedBlock Many |c| blocks::empty_unowned(c, "empty-unowned-block", |_| ()), "without owner, and nothing in it";
+    EmptyUnownedWindows Many |c| blocks::empty_unowned(c, "empty-unowned-block", Block::reserve_for_windows), "only what Windows reserves";
     BlockWithoutAffinity Many blocks::without_affinity, "the affinity object is lost";
     VirtualWithoutAffinity Many blocks::virtual_without_affinity, "the same, for services";
     BlockHostAffinityOnly Many blocks::host_affinity_only, "an owner by the oldest field only";
     BlockUnexpectedOwner Many in Classic blocks::unexpected_owner, "an owner that is neither node nor virtual";
     NodeOverBlockLimit Many blocks::over_limit, "21 blocks of one pool";
     AffinityOfOther Many affinities::confirmed_of_other, "for a block of another node";
-    AffinityOfUnowned Many |c| affinities::of_unowned(c, "confirmed", &[MISMATCH]), "for a block without owner";
+    AffinityOfUnowned Many |c| affinities::of_unowned(c, CONFIRMED, &[MISMATCH]), "for a block without owner";
     AffinityOfOtherOnly Many affinities::of_other_only, "the owner of the block has none";
-    AffinityPendingOfOther Many |c| drop(affinities::of_other(c, "pending", &UNSETTLED)), "a lost race";
+    AffinityPendingOfOther Many |c| drop(affinities::of_other(c, PENDING, &UNSETTLED)), "a lost race";
     AffinityVirtualOfNode Many affinities::virtual_of_node, "a virtual one, a node's block";
-    AffinityWithoutBlock Many |c| affinities::without_block(c, "confirmed", "affinity-without-block"), "confirmed, and no block";
+    AffinityWithoutBlock Many |c| affinities::without_block(c, CONFIRMED, "affinity-without-block"), "confirmed, and no block";
     AffinityOldWithoutBlock Many affinities::old_without_block, "with the value of 2.x";
-    AffinityPending Many |c| affinities::of_owner(c, "host", "pending", "unsettled-affinity"), "pending, the block is its own";
-    AffinityPendingWithoutBlock Many |c| affinities::without_block(c, "pending", "unsettled-affinity"), "no block yet";
-    AffinityReleasing Many |c| affinities::of_owner(c, "host", "pendingDeletion", "unsettled-affinity"), "pendingDeletion, the block still its own";
-    AffinityReleased Many |c| affinities::of_unowned(c, "pendingDeletion", &UNSETTLED), "pendingDeletion, the block without owner already";
-    AffinityReleasedWithoutBlock Many |c| affinities::without_block(c, "pendingDeletion", "unsettled-affinity"), "no block";
+    AffinityPending Many |c| affinities::of_owner(c, "host", PENDING, "unsettled-affinity"), "pending, the block is its own";
+    AffinityPendingWithoutBlock Many |c| affinities::without_block(c, PENDING, "unsettled-affinity"), "no block yet";
+    AffinityReleasing Many |c| affinities::of_owner(c, "host", RELEASING, "unsettled-affinity"), "pendingDeletion, the block still its own";
+    AffinityReleased Many |c| affinities::of_unowned(c, RELEASING, &UNSETTLED), "pendingDeletion, the block without owner already";
+    AffinityReleasedWithoutBlock Many |c| affinities::without_block(c, RELEASING, "unsettled-affinity"), "no block";
     AffinityOfMissingNode Many affinities::node_missing, "the node is gone, no block";
-    AffinityUnexpected Many in Etcd |c| affinities::of_owner(c, "@", "confirmed", "unexpected-affinity-type"), "the @ form";
+    AffinityUnexpected Many in Etcd |c| affinities::of_owner(c, "@", CONFIRMED, "unexpected-affinity-type"), "the @ form";
     OrphanHandle Many |c| handles::orphan(c, |c| c.victim().block()), "nothing is recorded under it";
     OrphanHandleNoBlock Many |c| handles::orphan(c, Cluster::spare_block), "its block is gone";
     OrphanHandleEmpty Many handles::orphan_empty, "it names no block";
@@ -223,9 +224,9 @@ faults! {
     CarriageReturnKey Many in Etcd handles::carriage_return_key, "in a second key";
     SharedLegacyHandle Many handles::shared_legacy, "one pod, two addresses, an old handle";
     SharedLegacySuccessor Many handles::shared_legacy_successor, "with its predecessor's";
-    HalfDeletedAffinity Many affinities::half_deleted, "marked deleted";
-    HalfDeletedHandle Many handles::half_deleted, "marked deleted";
-    HalfDeletedBlock Many blocks::half_deleted, "marked deleted";
+    HalfDeletedAffinity Many |c| affinities::without_block(c, HALF_DELETED, "half-deleted"), "marked deleted";
+    HalfDeletedHandle Many |c| handles::empty(c, r#"{"block":{},"deleted":true}"#, "half-deleted"), "marked deleted";
+    HalfDeletedBlock Many |c| blocks::empty_unowned(c, "half-deleted", |b| b.deleted = true), "marked deleted";
     OverlappingDisabled Many |c| drop(pools::pool_and_half(c, true)), "a disabled pool inside another";
     OverlappingDeleted Many pools::overlapping_deleted, "a pool that is being deleted inside another";
     OverlappingRefused Many pools::overlapping_refused, "a pool that Calico's controller refused";
@@ -265,11 +266,11 @@ faults! {
     UndecodableConfiguration Alone in Etcd |c| undecodable::resource(c, "ipamconfigurations/default", r#""IPAMConfiguration""#), "no JSON";
     BlocksLost Alone in_use::all_blocks_lost, "every block is gone";
     StrandedBefore332 Alone pools::stranded_before_332, "all blocks are of others, one is empty";
-    EmptyConfig Alone settings::empty, "both configurations are {}: no automatic allocation";
-    DatastoreLocked Once settings::locked, "the datastore is locked";
-    AutoAllocationOff Once settings::auto_allocation_off, "nodes cannot claim blocks";
-    ConfigurationMismatch Once in Etcd settings::mismatch, "the two configurations differ";
-    StrictAffinity Once settings::strict, "strict affinity is on, and addresses are borrowed";
+    EmptyConfig Alone pools::empty_settings, "both configurations are {}: no automatic allocation";
+    DatastoreLocked Once pools::locked, "the datastore is locked";
+    AutoAllocationOff Once pools::auto_allocation_off, "nodes cannot claim blocks";
+    ConfigurationMismatch Once in Etcd pools::settings_mismatch, "the two configurations differ";
+    StrictAffinity Once pools::strict, "strict affinity is on, and addresses are borrowed";
     }
 }
 

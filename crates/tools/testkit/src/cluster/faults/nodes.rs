@@ -1,32 +1,28 @@
 //! Nodes that no longer exist, or exist only in part.
 
-use std::net::IpAddr;
-
 use serde_json::json;
 
-use super::expected::Text;
-use crate::cluster::wire::{Attribute, Block, Tunnel, key};
-use crate::cluster::{Cluster, Form, NodeInfo, Pod};
+use crate::cluster::truth::Text;
+use crate::cluster::wire::{Tunnel, key};
+use crate::cluster::{Cluster, Form, NodeInfo};
 
 /// Removes a node with its pods.
 pub(super) fn gone(cluster: &mut Cluster) {
-    let (info, pods) = lose_node(cluster);
+    let (info, pods) = cluster.victim_node(2);
+    expect_tunnels(cluster, &info, &Form::ALL, "node-gone");
+    lose_node(cluster, &info);
     for pod in &pods {
         cluster.remove(&pod.endpoint);
         cluster.expect_leaked(pod, "node-gone");
     }
-    expect_tunnels(cluster, &info, &Form::ALL, "node-gone");
 }
 
 /// Expects the tunnel addresses of a node to be reported as leaked for a reason.
 fn expect_tunnels(cluster: &mut Cluster, node: &NodeInfo, forms: &[Form], reason: Text) {
-    let handles = Tunnel::ALL.map(|tunnel| tunnel.handle(&node.name));
-    let is_its = |record: &Attribute| record.handle.as_ref().is_some_and(|handle| handles.contains(handle));
-    let blocks = cluster.blocks().filter(|block| node.blocks.contains(&block.cidr));
-    let records = blocks.flat_map(Block::records).filter(|(_, record)| is_its(record));
-    let addresses: Vec<IpAddr> = records.map(|(address, _)| address).collect();
-    for address in addresses {
-        cluster.expect_detail_in(forms, "leaked-address", address, reason);
+    for tunnel in Tunnel::ALL {
+        if let Some(address) = cluster.tunnel(&node.name, tunnel) {
+            cluster.expect_detail_in(forms, "leaked-address", address, reason);
+        }
     }
 }
 
@@ -38,12 +34,10 @@ fn expect_missing(cluster: &mut Cluster, node: &NodeInfo, forms: &[Form]) {
     }
 }
 
-/// Removes the object of a node that has two pods.
-fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
-    let (info, pods) = cluster.victim_node(2);
-    cluster.remove(&key::node(&info.name));
-    expect_missing(cluster, &info, &Form::ALL);
-    (info, pods)
+/// Removes the object of a node.
+fn lose_node(cluster: &mut Cluster, node: &NodeInfo) {
+    cluster.remove(&key::node(&node.name));
+    expect_missing(cluster, node, &Form::ALL);
 }
 
 /// Removes a node from Kubernetes, but keeps Calico's object for the node.
@@ -62,6 +56,7 @@ pub(super) fn left_behind(cluster: &mut Cluster) {
 /// Removes Calico's object of a live node.
 pub(super) fn object_missing(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
+    expect_tunnels(cluster, &info, &Form::IN_KUBERNETES, "tunnel-moved");
     let name = &info.name;
     cluster.remove(&key::node(name));
     cluster.put_kubernetes_only(&format!("nodes//{name}"), json!({"spec": {}, "status": {}}));
@@ -71,7 +66,6 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     for pod in &pods {
         cluster.expect_in(&[Form::Etcd], "endpoint-of-missing-node", pod.subject());
     }
-    expect_tunnels(cluster, &info, &Form::IN_KUBERNETES, "tunnel-moved");
 }
 
 /// Clears the WireGuard address of a node that has a WireGuard key.
@@ -85,7 +79,8 @@ pub(super) fn tunnel_missing(cluster: &mut Cluster) {
 
 /// Removes a node and leaves its pods. The node may be alive, so its tunnel addresses are not reported as leaked.
 pub(super) fn gone_pods_left(cluster: &mut Cluster) {
-    let (_, pods) = lose_node(cluster);
+    let (info, pods) = cluster.victim_node(2);
+    lose_node(cluster, &info);
     for pod in pods {
         cluster.expect("endpoint-of-missing-node", pod.subject());
     }

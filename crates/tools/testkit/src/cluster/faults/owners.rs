@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::cluster::build::Holder;
-use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel};
 use crate::cluster::{Cluster, NodeInfo, Pod};
 
@@ -73,9 +72,7 @@ pub(super) fn foreign(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let other = cluster.holder(&pod.node);
     let handle = format!("nomad.alloc-{}", other.name.pod);
-    let since = go_time(other.since);
-    let entries = [("node", pod.node.as_str()), ("timestamp", since.as_str())];
-    record_all(cluster, &pod, &Attribute::new(&handle, entries));
+    record_all(cluster, &pod, &other.attribute_of(&handle));
 }
 
 pub(super) fn reserved(cluster: &mut Cluster) {

@@ -8,7 +8,7 @@ use etcd_client::{Client, Txn, TxnOp};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 
-use crate::cluster::{Cluster, SizedCluster};
+use crate::cluster::Cluster;
 use crate::runtime::block_on;
 
 /// Maximum number of operations in one transaction, etcd's default.
@@ -21,13 +21,6 @@ const IN_FLIGHT: usize = 8;
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Cluster {
-    /// Puts every key into the etcd at `endpoint`. Can be called from inside or outside an async runtime.
-    pub fn write_to_etcd(&self, endpoint: &str) -> Result<()> {
-        write(endpoint, |visit| self.for_each_entry(visit))
-    }
-}
-
-impl SizedCluster {
     /// Puts every key into the etcd at `endpoint`. Can be called from inside or outside an async runtime.
     pub fn write_to_etcd(&self, endpoint: &str) -> Result<()> {
         write(endpoint, |visit| self.for_each_entry(visit))

@@ -9,90 +9,65 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cluster::{Cluster, ClusterSpec, SizedCluster};
+use crate::cluster::Cluster;
 
-/// The sources that exist in etcd, by their names in the header.
-const READ: [&str; 11] = [
-    "blocks",
-    "affinities",
-    "handles",
-    "pools",
-    "reservations",
-    "nodes",
-    "endpoints",
-    "clusterInformation",
-    "kubeControllersConfiguration",
-    "ipamConfig",
-    "ipamConfiguration",
+/// The sources that exist in etcd, by their names in the header, and the prefixes of their keys.
+const READ: [(&str, &str); 11] = [
+    ("blocks", IPAM),
+    ("affinities", IPAM),
+    ("handles", IPAM),
+    ("ipamConfig", IPAM),
+    ("pools", "/calico/resources/v3/projectcalico.org/ippools/"),
+    ("reservations", "/calico/resources/v3/projectcalico.org/ipreservations/"),
+    ("nodes", "/calico/resources/v3/projectcalico.org/nodes/"),
+    ("endpoints", "/calico/resources/v3/projectcalico.org/workloadendpoints/"),
+    ("clusterInformation", "/calico/resources/v3/projectcalico.org/clusterinformations/"),
+    ("kubeControllersConfiguration", "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/"),
+    ("ipamConfiguration", "/calico/resources/v3/projectcalico.org/ipamconfigurations/"),
 ];
 
-/// Resources that a check reads.
-const RESOURCES: [&str; 7] = [
-    "ippools/",
-    "ipreservations/",
-    "nodes/",
-    "workloadendpoints/",
-    "clusterinformations/",
-    "kubecontrollersconfigurations/",
-    "ipamconfigurations/",
-];
+const IPAM: &str = "/calico/ipam/v2/";
 
 impl Cluster {
     pub fn write_export(&self, path: &Path) -> io::Result<()> {
-        write_file(path, self.spec(), |visit| self.for_each_entry(visit))
+        let mut output = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        self.write_lines(&mut output)?;
+        output.flush()
     }
 
     /// The text of the export.
     pub fn export(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        write(&mut text, self.spec(), |visit| self.for_each_entry(visit)).expect("memory takes all");
+        self.write_lines(&mut text).expect("memory takes all");
         text
     }
-}
 
-impl SizedCluster {
-    /// Writes an export. The entries are not sorted by key.
-    pub fn write_export(&self, path: &Path) -> io::Result<()> {
-        write_file(path, self.head.spec(), |visit| self.for_each_entry(visit))
-    }
-}
-
-/// A visitor that receives each key and value.
-type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]);
-
-fn write_file(path: &Path, spec: &ClusterSpec, entries: impl FnOnce(Visit<'_>)) -> io::Result<()> {
-    let mut output = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    write(&mut output, spec, entries)?;
-    output.flush()
-}
-
-fn write(output: &mut impl Write, spec: &ClusterSpec, entries: impl FnOnce(Visit<'_>)) -> io::Result<()> {
-    let mut coverage: serde_json::Map<String, _> =
-        READ.iter().map(|source| ((*source).to_owned(), json!("read"))).collect();
-    for source in ["pods", "services", "machines"] {
-        coverage.insert(source.to_owned(), json!("skipped: no kubeconfig"));
-    }
-    let header = json!({"format": "calipam-export", "version": 1, "datastore": "etcd",
-        "location": "https://10.0.0.5:2379", "revision": "48250", "takenAt": spec.now.to_string(),
-        "guid": "0f0e1d2c3b4a59687786951423324150", "coverage": coverage});
-    writeln!(output, "{header}")?;
-    let mut count: u64 = 0;
-    let mut result = Ok(());
-    entries(&mut |key, value| {
-        if result.is_ok() && is_exported(key) {
-            count += 1;
-            result = write_entry(output, key, value, 40_000 + count);
+    fn write_lines(&self, output: &mut impl Write) -> io::Result<()> {
+        let mut coverage: serde_json::Map<String, _> =
+            READ.iter().map(|(source, _)| ((*source).to_owned(), json!("read"))).collect();
+        for source in ["pods", "services", "machines"] {
+            coverage.insert(source.to_owned(), json!("skipped: no kubeconfig"));
         }
-    });
-    result?;
-    writeln!(output, r#"{{"entries":{count}}}"#)
+        let header = json!({"format": "calipam-export", "version": 1, "datastore": "etcd",
+            "location": "https://10.0.0.5:2379", "revision": "48250", "takenAt": self.spec.now.to_string(),
+            "guid": "0f0e1d2c3b4a59687786951423324150", "coverage": coverage});
+        writeln!(output, "{header}")?;
+        let mut count: u64 = 0;
+        let mut result = Ok(());
+        self.for_each_entry(|key, value| {
+            if result.is_ok() && is_exported(key) {
+                count += 1;
+                result = write_entry(output, key, value, 40_000 + count);
+            }
+        });
+        result?;
+        writeln!(output, r#"{{"entries":{count}}}"#)
+    }
 }
 
 /// True for keys that a check reads.
 fn is_exported(key: &[u8]) -> bool {
-    let resource = key.strip_prefix(b"/calico/resources/v3/projectcalico.org/");
-    let Some(resource) = resource else { return key.starts_with(b"/calico/ipam/v2/") };
-    RESOURCES.iter().any(|plural| resource.starts_with(plural.as_bytes()))
+    READ.iter().any(|(_, prefix)| key.starts_with(prefix.as_bytes()))
 }
 
 fn write_entry(output: &mut impl Write, key: &[u8], value: &[u8], revision: u64) -> io::Result<()> {

@@ -1,12 +1,10 @@
 //! Writes clusters to files, as `kubectl get … -o json` prints objects of several kinds.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::{fs, io};
 
 use serde_json::{Value, json};
 
-use super::names::{FOREIGN, KINDS};
 use super::{KubeCluster, KubeObject};
 
 /// The first `resourceVersion`.
@@ -51,20 +49,10 @@ impl KubeCluster {
 
     /// Writes one list per kind to a folder, as `kubectl get --raw` prints them.
     pub fn write_lists(&self, folder: &Path) -> io::Result<()> {
-        let own = KINDS.into_iter().chain([self.flavour.ipam_config()]);
-        let own = own.map(|(plural, kind)| (plural, kind, self.flavour.api_version()));
-        let others = FOREIGN.into_iter().map(|(plural, kind, version)| (plural, kind, version.to_owned()));
-        for (plural, kind, version) in own.chain(others) {
+        for (plural, kind, version) in self.flavour.kinds() {
             let list = self.list_of(plural, kind, &version);
             fs::write(folder.join(format!("{plural}.json")), list)?;
         }
         Ok(())
-    }
-
-    pub fn write_list(&self, path: &Path) -> io::Result<()> {
-        let mut output = BufWriter::new(File::create(path)?);
-        serde_json::to_writer_pretty(&mut output, &self.list())?;
-        output.write_all(b"\n")?;
-        output.flush()
     }
 }

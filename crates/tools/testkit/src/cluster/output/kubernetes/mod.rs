@@ -3,33 +3,36 @@
 //!
 //! The conversion follows `docs/calico-ipam.md`; nothing here uses calipam's model.
 
-mod aggregated;
-mod beside;
 mod list;
-mod names;
-mod node;
-mod pod;
+mod objects;
+mod variants;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-pub(in crate::cluster) use self::names::foreign_kind;
-use self::names::{calico_kind, is_object_name, net};
-pub(in crate::cluster) use self::pod::pod as pod_of;
+use self::objects::node_of;
+pub(in crate::cluster) use self::objects::pod_of;
 use crate::cluster::layout::hash;
 use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Form, GroundTruth};
 use crate::kube::Flavour;
-use crate::kube::form::{self, require_cidr};
+use crate::kube::form::{self, MAX_NAME, is_cidr};
+
+/// The annotation with Calico's own metadata in the classic API group.
+const METADATA: &str = "projectcalico.org/metadata";
 
 /// A generated cluster as Kubernetes objects.
 #[derive(Clone, Debug)]
 pub struct KubeCluster {
-    flavour: Flavour,
-    objects: Vec<KubeObject>,
-    left_out: Vec<String>,
+    /// The API group of its custom resources.
+    pub flavour: Flavour,
+    /// All objects, Calico's first.
+    pub objects: Vec<KubeObject>,
+    /// The etcd keys without an object; bytes that are not text are replaced. If one of them contains a fault, this
+    /// cluster lacks the fault.
+    pub left_out: Vec<String>,
     truth: GroundTruth,
     /// Subjects of findings in etcd, and their names in Kubernetes.
     subjects: BTreeMap<String, String>,
@@ -97,21 +100,6 @@ impl Cluster {
 }
 
 impl KubeCluster {
-    /// The API group of its custom resources.
-    pub fn flavour(&self) -> Flavour {
-        self.flavour
-    }
-
-    /// All objects, Calico's first.
-    pub fn objects(&self) -> &[KubeObject] {
-        &self.objects
-    }
-
-    /// The etcd keys without an object; bytes that are not text are replaced. If one of them contains a fault, this cluster lacks the fault.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
-    }
-
     /// Adds the object of a key, which also gives findings their subjects.
     fn add(&mut self, key: String, object: KubeObject) {
         if let Some(endpoint) = key.strip_prefix(key::ENDPOINTS) {
@@ -155,58 +143,48 @@ impl Maker<'_> {
     fn convert(&self, key: &str, value: &Value) -> Made {
         if let Some(resource) = key.strip_prefix("/calico/resources/v3/projectcalico.org/") {
             return match resource.split('/').next()? {
-                "nodes" => Some(("nodes", node::node(value))),
-                "workloadendpoints" => Some(("pods", pod::pod(value)?)),
+                "nodes" => Some(("nodes", node_of(value))),
+                "workloadendpoints" => Some(("pods", pod_of(value)?)),
+                // In Kubernetes, the settings are one object, which is made from those of the allocator.
+                "ipamconfigurations" => None,
                 plural => self.resource(plural, value),
             };
         }
-        match key.strip_prefix("/calico/ipam/v2/")?.split('/').collect::<Vec<_>>()[..] {
-            ["config"] => self.ipam_config(value),
-            ["handle", id] => self.ipam("ipamhandles", form::handle(id, value)),
-            ["assignment", family, "block", dashed] => {
-                self.ipam("ipamblocks", form::block(self.flavour, net(family, dashed)?, value))
-            }
-            [kind @ ("host" | "virtual"), holder, family, "block", dashed] => {
-                let made = form::affinity(self.flavour, kind, holder, net(family, dashed)?, value);
-                self.ipam("blockaffinities", made)
-            }
-            // The name of an affinity does not contain any other type.
-            _ => None,
-        }
+        if key == key::IPAM_CONFIG { self.ipam_config(value) } else { self.ipam(key, value) }
     }
 
     /// Creates an object of a kind for which etcd stores neither UID nor creation time.
-    fn ipam(&self, plural: &str, made: Result<form::Parts, String>) -> Made {
-        let form::Parts { name, labels, spec } = made.ok()?;
-        let (plural, kind) = calico_kind(plural)?;
+    fn ipam(&self, key: &str, value: &Value) -> Made {
+        let (plural, form::Parts { name, labels, spec }) = form::of(self.flavour, key, value)?;
         let mut metadata = self.metadata(plural, &name);
         let mut inner = json!({});
         if let Some(labels) = labels {
             inner["labels"] = labels.clone();
             metadata["labels"] = labels;
         }
-        Some((plural, self.object(kind, metadata, &inner, spec)))
+        Some((plural, self.object(plural, metadata, &inner, spec)))
     }
 
     /// The allocator's settings, which are one object in Kubernetes.
     fn ipam_config(&self, value: &Value) -> Made {
-        let (plural, kind) = self.flavour.ipam_config();
+        let (plural, _) = self.flavour.ipam_config();
         let metadata = self.metadata(plural, "default");
         let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
-        Some((plural, self.object(kind, metadata, &inner, ipam_config_spec(self.flavour, value)?)))
+        Some((plural, self.object(plural, metadata, &inner, ipam_config_spec(self.flavour, value)?)))
     }
 
     /// A custom resource. `inner` is Calico's own metadata, which is an annotation in the classic group.
-    fn object(&self, kind: &str, mut metadata: Value, inner: &Value, spec: Value) -> Value {
+    fn object(&self, plural: &str, mut metadata: Value, inner: &Value, spec: Value) -> Value {
         if self.flavour == Flavour::Classic {
-            metadata["annotations"] = json!({names::METADATA: inner.to_string()});
+            metadata["annotations"] = json!({METADATA: inner.to_string()});
         }
-        json!({"apiVersion": self.flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec})
+        let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+        self.flavour.named(json!({"metadata": metadata, "spec": spec}), plural, &name)
     }
 
     /// Creates a resource that is the same as in etcd, with its UID and creation time if etcd has them.
     fn resource(&self, plural: &str, value: &Value) -> Made {
-        let (plural, kind) = calico_kind(plural)?;
+        let (plural, ..) = self.flavour.kind(plural)?;
         let spec = resource_spec(self.flavour, &value["spec"])?;
         let stored = &value["metadata"];
         let mut metadata = self.metadata(plural, stored["name"].as_str()?);
@@ -216,7 +194,7 @@ impl Maker<'_> {
             }
         }
         let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
-        let mut object = self.object(kind, metadata, &inner, spec);
+        let mut object = self.object(plural, metadata, &inner, spec);
         if let Some(status) = value.get("status") {
             object["status"] = status.clone();
         }
@@ -237,9 +215,7 @@ fn resource_spec(flavour: Flavour, stored: &Value) -> Option<Value> {
     let fields = spec.as_object()?;
     let many = fields.get("reservedCIDRs").and_then(Value::as_array).into_iter().flatten();
     let mut cidrs = fields.get("cidr").into_iter().chain(many);
-    if flavour == Flavour::Native
-        && !cidrs.all(|cidr| cidr.as_str().is_some_and(|cidr| require_cidr(cidr).is_ok()))
-    {
+    if flavour == Flavour::Native && !cidrs.all(|cidr| cidr.as_str().is_some_and(is_cidr)) {
         return None;
     }
     if let Some(kind) = spec["clusterType"].as_str() {
@@ -265,4 +241,32 @@ fn ipam_config_spec(flavour: Flavour, value: &Value) -> Option<Value> {
         spec["maxBlocksPerHost"] = 0.into();
     }
     Some(spec)
+}
+
+/// True for a valid name of a Kubernetes object: small letters, digits, dashes and dots.
+fn is_object_name(name: &str) -> bool {
+    let is_end = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.starts_with(is_end) && label.ends_with(is_end) && label.chars().all(|c| is_end(c) || c == '-')
+    };
+    name.len() <= MAX_NAME && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn legal_names() {
+        for (name, legal) in [
+            ("node-1", true),
+            ("a.b--c", true),
+            ("A", false),
+            ("a\r\nb", false),
+            ("a..b", false),
+            ("-a", false),
+        ] {
+            assert_eq!(is_object_name(name), legal, "{name:?}");
+        }
+    }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::slice;
 
 use anyhow::Result;
 use calipam_model::parallel;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{KubeCluster, KubeObject, foreign_kind};
-use crate::cluster::SizedCluster;
+use super::{KubeCluster, KubeObject};
+use crate::cluster::Cluster;
 use crate::cluster::output::etcd;
-use crate::kube::Flavour;
-use crate::servers::{KubeApiserver, Response};
+use crate::kube::{self, Flavour, foreign_kind};
+use crate::servers::KubeApiserver;
 
 /// Number of concurrent connections.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
@@ -22,13 +23,7 @@ const WITH_STATUS: [&str; 3] = ["nodes", "pods", "services"];
 impl KubeObject {
     /// The path of all objects of its kind in its namespace.
     pub fn collection(&self, flavour: Flavour) -> String {
-        let (plural, namespace) = (self.plural, self.namespace());
-        match foreign_kind(plural) {
-            Some((.., "v1")) if namespace.is_empty() => format!("/api/v1/{plural}"),
-            Some((.., "v1")) => format!("/api/v1/namespaces/{namespace}/{plural}"),
-            Some((.., version)) => format!("/apis/{version}/namespaces/{namespace}/{plural}"),
-            None => flavour.path(plural),
-        }
+        flavour.folder(self.plural, self.namespace())
     }
 
     /// The object's key in the server's etcd.
@@ -44,7 +39,7 @@ impl KubeObject {
     }
 }
 
-impl SizedCluster {
+impl Cluster {
     /// Puts every object into the etcd of a server, as JSON, after applying `change`. The kinds must be
     /// [installed](crate::kube::install). The pods' namespaces are not created, and the server takes a while to see all
     /// objects.
@@ -91,25 +86,16 @@ impl KubeCluster {
 
 fn create(server: &KubeApiserver, flavour: Flavour, object: &KubeObject) -> Result<()> {
     let path = object.collection(flavour);
-    let created = server.request("POST", &path, &object.json.to_string())?;
-    assert_eq!(created.status, 201, "{path}: {}\n{}", created.body, object.json);
+    kube::create(server, &path, slice::from_ref(&object.json))?;
+    let path = format!("{path}/{}", object.name());
     if WITH_STATUS.contains(&object.plural) {
-        put_status(server, &path, object, &created)?;
+        let status = object.json["status"].clone();
+        kube::edit(server, &format!("{path}/status"), |stored| stored["status"] = status);
     }
     // The server sets the deletion time. An object with a finalizer stays, and so does a pod on a node.
     if object.json["metadata"]["deletionTimestamp"].is_string() {
-        let path = format!("{path}/{}", object.name());
         let deleted = server.request("DELETE", &path, "")?;
         assert!(matches!(deleted.status, 200 | 202), "{path}: {}", deleted.body);
     }
-    Ok(())
-}
-
-fn put_status(server: &KubeApiserver, path: &str, object: &KubeObject, created: &Response) -> Result<()> {
-    let mut whole: Value = serde_json::from_str(&created.body).expect("the server answers in JSON");
-    whole["status"] = object.json["status"].clone();
-    let path = format!("{path}/{}/status", object.name());
-    let response = server.request("PUT", &path, &whole.to_string())?;
-    assert_eq!(response.status, 200, "{path}: {}\n{whole}", response.body);
     Ok(())
 }

@@ -1,10 +1,42 @@
-//! The Kubernetes objects of a cluster with Calico in etcd: nodes, pods, services and machines.
+//! Two other forms of a cluster in Kubernetes: the classic one as `kubectl get` with short names returns it, through
+//! Calico's aggregated API, and the objects of a cluster with Calico in etcd: nodes, pods, services and machines.
 
-use super::KubeCluster;
-use super::names::foreign_kind;
+use serde_json::Value;
+
+use super::{KubeCluster, METADATA};
 use crate::cluster::wire::key::{self, FOREIGN_NAMESPACE};
 use crate::cluster::{Cluster, Form, Object};
-use crate::kube::Flavour;
+use crate::kube::{Flavour, foreign_kind};
+
+/// The kinds that the aggregated API serves; blocks and handles are not among them.
+const SERVED: [&str; 5] =
+    ["blockaffinities", "ippools", "ipreservations", "clusterinformations", "kubecontrollersconfigurations"];
+
+impl KubeCluster {
+    /// Returns the same objects in the form in which the aggregated API serves them. This API uses the native group and
+    /// omits the type of affinities.
+    pub fn through_aggregated_api(&self) -> Self {
+        assert_eq!(self.flavour, Flavour::Classic, "where the group is native, there is no such API");
+        let mut shown = self.clone();
+        for object in shown.objects.iter_mut().filter(|object| SERVED.contains(&object.plural)) {
+            object.json["apiVersion"] = Flavour::Native.api_version().into();
+            if let Some(annotations) = object.json["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(METADATA);
+            }
+            if object.plural == "blockaffinities"
+                && let Some(spec) = object.json["spec"].as_object_mut()
+            {
+                spec.remove("type");
+                // Any other string stays, so that this form has every fault of the classic one.
+                let deleted = spec.get("deleted").and_then(Value::as_str).map(str::parse::<bool>);
+                if let Some(Ok(deleted)) = deleted {
+                    spec.insert("deleted".to_owned(), deleted.into());
+                }
+            }
+        }
+        shown
+    }
+}
 
 /// Annotations that the CNI plugin writes only if the datastore is Kubernetes.
 const WRITTEN_BY_CNI: [&str; 3] =
