@@ -60,7 +60,13 @@ pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
 }
 
 fn step(word: &str, about: &str) -> Option<Choice> {
-    let (actor, number) = about.split_once('.').unwrap_or((about, "0"));
-    let id = RequestId { actor: actor.parse().ok()?, number: number.parse().ok()? };
-    Some(Choice { event: Event::from_str(word, false).ok()?, id })
+    let event = Event::from_str(word, false).ok()?;
+    let (actor, number) = match about.split_once('.') {
+        Some((actor, number)) if event.has_request() => {
+            (actor, number.parse().ok().filter(|number| *number > 0)?)
+        }
+        None if !event.has_request() => (about, 0),
+        _ => return None,
+    };
+    Some(Choice { event, id: RequestId { actor: actor.parse().ok()?, number } })
 }

@@ -255,6 +255,6 @@ impl Machine {
 
 /// Returns the target triple of this machine, as rustc reports it.
 fn host() -> Result<String, Failure> {
-    let printed = step::output(Command::new("rustc").args(["--print", "host-tuple"]))?;
-    Ok(String::from_utf8_lossy(&printed.stdout).trim().to_owned())
+    let printed = step::printed(Command::new("rustc").args(["--print", "host-tuple"]))?;
+    Ok(printed.trim().to_owned())
 }

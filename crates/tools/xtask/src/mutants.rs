@@ -26,9 +26,9 @@ const FINISHED: [i32; 3] = [0, 2, 3];
 /// Runs cargo-mutants (`cargo install cargo-mutants`) over check, plan, repair,
 /// assign and the block arithmetic of model: it changes one operator or the value
 /// of one function after the other, and runs all tests of its crate. All of them
-/// take days; --sample takes about N of them, spread evenly. It takes the options
-/// of cargo-mutants, too. What it found is in target/mutants.out; docs/safety.md
-/// says what was.
+/// take days; --sample takes about N of them, spread evenly. Options of
+/// cargo-mutants may follow. What it found is in target/mutants.out;
+/// docs/safety.md says what was.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Mutants {
@@ -46,7 +46,7 @@ pub(crate) fn run(task: &Mutants) -> Result<(), Failure> {
     if let Some(number) = task.sample {
         mutants.args(sample(number)?);
     }
-    mutants.args(&task.options).args(["--baseline", "skip", "--timeout", "600", "--output", "target"]);
+    mutants.args(["--baseline", "skip", "--timeout", "600", "--output", "target"]).args(&task.options);
     let mutants = mutants.envs(servers).envs(GO);
     let status = step::run_for_status("Running the tests of each mutant", mutants)?;
     // A mutant that no test catches does not make this task fail.
@@ -64,8 +64,7 @@ fn mutants() -> Result<Command, Failure> {
 
 /// The options that select every nth mutant, so that about `number` of them are selected.
 fn sample(number: NonZero<usize>) -> Result<[String; 2], Failure> {
-    let listed = step::output(mutants()?.arg("--list"))?;
-    let all = String::from_utf8_lossy(&listed.stdout).lines().count();
+    let all = step::printed(mutants()?.arg("--list"))?.lines().count();
     let shards = (all / number).max(1);
     Ok([format!("--shard=0/{shards}"), "--sharding=round-robin".to_owned()])
 }

@@ -36,9 +36,14 @@ pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitS
 
 /// Runs a command. Shows its output only if it fails.
 pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
+    printed(command).map(drop)
+}
+
+/// Runs a command that must succeed, and returns what it prints on standard output.
+pub(crate) fn printed(command: &mut Command) -> Result<String, Failure> {
     let output = output(command)?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(Failure::new(format!("`{}` failed ({}): {}", command_line(command), output.status, said.trim())))
@@ -54,8 +59,7 @@ pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<()
     ended_well(title, command, output.status)
 }
 
-/// Runs a command, and returns its output.
-pub(crate) fn output(command: &mut Command) -> Result<Output, Failure> {
+fn output(command: &mut Command) -> Result<Output, Failure> {
     let output = command.output();
     output.map_err(|error| Failure::new(format!("cannot run `{}`: {error}", command_line(command))))
 }

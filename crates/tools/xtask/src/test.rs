@@ -218,7 +218,7 @@ fn for_mac() -> Result<zig::Variables, Failure> {
 /// of cores, since tests wait for their servers.
 fn threads(selected: Option<&str>) -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    let threads = if selected == Some(PROGRAM) { 2 * cores + 1 } else { cores + 1 };
+    let threads = if selected == Some(PROGRAM) { cores + 2 } else { cores + 1 };
     std::env::var_os(THREADS).unwrap_or_else(|| threads.to_string().into())
 }
 

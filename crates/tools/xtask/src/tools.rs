@@ -43,10 +43,10 @@ pub(crate) fn install_target(target: &str) -> Result<(), Failure> {
     )
 }
 
-/// Finds Go: at [`USUAL_GO`], which is often newer than that of the distribution, or on `PATH`.
+/// Finds Go on `PATH` or at [`USUAL_GO`].
 pub(crate) fn go() -> Result<PathBuf, Failure> {
-    let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
-    usual.or_else(|| on_path("go")).ok_or_else(|| Failure::new("no Go on this machine").hint(GO_HINT))
+    let usual = || Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
+    on_path("go").or_else(usual).ok_or_else(|| Failure::new("no Go on this machine").hint(GO_HINT))
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn moves(scene: &dyn Scene, target: Target<'_>, names: &[String], ways: &[Way], 
         limit: limit(),
         leaks: if is_soak() { 5 } else { 50 },
         // Leaves processor time for the migration.
-        pause: Duration::from_millis(if is_soak() { 100 } else { 30 }),
+        pause: Duration::from_millis(if is_soak() { 100 } else { 10 }),
         pods: amount.pods,
         activity: activity.clone(),
         ..Churn::default()

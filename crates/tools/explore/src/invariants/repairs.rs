@@ -28,9 +28,9 @@ pub(crate) const CLUSTER: &str = "explored";
 /// Findings that may remain after a rebuild: findings that a node's next claim settles, and findings about capacity.
 const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddresses, Code::PoolNearlyFull];
 
-/// Checks each write: strict affinity is kept, DEL and GC create nothing, a command releases only leaks, and an undo
-/// restores the previous state. If nothing goes wrong, a command that locks the datastore writes only while it is
-/// locked.
+/// Checks each write: strict affinity is kept, a block in use is not given up as empty, DEL and GC create nothing, a
+/// command releases only leaks, and an undo restores the previous state. If nothing goes wrong, a command that locks
+/// the datastore writes only while it is locked.
 pub(super) fn written(
     world: &World,
     by: Option<&PendingRequest>,
@@ -50,6 +50,9 @@ pub(super) fn written(
         // On Kubernetes, pools are written one by one, and may overlap until the last one is written.
         if is_of_command && !world.is_kubernetes() {
             overlaps_no_pool(world, &write)?;
+        }
+        if by.is_some_and(|actor| world.audit().takes_a_block_in_use(actor, &write)) {
+            return Err(format!("{path}, which is in use, is given up as empty"));
         }
         // After a lost answer, a run may mistake another run's lock for its own, since both write the same value.
         let is_locking = |actor| {

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
-use calipam_model::IpNet;
 use calipam_model::block::Block;
-use calipam_model::key::Key;
 use calipam_testkit::memory::Change;
 use serde_json::Value;
 
@@ -45,6 +43,8 @@ pub(crate) struct Audit {
     pub adds: BTreeMap<usize, String>,
     /// Actors that write only while the datastore is locked.
     pub locking: BTreeSet<usize>,
+    /// Actors that give up only empty blocks.
+    pub careful: BTreeSet<usize>,
     /// The journal of each actor's last command.
     pub journals: BTreeMap<usize, PathBuf>,
     /// Keys that the current step writes on behalf of someone else, to whom no invariant applies.
@@ -115,11 +115,13 @@ impl Audit {
         self.writes.iter().rev().find(|write| write.path == path)
     }
 
-    /// True if an actor wrote a block last, and left it without an owner.
-    pub(super) fn has_disowned(&self, actor: usize, cidr: IpNet) -> bool {
-        let last = self.last(&Key::Block(cidr).to_string()).filter(|last| last.writer == Some(actor));
-        let block = last.and_then(|last| block(&last.path, last.after()?));
-        block.is_some_and(|block| block.owner().is_none())
+    /// True if an actor that gives up only empty blocks gives up one that is in use.
+    pub(crate) fn takes_a_block_in_use(&self, actor: usize, write: &NotedWrite) -> bool {
+        let block = |raw: Option<&[u8]>| block(&write.path, raw?);
+        let is_in_use = |before: Block| before.owner().is_some() && !before.is_empty();
+        self.careful.contains(&actor)
+            && block(write.after()).is_some_and(|after| after.owner().is_none())
+            && block(write.before()).is_some_and(is_in_use)
     }
 
     /// The writes of an actor's run.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use calipam_assign::{Entry, Query, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
-use calipam_model::IpNet;
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::Revision;
 use futures_util::FutureExt as _;
@@ -52,9 +51,9 @@ impl Client {
         Self { server: Server::Api(Rc::new(store.expect("an allocator's store"))), ..self }
     }
 
-    /// True if the actor wrote a block last, and left it without an owner.
-    pub(crate) fn has_disowned(&self, block: IpNet) -> bool {
-        self.world.audit().has_disowned(self.actor, block)
+    /// Declares that the actor gives up only empty blocks.
+    pub(crate) fn be_careful(&self) {
+        self.world.audit().careful.insert(self.actor);
     }
 
     /// Reads all pods and the names of all nodes from Kubernetes.

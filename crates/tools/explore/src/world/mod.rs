@@ -71,6 +71,13 @@ pub enum Event {
     OldNotes,
 }
 
+impl Event {
+    /// True if the event is about a request, rather than about an actor, a node or the clock.
+    pub(crate) fn has_request(self) -> bool {
+        matches!(self, Self::Go | Self::Fail | Self::PutOff | Self::Expire | Self::Land)
+    }
+}
+
 /// Stored values, with their paths and revisions.
 pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
 
@@ -273,7 +280,8 @@ fn no_answer() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "no answer")
 }
 
-/// Removes the values of fields that depend on the machine's clock. All other fields are equal in two runs of a schedule.
+/// Removes the values of fields that depend on the machine's clock. All other fields are equal in two runs of a
+/// schedule.
 fn timeless(value: &[u8]) -> Vec<u8> {
     const FIELDS: [&str; 5] =
         ["timestamp", "creationTimestamp", "uid", "affinity_claim_time", "affinityClaimTime"];
