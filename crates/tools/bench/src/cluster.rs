@@ -31,7 +31,8 @@ const CAUGHT_UP: Duration = Duration::from_millis(250);
 /// Maximum number of keys in one transaction, etcd's default.
 const KEYS: usize = 128;
 
-/// Number of workers that start and stop pods on etcd, number of pods that each keeps, and the time limit of their work.
+/// Number of workers that start and stop pods on etcd, number of pods that each keeps, and the time limit of their
+/// work.
 const WORKERS: usize = 4;
 const PODS: usize = 50;
 const LIMIT: Duration = Duration::from_hours(1);
@@ -195,8 +196,8 @@ impl Cluster {
     }
 }
 
-/// True for a line of metrics that counts requests of plugins. An API server itself lists namespaces, so only reads of a
-/// single namespace count.
+/// True for a line of metrics that counts requests of plugins. An API server itself lists namespaces, so only reads of
+/// a single namespace count.
 fn is_counted(line: &str) -> bool {
     if line.starts_with("grpc_server_handled_total{") {
         return line.contains("grpc_service=\"etcdserverpb.KV\"");

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use self::bench::{Bench, Table};
 use self::parts::PARTS;
 
-/// Measures a part for each size on the command line, and prints its tables. The part has the name that it has in `cargo
-/// xtask bench`, some with a datastore as the suffix.
+/// Measures a part for each size on the command line, and prints its tables. The part has the name that it has in
+/// `cargo xtask bench`, some with a datastore as the suffix.
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, program, sizes @ ..] = arguments.as_slice() else {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::bench::Measured;
 use crate::cluster::Cluster;
-use crate::process::{run, start};
+use crate::process::{LOOK_CLOSELY, run, start};
 
 /// The plugin, or a program that is called like it, on the nodes of a cluster.
 pub(crate) struct Plugin {
@@ -20,6 +20,8 @@ pub(crate) struct Plugin {
     pub on_threads: bool,
     /// True if the nodes count as upgraded. Their first ADD then does not look for affinities without labels.
     pub is_labelled: bool,
+    /// True if calls measure the memory of the program. This makes them slower.
+    pub reads_memory: bool,
     /// The configuration without the fields of a node.
     network: Value,
     /// The folders of the nodes' lock files.
@@ -48,7 +50,7 @@ impl Plugin {
                 network["kubernetes"] = json!({"kubeconfig": kubeconfig});
             }
         }
-        Ok(Self { program, on_threads: false, is_labelled: false, network, folder })
+        Ok(Self { program, on_threads: false, is_labelled: false, reads_memory: false, network, folder })
     }
 
     /// Runs a call, which must succeed.
@@ -73,7 +75,8 @@ impl Plugin {
             let measured = Measured { seconds: begin.elapsed().as_secs_f64(), ..Measured::default() };
             (measured, code == 0, String::from_utf8_lossy(&answer).into_owned())
         } else {
-            let (measured, ended, answer) = run(&mut self.process(command, container), &input)?;
+            let pause = self.reads_memory.then_some(LOOK_CLOSELY);
+            let (measured, ended, answer) = run(&mut self.process(command, container), &input, pause)?;
             (measured, ended.success(), answer)
         };
         Ok((measured, if is_done { Ok(()) } else { Err(answer) }))
@@ -81,11 +84,14 @@ impl Plugin {
 
     /// Starts processes at the same time, each for a node and a container. Returns the seconds until all have ended.
     pub(crate) fn at_once(&self, command: &str, calls: &[(String, String)]) -> Result<f64> {
+        let nodes = calls.iter().map(|(node, _)| self.configuration(node));
+        let configurations = nodes.collect::<Result<Vec<_>>>()?;
         let all = Measured::of(|| {
-            let start = |(node, container): &(String, String)| {
-                start(&mut self.process(command, container), &self.configuration(node)?)
+            let calls = calls.iter().zip(&configurations);
+            let start = |((_, container), input): (&(String, String), &String)| {
+                start(&mut self.process(command, container), input)
             };
-            let running = calls.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+            let running = calls.map(start).collect::<Result<Vec<_>>>()?;
             for child in running {
                 let output = child.wait_with_output()?;
                 ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

@@ -13,8 +13,10 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::bench::Measured;
 
-/// Shortest pause between two readings of a program's memory. In longer runs it grows to five times as much.
-const LOOK: Duration = Duration::from_millis(1);
+/// Pause between two readings of a command's memory.
+const LOOK: Duration = Duration::from_millis(5);
+/// The same for a call of a few milliseconds that is not timed.
+pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
 
 /// The arguments of a check that reads the cluster once and does not wait for findings to settle.
 pub(crate) const CHECK: &str = "check --settle 0";
@@ -28,17 +30,22 @@ pub(crate) fn calipam(
 ) -> Result<Measured> {
     let mut calipam = Command::new(program);
     calipam.args(command.split(' ')).args(arguments).stdout(Stdio::null());
-    let (measured, ended, _) = run(&mut calipam, "")?;
+    let (measured, ended, _) = run(&mut calipam, "", Some(LOOK))?;
     ensure!(ended.code() == Some(code), "{calipam:?} ended with {ended}");
     Ok(measured)
 }
 
-/// Runs a program to its end with `input` on stdin. Also returns what it wrote to stdout, if that is a pipe.
-pub(crate) fn run(command: &mut Command, input: &str) -> Result<(Measured, ExitStatus, String)> {
+/// Runs a program to its end with `input` on stdin. Also returns what it wrote to stdout, if that is a pipe. Measures
+/// its memory if a pause between two readings is given.
+pub(crate) fn run(
+    command: &mut Command,
+    input: &str,
+    pause: Option<Duration>,
+) -> Result<(Measured, ExitStatus, String)> {
     let begin = Instant::now();
     let mut child = start(command, input)?;
     let process = child.id();
-    let watch = thread::spawn(move || peak_mib(process));
+    let watch = pause.map(|pause| thread::spawn(move || peak_mib(process, pause)));
     let mut output = String::new();
     if let Some(stdout) = &mut child.stdout {
         stdout.read_to_string(&mut output)?;
@@ -49,7 +56,7 @@ pub(crate) fn run(command: &mut Command, input: &str) -> Result<(Measured, ExitS
     let seconds = begin.elapsed().as_secs_f64();
     let times = fs::read_to_string(format!("/proc/{process}/schedstat"))?;
     let nanos: f64 = times.split_whitespace().next().context("no times")?.parse()?;
-    let peak_mib = watch.join().expect("a reader does not panic");
+    let peak_mib = watch.map_or(0.0, |watch| watch.join().expect("a reader does not panic"));
     let measured = Measured { seconds, processor: nanos / 1e9, peak_mib, bytes: 0 };
     Ok((measured, child.wait()?, output))
 }
@@ -65,11 +72,11 @@ pub(crate) fn start(command: &mut Command, input: &str) -> Result<Child> {
 }
 
 /// Reads the memory of a process until it ends. Returns the peak, which Linux records, in MiB.
-fn peak_mib(process: u32) -> f64 {
-    let (begin, mut peak) = (Instant::now(), 0.0);
+fn peak_mib(process: u32, pause: Duration) -> f64 {
+    let mut peak = 0.0;
     while let Some(mib) = memory(process, "VmHWM:") {
         peak = mib;
-        thread::sleep((begin.elapsed() / 100).clamp(LOOK, LOOK * 5));
+        thread::sleep(pause);
     }
     peak
 }

@@ -22,9 +22,11 @@ struct Arguments {
     /// The scenarios to explore; all if there are none.
     #[arg(value_parser = PossibleValuesParser::new(all().into_iter().map(|scenario| scenario.name)))]
     scenarios: Vec<String>,
+    /// Duration of the exploration.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    #[arg(long)]
+    /// Duration in hours instead of minutes.
+    #[arg(long, conflicts_with = "minutes")]
     hours: Option<f64>,
     /// Continues after a violation.
     #[arg(long)]

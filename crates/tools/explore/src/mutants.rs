@@ -64,7 +64,9 @@ pub(crate) fn run(wanted: &[String]) -> Result<bool> {
             group.push(mutant);
         }
         ensure!(!together.is_empty(), "{} has its text not just once", later[0].name);
-        let binary = build(copy)?;
+        let names: Vec<&str> = together.iter().map(|mutant| mutant.name.as_str()).collect();
+        let binary = build(copy)
+            .with_context(|| format!("these mutants cannot be built together: {}", names.join(", ")))?;
         for mutant in &together {
             found += usize::from(mutant.is_found(&binary)?);
         }
@@ -78,8 +80,8 @@ pub(crate) fn run(wanted: &[String]) -> Result<bool> {
 }
 
 impl Mutant {
-    /// Changes the mutant's file in a copy of the checkout. Returns false if the file does not contain the text that the
-    /// mutant replaces exactly once, since an earlier mutant replaces it.
+    /// Changes the mutant's file in a copy of the checkout. Returns false if the file does not contain the text that
+    /// the mutant replaces exactly once, since an earlier mutant replaces it.
     fn add_to(&self, copy: &Path) -> Result<bool> {
         let file = copy.join(&self.file);
         let mut text = fs::read_to_string(&file)?;
@@ -113,7 +115,8 @@ fn build(copy: &Path) -> Result<PathBuf> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "--profile", "explore", "--package", "calipam-explore"]);
     build.current_dir(copy).env("CARGO_TARGET_DIR", &target);
-    ensure!(build.status()?.success(), "the mutants cannot be built");
+    let built = build.status().context("cargo")?;
+    ensure!(built.success(), "cargo ended with {built}");
     Ok(target.join("explore/explore"))
 }
 
@@ -122,6 +125,10 @@ fn make_copy(copy: &Path) -> Result<()> {
     let present = COPIED.iter().filter(|path| Path::new(path).exists());
     let copied = Command::new("cp").arg("-a").args(present).arg(copy).status()?;
     ensure!(copied.success(), "the checkout cannot be copied to {}", copy.display());
+    // A mutant may ignore the results of calls.
+    let manifest = copy.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))?;
     Ok(())
 }
 

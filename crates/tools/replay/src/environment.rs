@@ -13,16 +13,16 @@ use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::write::Consent;
 use calipam_testkit::datastore;
 use calipam_testkit::servers::Etcd;
-use etcd_client::{Client, Event, EventType, WatchOptions};
+use etcd_client::{Client, DeleteOptions, Event, EventType, GetOptions, KeyValue, WatchOptions};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// The prefix of Calico's keys.
-pub(crate) const ROOT: &str = "/calico";
+const ROOT: &str = "/calico";
 
 /// A running etcd.
 pub struct Environment {
-    pub(crate) etcd: Etcd,
+    etcd: Etcd,
     client: Client,
     /// The datastore as an allocator sees it.
     pub(crate) store: AllocatorStore,
@@ -67,10 +67,29 @@ impl Environment {
         command
     }
 
+    /// Deletes everything under `/calico`.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        let all = DeleteOptions::new().with_prefix();
+        self.client.kv_client().delete(ROOT, Some(all)).await?;
+        Ok(())
+    }
+
+    /// Stores a value, or deletes it.
+    pub(crate) async fn set(&self, path: &str, value: Option<&Value>) -> Result<()> {
+        let mut client = self.client.kv_client();
+        match value {
+            Some(value) => client.put(path, value.to_string(), None).await.map(drop)?,
+            None => client.delete(path, None).await.map(drop)?,
+        }
+        Ok(())
+    }
+
     /// Returns all values under a prefix, by path. Values that are not JSON are `null`.
-    pub(crate) fn values(&self, prefix: &str) -> Result<BTreeMap<String, Value>> {
-        let entries = self.etcd.entries_below(prefix)?.into_iter();
-        Ok(entries.map(|(path, (value, _))| (path, parse(&value))).collect())
+    pub(crate) async fn values(&self, prefix: &str) -> Result<BTreeMap<String, Value>> {
+        let all = GetOptions::new().with_prefix();
+        let answer = self.client.kv_client().get(prefix, Some(all)).await?;
+        let entry = |kv: &KeyValue| Ok((kv.key_str()?.to_owned(), parse(kv.value())));
+        answer.kvs().iter().map(entry).collect()
     }
 
     /// Returns the writes since the last call, in the order in which they took effect.

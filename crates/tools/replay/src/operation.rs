@@ -14,6 +14,7 @@ use calipam_model::attributes::Attribute;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::PoolUse;
 use calipam_testkit::operator::{self, Claimed};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -82,8 +83,10 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-fn texts(value: &Value) -> Option<Entries> {
-    Entries::deserialize(value).ok()
+/// Reads a field of an input; `None` if there is none.
+fn field<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Result<Option<T>, String> {
+    let value = fields.get(name).unwrap_or(&Value::Null);
+    Option::deserialize(value).map_err(|error| format!("{name}: {error}"))
 }
 
 /// Runs an operation of the allocator.
@@ -253,7 +256,7 @@ async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<
 
 fn new_owner(updates: &Map<String, Value>, side: &str) -> Result<NewOwner, String> {
     let (clear, attributes) = (format!("Clear{side}Owner"), format!("{side}OwnerAttrs"));
-    match (is_set(updates, &clear), updates.get(&attributes).and_then(texts)) {
+    match (is_set(updates, &clear)?, field::<Entries>(updates, &attributes)?) {
         (true, Some(_)) => Err(exclusive(&format!("{clear}=true"), &attributes)),
         (true, None) => Ok(NewOwner::Clear),
         (false, attributes) => Ok(attributes.map_or(NewOwner::Keep, NewOwner::Set)),
@@ -262,19 +265,19 @@ fn new_owner(updates: &Map<String, Value>, side: &str) -> Result<NewOwner, Strin
 
 fn expected(preconditions: &Map<String, Value>, side: &str) -> Result<Expected, String> {
     let (owner, empty) = (format!("Expected{side}Owner"), format!("Verify{side}OwnerEmpty"));
-    let pod = preconditions.get(&owner).and_then(texts).map(|mut pod| {
+    let pod = field::<Entries>(preconditions, &owner)?.map(|mut pod| {
         let mut text = |name: &str| pod.remove(name).unwrap_or_default();
         PodName { namespace: text("Namespace"), name: text("Name") }
     });
-    match (is_set(preconditions, &empty), pod) {
+    match (is_set(preconditions, &empty)?, pod) {
         (true, Some(_)) => Err(exclusive(&owner, &empty)),
         (true, None) => Ok(Expected::None),
         (false, pod) => Ok(pod.map_or(Expected::Any, Expected::Pod)),
     }
 }
 
-fn is_set(fields: &Map<String, Value>, name: &str) -> bool {
-    fields.get(name).and_then(Value::as_bool).unwrap_or(false)
+fn is_set(fields: &Map<String, Value>, name: &str) -> Result<bool, String> {
+    Ok(field(fields, name)?.unwrap_or_default())
 }
 
 fn exclusive(first: &str, second: &str) -> String {

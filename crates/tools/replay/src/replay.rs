@@ -8,7 +8,7 @@ use calipam_assign::{Allocator, Store as _};
 use serde_json::{Value, json};
 
 use crate::compare::{Difference, KnownDifference, compare};
-use crate::environment::{Environment, ROOT};
+use crate::environment::Environment;
 use crate::operation::perform;
 use crate::symbols::Symbols;
 use crate::trace::{Step, Trace, kind_and_path};
@@ -58,19 +58,18 @@ struct Replay<'r> {
 
 impl Replay<'_> {
     async fn load(&mut self) -> Result<()> {
-        self.environment.etcd.delete_below(ROOT)?;
-        self.write(self.trace.initial.iter().map(|(path, value)| (path.as_str(), Some(value))))?;
+        self.environment.clear().await?;
+        let initial = self.trace.initial.iter().map(|(path, value)| (path.as_str(), Some(value)));
+        self.write(initial).await?;
         self.environment.writes().await.map(drop)
     }
 
     /// Stores and deletes values of the trace.
-    fn write<'v>(&mut self, values: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Result<()> {
-        let (etcd, now) = (&self.environment.etcd, self.environment.store.now());
+    async fn write<'v>(&mut self, values: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Result<()> {
+        let now = self.environment.store.now();
         for (path, value) in values {
-            match value {
-                Some(value) => etcd.put(path, self.symbols.fill(value, now).to_string())?,
-                None => etcd.delete(path)?,
-            };
+            let value = value.map(|value| self.symbols.fill(value, now));
+            self.environment.set(path, value.as_ref()).await?;
         }
         Ok(())
     }
@@ -78,7 +77,7 @@ impl Replay<'_> {
     async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
-        let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM)?);
+        let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM).await?);
         let done = Step { result, writes, after, ..step.clone() };
 
         let differences = self.differences(step, &done);
@@ -114,7 +113,9 @@ impl Replay<'_> {
     async fn perform(&mut self, step: &Step) -> Result<Value> {
         let input = |name: &str| step.input.get(name).cloned().unwrap_or_default();
         match step.op.as_str() {
-            "put" | "patch" | "delete" | "node" | "pool" | "reservation" => self.write(step.written())?,
+            "put" | "patch" | "delete" | "node" | "pool" | "reservation" => {
+                self.write(step.written()).await?
+            }
             "sleep" => {
                 let milliseconds = input("milliseconds").as_u64().unwrap_or_default();
                 tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -134,11 +135,11 @@ impl Replay<'_> {
 
     /// Restores the state that the trace recorded after a step.
     async fn restore(&mut self, step: &Step) -> Result<()> {
-        let found = self.environment.values(IPAM)?;
+        let found = self.environment.values(IPAM).await?;
         let surplus = found.keys().filter(|path| !step.after.contains_key(*path));
         let after = step.after.iter().map(|(path, value)| (path.as_str(), Some(value)));
         let others = step.written().filter(|(path, _)| !path.starts_with(IPAM));
-        self.write(surplus.map(|path| (path.as_str(), None)).chain(after).chain(others))?;
+        self.write(surplus.map(|path| (path.as_str(), None)).chain(after).chain(others)).await?;
         self.environment.writes().await.map(drop)
     }
 

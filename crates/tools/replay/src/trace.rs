@@ -59,6 +59,8 @@ impl Trace {
         let trace: Self = serde_json::from_slice(&text).with_context(bad)?;
         let format = trace.format;
         ensure!(format == FORMAT, "{}: its format is {format}, but only {FORMAT} is known", bad());
+        let mut writes = trace.steps.iter().flat_map(|step| &step.writes);
+        ensure!(writes.all(|write| !kind_and_path(write).1.is_empty()), "{}: a write names no key", bad());
         Ok(trace)
     }
 

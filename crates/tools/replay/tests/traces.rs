@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use calipam_replay::{Environment, Outcome, Trace, known, replay, traces};
 
+/// Maximum number of replays of a trace.
+const ATTEMPTS: usize = 3;
+
 fn files() -> Vec<PathBuf> {
     traces(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")).unwrap()
 }
@@ -20,10 +23,10 @@ async fn every_allocator_trace_is_reproduced() {
     let (mut differences, mut on_purpose) = (Vec::new(), 0);
     let environment = environment().await;
     for trace in &traces {
-        // A pause in real time can be longer on a busy machine, so that a cooldown ends before the steps that need it.
-        let attempts = if trace.steps.iter().any(|step| step.op == "sleep") { 3 } else { 1 };
+        // A busy machine can take seconds between steps that were recorded in the same second, and a pause can outlast
+        // a cooldown.
         let mut outcome = Outcome::default();
-        for _ in 0..attempts {
+        for _ in 0..ATTEMPTS {
             let replayed = replay(trace, &environment, &known()).await;
             outcome = replayed.unwrap_or_else(|error| panic!("{}: {error:#}", trace.scenario));
             if outcome.differences.is_empty() {

@@ -1,6 +1,5 @@
 //! A cluster of Calico 2.x on a real etcd with the v2 API, and its allocator (facts 6).
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -180,12 +179,14 @@ impl Client2 {
     /// Changes the count of a handle for a block, and retries if a compare-and-swap fails.
     fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> Result<()> {
         self.swap(&handle_key(handle), |before| {
-            let value: Value = serde_json::from_str(before.unwrap_or("null")).ok()?;
-            let mut counts: BTreeMap<String, i64> =
-                serde_json::from_value(value["block"].clone()).unwrap_or_default();
-            *counts.entry(format!("{block}/26")).or_default() += by;
-            counts.retain(|_, count| *count > 0);
-            Some((!counts.is_empty()).then(|| json!({"block": counts}).to_string()))
+            let before = before.unwrap_or(r#"{"block":{}}"#);
+            let mut value: Value = serde_json::from_str(before).expect("a handle is JSON");
+            let counts = value["block"].as_object_mut().expect("a handle has counts by block");
+            let cidr = format!("{block}/26");
+            let count = counts.get(&cidr).and_then(Value::as_i64).unwrap_or_default() + by;
+            counts.insert(cidr, count.into());
+            counts.retain(|_, count| count.as_i64().expect("counts are numbers") > 0);
+            Some((!counts.is_empty()).then(|| value.to_string()))
         })
     }
 

@@ -182,7 +182,10 @@ impl World {
     fn place(&self, key: &Key) -> Option<(&KubeApiserver, Place)> {
         match self {
             Self::Kubernetes(server, flavour) => Some((server, Place::of(*flavour, key))),
-            Self::Etcd(_) | Self::EtcdWithKubernetes(..) => None,
+            Self::Etcd(_) | Self::EtcdWithKubernetes(..) => {
+                assert!(!matches!(key, Key::Pod { .. }), "{key} is not in etcd");
+                None
+            }
         }
     }
 }

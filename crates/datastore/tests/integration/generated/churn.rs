@@ -41,7 +41,7 @@ fn is_enough(log: &ChurnLog) -> bool {
     log.operations() >= 120 && each_ending > 2 && log.claimed > 3 && log.released > 0
 }
 
-/// As [`is_enough`], and addresses have leaked.
+/// Returns true once [`is_enough`] does and addresses have leaked.
 fn is_enough_with_leaks(log: &ChurnLog) -> bool {
     is_enough(log) && log.lost > 0
 }

@@ -61,7 +61,7 @@ async fn each_fault_gives_the_same_findings_in_every_form() {
 
 /// The rules that other tests cover. They compare endpoints with pods, or concern keys of etcd, or names, labels and
 /// ranges of objects, which do not exist in etcd; their faults exclude all others; or they are about waiting pods, which
-/// `tests/cli/why.rs` tests.
+/// `tests/cli/why/` tests.
 fn tested_elsewhere(form: Form) -> &'static [&'static str] {
     match form {
         Form::Etcd | Form::EtcdWithKubernetes => &[

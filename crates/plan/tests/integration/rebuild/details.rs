@@ -36,6 +36,11 @@ fn with_freed_pod() -> (Cluster, Pod) {
     (cluster, pod)
 }
 
+/// Removes the container from a pod's endpoint.
+fn remove_container(cluster: &mut Cluster, pod: &Pod) {
+    cluster.json_mut(&pod.endpoint)["spec"].as_object_mut().unwrap().remove("containerID").unwrap();
+}
+
 #[test]
 fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
     let (cluster, pod) = with_freed_pod();
@@ -91,7 +96,7 @@ fn the_network_is_that_of_the_nodes_other_records() {
 #[test]
 fn without_container_or_network_there_is_no_record() {
     let (mut cluster, pod) = with_freed_pod();
-    cluster.json_mut(&pod.endpoint)["spec"]["containerID"] = "".into();
+    remove_container(&mut cluster, &pod);
     let rebuilt = rebuild_all("no container", &cluster);
     assert!(rebuilt.plan.is_empty());
     assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
@@ -194,7 +199,7 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     cluster.remove(&key::block(lost));
     cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
     // One of the pods cannot get a record, but its address must not become free either.
-    cluster.json_mut(&pods[1].endpoint)["spec"]["containerID"] = "".into();
+    remove_container(&mut cluster, &pods[1]);
     let rebuilt = rebuild_all("lost", &cluster);
     let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
     let owner = block.value.content.owner().map(ToString::to_string);

@@ -9,8 +9,9 @@ mod release;
 mod reports;
 mod simulate;
 
-use crate::bench::{Bench, COMPARED};
 use anyhow::Result;
+
+use crate::bench::{Bench, COMPARED};
 
 /// A part: its name, the titles of its tables, and the measurement of one size, which adds rows to the tables.
 pub(crate) struct Part {

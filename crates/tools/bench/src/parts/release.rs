@@ -35,9 +35,14 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     // The folder is not in a memory-backed file system, where durable writes would be free.
     let folder = tempfile::tempdir_in(".")?;
     let durable = EtcdOptions::new().argument("--unsafe-no-fsync=false");
-    let cluster = Cluster::sized(bench.datastore, bench.number()?, durable)?;
+    let size = bench.number()? as usize;
+    let cluster = Cluster::sized(bench.datastore, size as u64, durable)?;
     let leaked = cluster.leak_every_tenth()?;
-    cluster.api_server().map_or(Ok(()), kubernetes::wait_for_caches)?;
+    if let Some(server) = cluster.api_server() {
+        kubernetes::wait_for_caches(server)?;
+        let pods = read(server, "/api/v1/pods")["items"].as_array().map_or(0, Vec::len);
+        ensure!(pods == size - leaked, "{pods} pods are left of {size}, and {leaked} were deleted");
+    }
 
     let (program, connection) = (bench.program, cluster.connection());
     let run = |command: &str, journal: &Path| {

@@ -1,6 +1,6 @@
 //! `replay [FILE...]`: replays the given traces, or all traces of the project, on a real etcd, with the plugin and the
 //! drop-in for calicoctl, which are in the folder of this program. Prints each difference by step and field, and exits
-//! with 1 if there is one.
+//! with 1 if there is one. A trace that cannot be replayed counts as a difference.
 
 // The future of all operations is nested more deeply than the compiler's default recursion limit allows.
 #![recursion_limit = "256"]
@@ -21,20 +21,30 @@ async fn main() -> Result<ExitCode> {
     let environment = Environment::start(program.parent().context("this program is in no folder")?).await?;
     let (mut differences, mut steps) = (0, 0);
     for file in &files {
-        let trace = Trace::read(file)?;
-        let outcome = replay(&trace, &environment, &known()).await.context(trace.scenario.clone())?;
-        for (step, reason) in &outcome.on_purpose {
-            println!("{} step {step} differs on purpose: {reason}", file.display());
-        }
-        for step in &outcome.other_choices {
-            println!("{} step {step}: another choice than Calico's, which is as good", file.display());
-        }
-        for (step, difference) in &outcome.differences {
-            println!("{} step {step} ({}): {difference}", trace.scenario, trace.steps[*step].op);
-        }
-        differences += outcome.differences.len();
-        steps += trace.steps.len();
+        let replayed = replay_file(file, &environment).await;
+        let (found, its_steps) = replayed.unwrap_or_else(|error| {
+            println!("{}: {error:#}", file.display());
+            (1, 0)
+        });
+        differences += found;
+        steps += its_steps;
     }
     println!("{} traces, {steps} steps: {differences} differences", files.len());
     Ok(if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Replays a file and prints the result. Returns the number of differences and of steps.
+async fn replay_file(file: &Path, environment: &Environment) -> Result<(usize, usize)> {
+    let trace = Trace::read(file)?;
+    let outcome = replay(&trace, environment, &known()).await?;
+    for (step, reason) in &outcome.on_purpose {
+        println!("{} step {step} differs on purpose: {reason}", file.display());
+    }
+    for step in &outcome.other_choices {
+        println!("{} step {step}: another choice than Calico's, which is as good", file.display());
+    }
+    for (step, difference) in &outcome.differences {
+        println!("{} step {step} ({}): {difference}", trace.scenario, trace.steps[*step].op);
+    }
+    Ok((outcome.differences.len(), trace.steps.len()))
 }

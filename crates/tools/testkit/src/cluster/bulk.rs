@@ -10,7 +10,8 @@ const PER_NODE: u64 = PODS as u64 + TUNNELS;
 
 impl Cluster {
     /// Creates a healthy cluster with about `allocations` allocations. Each node has one block of 64 addresses, of
-    /// which 61 are taken. Each allocation has a handle, and each pod has an endpoint.
+    /// which 61 are taken. Each allocation has a handle, and each pod has an endpoint. Its nodes are in the
+    /// [filled](Self::filled) part, which most methods do not see.
     pub fn sized(spec: ClusterSpec, allocations: u64) -> Self {
         Self::with_configuration(spec.wide().v4_only()).filled(allocations)
     }
@@ -21,7 +22,9 @@ impl Cluster {
     }
 
     /// Fills a cluster, which must be [wide](ClusterSpec::wide), up to about `allocations` with healthy nodes. They are
-    /// not kept in memory: each visit of the entries generates them, node by node.
+    /// not kept in memory: [`for_each_entry`](Self::for_each_entry) generates them, node by node, for itself and for
+    /// all outputs (etcd, exports, snapshots and Kubernetes objects). All other methods, such as [`get`](Self::get),
+    /// [`blocks`](Self::blocks) and [`nodes`](Self::nodes), see only the part in memory.
     pub fn filled(self, allocations: u64) -> Self {
         assert!(self.spec.wide, "a cluster that grows needs a wide specification");
         Self { size: allocations, ..self }

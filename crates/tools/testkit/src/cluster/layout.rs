@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::rng::Rng;
 
 /// The parameters of a cluster.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ClusterSpec {
     /// The seed. Equal seeds make equal clusters.
     pub seed: u64,
@@ -28,6 +28,12 @@ pub struct ClusterSpec {
 
 /// The place of a cluster that is not in a fleet.
 pub(super) const ALONE: u8 = 244;
+
+impl Default for ClusterSpec {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
 
 impl ClusterSpec {
     /// Creates the specification of a dual-stack cluster at a fixed time in 2026.

@@ -1,8 +1,8 @@
 //! Generates clusters: the data that Calico stores in etcd, with a known number of each fault, and the expected
 //! findings. The same specification gives the same bytes on every machine.
 //!
-//! The generator writes JSON as `docs/calico-ipam.md` describes it. It has its own structs and its own block
-//! arithmetic, so that tests do not compare calipam with itself.
+//! The generator writes JSON as `docs/calico-ipam.md` describes it. It has its own block arithmetic, and
+//! makes values without calipam's model, so that tests do not compare calipam with itself.
 
 mod build;
 mod bulk;
@@ -167,7 +167,7 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The first blocks of a node, which must be known.
+    /// The first blocks of a node, one of each family. The node must be among [`nodes`](Self::nodes).
     fn blocks_of(&self, node: &str) -> Vec<IpNet> {
         self.nodes.iter().find(|known| known.name == node).expect("the node is known").blocks.clone()
     }
@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// A tunnel's address on a node, which must exist.
+    /// The address of a tunnel on a node; `None` if the node lacks the tunnel. The node must exist.
     pub fn tunnel(&self, node: &str, tunnel: Tunnel) -> Option<IpAddr> {
         let stored = self.json(&key::node(node));
         stored.pointer(&tunnel.field())?.as_str()?.split('/').next()?.parse().ok()

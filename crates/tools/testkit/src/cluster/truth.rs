@@ -70,9 +70,16 @@ pub struct GroundTruth {
 
 impl Found {
     /// Reads a finding from its JSON in a report. `usual_severity` is the severity of its code.
+    ///
+    /// # Panics
+    /// Panics if the finding lacks a text.
     pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
         let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
-        Self { finding, usual_severity: usual_severity.to_string() }
+        let found = Self { finding, usual_severity: usual_severity.to_string() };
+        for pointer in ["/code", "/subject/name", "/severity", "/message"] {
+            found.text(pointer);
+        }
+        found
     }
 
     fn text(&self, pointer: &str) -> &str {

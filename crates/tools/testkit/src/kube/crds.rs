@@ -13,7 +13,7 @@ use crate::servers::KubeApiserver;
 const SERVED: Duration = Duration::from_secs(60);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The plural and the name of a kind, and something about it.
+/// The plural and the name of a kind, and its schema or its API version.
 type Kind<S> = (&'static str, &'static str, S);
 
 /// Makes the schema of the `spec` of a kind.
@@ -153,8 +153,12 @@ fn define(
     let lists = kinds.iter().map(|(plural, ..)| format!("/apis/{api_version}/{plural}"));
     let (lists, begin) = (lists.collect::<Vec<_>>(), Instant::now());
     for path in &lists {
-        while server.request("GET", path, "")?.status != 200 {
-            assert!(begin.elapsed() < SERVED, "{path} is not served");
+        loop {
+            let response = server.request("GET", path, "")?;
+            if response.status == 200 {
+                break;
+            }
+            assert!(begin.elapsed() < SERVED, "{path} is not served: {}", response.body);
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -131,7 +131,8 @@ impl Tool {
     /// Finds the tool [on the machine](Self::find_installed), or else where `cargo xtask test` installs it below the
     /// workspace.
     pub fn find(self, workspace: &Path) -> Result<PathBuf, NotFound> {
-        self.search(Some(self.installed_path(workspace)), |name| env::var_os(name), version_of)
+        let last = (!self.texts()[2].is_empty()).then(|| self.installed_path(workspace));
+        self.search(last, |name| env::var_os(name), version_of)
     }
 
     /// Finds the tool on the machine: at the path in its [variable](Self::variable), or else the first one of a
@@ -156,7 +157,11 @@ impl Tool {
             let looked = vec![format!("{name}={} (no such file)", path.display())];
             return Err(NotFound { tool: self, looked });
         }
-        let mut looked = vec![format!("{name} (not set)"), "PATH".to_owned()];
+        let mut looked = Vec::new();
+        if !name.is_empty() {
+            looked.push(format!("{name} (not set)"));
+        }
+        looked.push("PATH".to_owned());
         let mut folders: Vec<PathBuf> = variable("PATH").iter().flat_map(env::split_paths).collect();
         match variable("KUBEBUILDER_ASSETS") {
             Some(folder) => {
@@ -207,7 +212,10 @@ impl Tool {
 
     /// A message that the tool is missing, with the command that installs it.
     pub fn missing(self) -> String {
-        format!("{self} is missing; `apt-get install -y {}` installs it", self.package())
+        match self.package() {
+            "" => format!("{self} is missing; `cargo xtask test` installs it"),
+            package => format!("{self} is missing; `apt-get install -y {package}` installs it"),
+        }
     }
 }
 
@@ -260,7 +268,7 @@ mod tests {
 
     /// Creates a temporary folder with an empty file `etcd`.
     fn folder_with_etcd(name: &str) -> PathBuf {
-        let folder = env::temp_dir().join(format!("calipam-locate-{name}-{}", std::process::id()));
+        let folder = env::temp_dir().join(format!("calipam-tool-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("temporary folder");
         fs::write(folder.join("etcd"), "").expect("empty file");
         folder
@@ -310,6 +318,13 @@ mod tests {
         assert!(text.contains("CALIPAM_TEST_KUBE_APISERVER (not set)"), "{text}");
         fs::remove_dir_all(path).expect("clean up");
         fs::remove_dir_all(assets).expect("clean up");
+    }
+
+    #[test]
+    fn messages_name_only_places_and_packages_that_exist() {
+        let missing = Tool::Zsh.search(None, |_| None, |_| None).expect_err("there is no PATH");
+        assert_eq!(missing.to_string(), "no zsh; looked at: PATH, KUBEBUILDER_ASSETS (not set)");
+        assert_eq!(Tool::Jv.missing(), "jv is missing; `cargo xtask test` installs it");
     }
 
     #[test]

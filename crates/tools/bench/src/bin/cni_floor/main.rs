@@ -1,5 +1,5 @@
 //! The floor of the `cni` parts: a program that is called like the plugin. It sends the datastore the requests of an
-//! ADD or DEL, or the writes of an ADD that claims a block, and ignores the responses.
+//! ADD or DEL, or the writes of an ADD that claims a block, and ignores what the responses say.
 
 mod etcd;
 mod kubernetes;

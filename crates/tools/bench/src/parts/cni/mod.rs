@@ -15,6 +15,8 @@ use crate::plugin::Plugin;
 const NODE: &str = "a";
 /// Number of calls that start at once.
 const AT_ONCE: usize = 64;
+/// Number of calls whose memory is measured. They are not timed.
+const FOR_MEMORY: usize = 20;
 /// The variable with the path of a third program to measure, such as Calico's own plugin. Its name has to be
 /// `calico-ipam`.
 const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
@@ -28,14 +30,15 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let mut programs = vec![("plugin", bench.sibling("calico-ipam")), ("floor", bench.sibling("cni_floor"))];
     programs.extend(std::env::var_os(OTHER).map(|program| ("other", program.into())));
     let plugin = |(name, program)| Ok((name, Plugin::new(program, &cluster, cluster.port()?, &[])?));
-    let plugins = programs.into_iter().map(plugin).collect::<Result<Vec<_>>>()?;
+    let mut plugins = programs.into_iter().map(plugin).collect::<Result<Vec<_>>>()?;
 
     // The first ADD of a node claims a block. It is not measured, since the steady state is of interest.
     plugins[0].1.call("ADD", NODE, "warm")?;
     let mut samples = vec![[Vec::new(), Vec::new()]; plugins.len()];
-    for number in 0..bench.number()? {
+    for number in 0..FOR_MEMORY + bench.number()? as usize {
         // The programs take turns, so that all run under the same conditions.
-        for ((_, plugin), [adds, dels]) in plugins.iter().zip(&mut samples) {
+        for ((_, plugin), [adds, dels]) in plugins.iter_mut().zip(&mut samples) {
+            plugin.reads_memory = number < FOR_MEMORY;
             for (command, calls) in [("ADD", adds), ("DEL", dels)] {
                 thread::sleep(cluster.pause());
                 calls.push(plugin.call(command, NODE, &format!("c{number}"))?);
@@ -43,9 +46,11 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         }
     }
     for (place, command) in ["ADD", "DEL"].into_iter().enumerate() {
-        let own = Measured::medians(&samples[0][place]).seconds;
+        let own = Measured::medians(&samples[0][place][FOR_MEMORY..]).seconds;
         for ((name, _), calls) in plugins.iter().zip(&samples) {
-            let Measured { seconds, processor, peak_mib, .. } = Measured::medians(&calls[place]);
+            let (for_memory, timed) = calls[place].split_at(FOR_MEMORY);
+            let peak_mib = Measured::medians(for_memory).peak_mib;
+            let Measured { seconds, processor, .. } = Measured::medians(timed);
             let (wall, processor, ratio) = (seconds * 1e3, processor * 1e3, own / seconds);
             let cells = format!("{wall:.2} ms | {processor:.2} ms | {peak_mib:.1} MiB | {ratio:.2}");
             bench.row(0, &format!("{name} {command} | {cells}"));

@@ -97,7 +97,8 @@ fn micros(seconds: f64) -> Micros {
 
 /// The requests per second that the machine can serve, derived from the processor time that the requests of `work` take
 /// the servers, and this process if the plugin runs on its threads, which compete with the servers for processors. The
-/// time of plugin processes counts as part of their start. The cost of a write relative to a read is the one that simulations assume by default.
+/// time of plugin processes counts as part of their start. The cost of a write relative to a read is the one that
+/// simulations assume by default.
 fn throughput(
     cluster: &Cluster,
     begin: &Begin,

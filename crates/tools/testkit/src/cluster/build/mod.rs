@@ -80,7 +80,8 @@ impl Cluster {
         self.put_resource("ClusterInformation", "default", 1, information);
         let mut rng = self.spec.rng(1);
         // The first numbers are those of the cluster information.
-        let [_, metadata] = [(); 2].map(|()| self.spec.metadata("default", &mut rng));
+        self.spec.metadata("default", &mut rng);
+        let metadata = self.spec.metadata("default", &mut rng);
         self.put_raw(
             key::resource("kubecontrollersconfigurations", "default"),
             wire::kube_controllers(&metadata, "15m0s"),

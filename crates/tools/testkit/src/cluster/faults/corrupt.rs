@@ -7,9 +7,11 @@ use crate::cluster::wire::{Attribute, Block, key};
 /// Breaks a block that has a pod.
 pub(super) fn block(cluster: &mut Cluster, problems: &[Text], harm: impl FnOnce(&mut Block)) {
     let net = cluster.victim_block().block();
-    harm(cluster.block_mut(net));
-    // The block is no longer among the intact ones.
-    cluster.json_mut(&key::block(net));
+    let broken = cluster.block_mut(net);
+    harm(broken);
+    // Stored as bytes, the block is no longer among the intact ones.
+    let value = broken.value();
+    cluster.put_raw(key::block(net), value);
     cluster.expect("corrupt-block", net);
     for problem in problems {
         cluster.expect_detail("corrupt-block", net, problem);

@@ -64,10 +64,10 @@ pub(super) fn moved(cluster: &mut Cluster) {
 pub(super) fn tunnel_moved(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(1);
     for tunnel in [Tunnel::Ipip, Tunnel::VxlanV6] {
-        if let Some(old) = cluster.tunnel(&info.name, tunnel) {
-            cluster.add_tunnel(&info.name, tunnel, info.block_for(tunnel).expect("the tunnel's family"));
-            cluster.expect_detail("leaked-address", old, "tunnel-moved");
-        }
+        let Some(block) = info.block_for(tunnel) else { continue };
+        let old = cluster.tunnel(&info.name, tunnel).expect("the node has the tunnel");
+        cluster.add_tunnel(&info.name, tunnel, block);
+        cluster.expect_detail("leaked-address", old, "tunnel-moved");
     }
 }
 

@@ -185,7 +185,7 @@ impl Maker<'_> {
     /// Creates a resource that is the same as in etcd, with its UID and creation time if etcd has them.
     fn resource(&self, plural: &str, value: &Value) -> Made {
         let (plural, ..) = self.flavour.kind(plural)?;
-        let spec = resource_spec(self.flavour, &value["spec"])?;
+        let spec = resource_spec(self.flavour, plural, &value["spec"])?;
         let stored = &value["metadata"];
         let mut metadata = self.metadata(plural, stored["name"].as_str()?);
         for field in ["uid", "creationTimestamp"] {
@@ -210,11 +210,11 @@ impl Maker<'_> {
 
 /// The `spec` of a pool, a reservation, the cluster information or the settings of Calico's controllers, if the schema
 /// accepts it.
-fn resource_spec(flavour: Flavour, stored: &Value) -> Option<Value> {
-    let mut spec = stored.clone();
-    let fields = spec.as_object()?;
-    let many = fields.get("reservedCIDRs").and_then(Value::as_array).into_iter().flatten();
-    let mut cidrs = fields.get("cidr").into_iter().chain(many);
+fn resource_spec(flavour: Flavour, plural: &str, stored: &Value) -> Option<Value> {
+    let mut spec = stored.is_object().then(|| stored.clone())?;
+    let one = (plural == "ippools").then(|| &spec["cidr"]);
+    let many = spec["reservedCIDRs"].as_array().into_iter().flatten();
+    let mut cidrs = one.into_iter().chain(many);
     if flavour == Flavour::Native && !cidrs.all(|cidr| cidr.as_str().is_some_and(is_cidr)) {
         return None;
     }

@@ -68,8 +68,12 @@ impl KubeCluster {
     /// Panics if the server refuses an object.
     pub fn write_to_server(&self, server: &KubeApiserver) -> Result<()> {
         self.create_namespaces(server)?;
-        let create = |place: usize| create(server, self.flavour, &self.objects[place]);
-        parallel::map(CONNECTIONS, self.objects.len(), create).into_iter().collect()
+        // Each connection stops at its first error, so that a hung server fails the test after one time limit.
+        let create_share = |first: usize| {
+            let mut share = self.objects.iter().skip(first).step_by(CONNECTIONS.get());
+            share.try_for_each(|object| create(server, self.flavour, object))
+        };
+        parallel::map(CONNECTIONS, CONNECTIONS.get(), create_share).into_iter().collect()
     }
 
     fn create_namespaces(&self, server: &KubeApiserver) -> Result<()> {
