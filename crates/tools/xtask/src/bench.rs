@@ -9,44 +9,28 @@ use crate::servers;
 use crate::tool::Tool;
 use crate::{protoc, step, workspace};
 
-/// A part of the benchmark.
-struct Part {
-    /// Its name, here and in `crates/tools/bench`.
-    name: &'static str,
-    /// The sizes to measure unless the command line names others.
-    sizes: &'static [&'static str],
-}
-
-impl Part {
-    fn needs_kubernetes(&self) -> bool {
-        self.name.ends_with("kubernetes")
-    }
-
-    /// True if the part measures the CNI plugin, not calipam.
-    fn is_of_plugin(&self) -> bool {
-        self.name.starts_with("cni") || self.name.starts_with("simulate")
-    }
-}
+/// The name of a part, here and in `crates/tools/bench`, and the sizes to measure unless the command line names others.
+type Part = (&'static str, &'static [&'static str]);
 
 /// Sizes of simulations: the number of nodes, and after `+` the number of blocks that other nodes own.
 const NODES: &[&str] = &["10", "50", "100", "50+1000", "50+5000"];
 
 const PARTS: [Part; 15] = [
-    Part { name: "etcd", sizes: &["10000", "100000", "1000000"] },
-    Part { name: "kubernetes", sizes: &["100000"] },
-    Part { name: "release-etcd", sizes: &["1000000"] },
-    Part { name: "release-kubernetes", sizes: &["100000"] },
-    Part { name: "reports", sizes: &["1000000"] },
-    Part { name: "history", sizes: &["1000000"] },
-    Part { name: "live", sizes: &["100000", "1000000"] },
-    Part { name: "live-kubernetes", sizes: &["100000"] },
-    Part { name: "record", sizes: &["100000"] },
-    Part { name: "cni", sizes: &["200"] },
-    Part { name: "cni-kubernetes", sizes: &["200"] },
-    Part { name: "cni-large", sizes: &["100", "10000"] },
-    Part { name: "cni-large-kubernetes", sizes: &["100", "10000"] },
-    Part { name: "simulate", sizes: NODES },
-    Part { name: "simulate-kubernetes", sizes: NODES },
+    ("etcd", &["10000", "100000", "1000000"]),
+    ("kubernetes", &["100000"]),
+    ("release-etcd", &["1000000"]),
+    ("release-kubernetes", &["100000"]),
+    ("reports", &["1000000"]),
+    ("history", &["1000000"]),
+    ("live", &["100000", "1000000"]),
+    ("live-kubernetes", &["100000"]),
+    ("record", &["100000"]),
+    ("cni", &["200"]),
+    ("cni-kubernetes", &["200"]),
+    ("cni-large", &["100", "10000"]),
+    ("cni-large-kubernetes", &["100", "10000"]),
+    ("simulate", NODES),
+    ("simulate-kubernetes", NODES),
 ];
 
 /// Measure checks and releases against what the server needs for them
@@ -114,35 +98,37 @@ pub(crate) struct Bench {
 pub(crate) fn run(task: &Bench) -> Result<(), Failure> {
     let (parts, sizes) = chosen(&task.words)?;
     let mut servers = vec![servers::find_or_build(Tool::Etcd)?];
-    if parts.iter().any(Part::needs_kubernetes) {
+    if parts.iter().any(|(name, _)| name.ends_with("kubernetes")) {
         servers.push(servers::find_or_build(Tool::KubeApiserver)?);
     }
+    // These measure the CNI plugin, not calipam.
+    let is_of_plugin = |(name, _): &Part| name.starts_with("cni") || name.starts_with("simulate");
     let build = |title: &str, package: &str| {
         step::run(title, &mut protoc::cargo(&["build", "--release", "--package", package])?)
     };
-    if !parts.iter().all(Part::is_of_plugin) {
+    if !parts.iter().all(is_of_plugin) {
         build("Building calipam", "calipam")?;
     }
-    if parts.iter().any(Part::is_of_plugin) {
+    if parts.iter().any(is_of_plugin) {
         build("Building the CNI plugin", "calipam-cni")?;
     }
     build("Building the benchmark", "calipam-bench")?;
     let release = workspace::target()?.join("release");
-    for part in parts {
+    for (name, usual) in parts {
         let mut measure = Command::new(release.join("calipam-bench"));
-        measure.arg(part.name).arg(release.join("calipam")).envs(servers.iter().cloned());
+        measure.arg(name).arg(release.join("calipam")).envs(servers.iter().cloned());
         match sizes {
-            [] => measure.args(part.sizes),
+            [] => measure.args(*usual),
             sizes => measure.args(sizes),
         };
-        step::run(&format!("Measuring on {}", part.name), &mut measure)?;
+        step::run(&format!("Measuring on {name}"), &mut measure)?;
     }
     Ok(())
 }
 
 /// Returns the parts that the arguments choose, and the sizes that they name.
 fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure> {
-    let named = arguments.first().and_then(|first| PARTS.iter().position(|part| part.name == first));
+    let named = arguments.first().and_then(|first| PARTS.iter().position(|(name, _)| name == first));
     let (parts, sizes) = match named {
         Some(place) => (&PARTS[place..=place], &arguments[1..]),
         None => (&PARTS[..], arguments),
@@ -166,11 +152,11 @@ mod tests {
         let chosen = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let found = chosen(&words).map(|(parts, sizes)| {
-                (parts.iter().map(|part| part.name).collect::<Vec<_>>(), sizes.to_vec())
+                (parts.iter().map(|(name, _)| *name).collect::<Vec<_>>(), sizes.to_vec())
             });
             found.map_err(|failure| failure.to_string())
         };
-        let all = || PARTS.iter().map(|part| part.name).collect::<Vec<_>>();
+        let all = || PARTS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         assert_eq!(chosen(&[]), Ok((all(), vec![])));
         assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
         assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));

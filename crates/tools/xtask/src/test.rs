@@ -139,13 +139,12 @@ fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Resul
         part
     };
     thread::scope(|scope| {
-        let long = LONG.iter().enumerate().map(|(number, module)| {
+        let spawn = |(number, module): (usize, &&str)| {
             let mut part = part(Some(module), &LONG[..number]);
-            let title =
-                format!("Running the tests of {module} besides the others; they are printed at their end");
+            let title = format!("Running the tests of {module} besides the others; printed at their end");
             scope.spawn(move || step::run_printed_later(&title, &mut part))
-        });
-        let long: Vec<_> = long.collect();
+        };
+        let long: Vec<_> = LONG.iter().enumerate().map(spawn).collect();
         let others = step::run("Running all other tests", &mut part(None, &LONG));
         let join = |part: thread::ScopedJoinHandle<'_, _>| part.join().expect("the step does not panic");
         long.into_iter().map(join).fold(others, Result::and)

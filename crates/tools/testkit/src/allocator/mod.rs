@@ -19,7 +19,6 @@
 //! records the addresses that each live pod was assigned. [`Ledger::verify`] finds addresses that were freed or
 //! assigned twice.
 
-mod activity;
 mod churn;
 mod ledger;
 #[cfg(test)]
@@ -31,8 +30,7 @@ mod users;
 mod users_tests;
 mod worker;
 
-pub use self::activity::Activity;
-pub use self::churn::{Churn, ChurnLog};
+pub use self::churn::{Activity, Churn, ChurnLog};
 pub use self::ledger::{Ledger, Tenant, Violation};
 pub use self::scene::Scene;
 pub use self::store::Target;

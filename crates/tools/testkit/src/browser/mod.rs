@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -193,7 +193,7 @@ impl Drop for Browser {
 /// The browser of this machine, if it has one.
 pub fn program() -> Result<PathBuf> {
     let missing = || format!("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing());
-    Tool::Chromium.find_installed().with_context(missing)
+    Tool::Chromium.find_installed().map_err(Error::msg).with_context(missing)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub mod tool;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use tempfile::TempDir;
 
 pub use self::etcd::{Etcd, EtcdOptions, EtcdTls, EtcdVersion, Login};
@@ -38,7 +38,7 @@ pub use self::tool::Tool;
 
 /// The path of a program that tests run.
 pub fn find(tool: Tool) -> Result<PathBuf> {
-    tool.find(&workspace()).context("`cargo xtask test` installs the missing servers")
+    tool.find(&workspace()).map_err(Error::msg).context("`cargo xtask test` installs the missing servers")
 }
 
 /// The promtool that tests run. Without it, the calling test is [left out](left_out).

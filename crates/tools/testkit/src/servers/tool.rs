@@ -130,14 +130,14 @@ impl Tool {
 
     /// Finds the tool [on the machine](Self::find_installed), or else where `cargo xtask test` installs it below the
     /// workspace.
-    pub fn find(self, workspace: &Path) -> Result<PathBuf, NotFound> {
+    pub fn find(self, workspace: &Path) -> Result<PathBuf, String> {
         let last = (!self.texts()[2].is_empty()).then(|| self.installed_path(workspace));
         self.search(last, |name| env::var_os(name), version_of)
     }
 
     /// Finds the tool on the machine: at the path in its [variable](Self::variable), or else the first one of a
     /// supported version in `PATH` or `KUBEBUILDER_ASSETS`.
-    pub fn find_installed(self) -> Result<PathBuf, NotFound> {
+    pub fn find_installed(self) -> Result<PathBuf, String> {
         self.search(None, |name| env::var_os(name), version_of)
     }
 
@@ -148,14 +148,14 @@ impl Tool {
         last: Option<PathBuf>,
         variable: impl Fn(&str) -> Option<OsString>,
         version_of: impl Fn(&Path) -> Option<String>,
-    ) -> Result<PathBuf, NotFound> {
+    ) -> Result<PathBuf, String> {
+        let missing = |looked: &[String]| Err(format!("no {self}; looked at: {}", looked.join(", ")));
         let name = self.variable();
         if let Some(path) = variable(name).map(PathBuf::from) {
             if path.is_file() {
                 return Ok(path);
             }
-            let looked = vec![format!("{name}={} (no such file)", path.display())];
-            return Err(NotFound { tool: self, looked });
+            return missing(&[format!("{name}={} (no such file)", path.display())]);
         }
         let mut looked = Vec::new();
         if !name.is_empty() {
@@ -163,13 +163,10 @@ impl Tool {
         }
         looked.push("PATH".to_owned());
         let mut folders: Vec<PathBuf> = variable("PATH").iter().flat_map(env::split_paths).collect();
-        match variable("KUBEBUILDER_ASSETS") {
-            Some(folder) => {
-                looked.push(format!("KUBEBUILDER_ASSETS={}", folder.display()));
-                folders.push(folder.into());
-            }
-            None => looked.push("KUBEBUILDER_ASSETS (not set)".to_owned()),
-        }
+        let assets = variable("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        let value = assets.as_ref().map_or(" (not set)".into(), |folder| format!("={}", folder.display()));
+        looked.push(format!("KUBEBUILDER_ASSETS{value}"));
+        folders.extend(assets);
         for name in self.file_names() {
             for path in folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_file()) {
                 if self.accepts(|| version_of(&path)) {
@@ -178,13 +175,11 @@ impl Tool {
                 looked.push(format!("{} (another version)", path.display()));
             }
         }
-        if let Some(path) = last {
-            if path.is_file() {
-                return Ok(path);
-            }
-            looked.push(path.display().to_string());
+        match last {
+            Some(path) if path.is_file() => return Ok(path),
+            last => looked.extend(last.map(|path| path.display().to_string())),
         }
-        Err(NotFound { tool: self, looked })
+        missing(&looked)
     }
 
     /// True if the file at `path` is the tool, in a supported version.
@@ -224,21 +219,6 @@ impl fmt::Display for Tool {
         f.write_str(self.texts()[0])
     }
 }
-
-/// A tool that was not found.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NotFound {
-    tool: Tool,
-    looked: Vec<String>,
-}
-
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no {}; looked at: {}", self.tool, self.looked.join(", "))
-    }
-}
-
-impl std::error::Error for NotFound {}
 
 /// True in CI, according to the environment. In CI, no test may be skipped.
 pub fn is_ci() -> bool {
@@ -314,8 +294,7 @@ mod tests {
         assert_eq!(Tool::Etcd.search(None, environment, versions), Ok(assets.join("etcd")));
         assert_eq!(Tool::OldEtcd.search(None, environment, versions), Ok(on_path.clone()));
         let missing = Tool::KubeApiserver.search(None, environment, versions).expect_err("there is none");
-        let text = missing.to_string();
-        assert!(text.contains("CALIPAM_TEST_KUBE_APISERVER (not set)"), "{text}");
+        assert!(missing.contains("CALIPAM_TEST_KUBE_APISERVER (not set)"), "{missing}");
         fs::remove_dir_all(path).expect("clean up");
         fs::remove_dir_all(assets).expect("clean up");
     }
@@ -338,8 +317,10 @@ mod tests {
         let missing = Tool::Etcd
             .search(None, environment, |_| Some("etcd Version: 3.6.8".to_owned()))
             .expect_err("no such file");
-        let text = missing.to_string();
-        assert_eq!(text, "no etcd 3.6 or newer; looked at: CALIPAM_TEST_ETCD=/nowhere/etcd (no such file)");
+        assert_eq!(
+            missing,
+            "no etcd 3.6 or newer; looked at: CALIPAM_TEST_ETCD=/nowhere/etcd (no such file)"
+        );
         fs::remove_dir_all(path).expect("clean up");
     }
 }

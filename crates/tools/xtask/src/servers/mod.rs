@@ -85,7 +85,7 @@ fn installed(program: Tool) -> Result<Option<PathBuf>, Failure> {
         Err(_) if std::env::var_os(program.variable()).is_none() => Ok(None),
         Err(missing) => {
             let hint = format!("unset {}, or let it name the program", program.variable());
-            Err(Failure::new(missing.to_string()).hint(hint))
+            Err(Failure::new(missing).hint(hint))
         }
     }
 }
