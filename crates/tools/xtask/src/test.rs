@@ -19,10 +19,7 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
 /// `crates/datastore/tests`, one of the explorer's, and the replay of traces, which waits as long as they took.
-const LONG: [&str; 4] = [PROGRAM, "generated::", "every_interleaving", "every_allocator_trace"];
-
-/// The filter for the tests of the program, which wait the most: for servers, shells, and pauses of the program.
-const PROGRAM: &str = "cli::";
+const LONG: [&str; 4] = ["cli::", "generated::", "every_interleaving", "every_allocator_trace"];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
 /// separate build. Clippy may optimize less than rustc, so no other task uses it.
@@ -135,7 +132,7 @@ fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Resul
     let part = |selected: Option<&str>, skipped: &[&str]| {
         let mut part = tests(variables, left_out, all);
         part.arg("--").args(selected).args(skipped.iter().flat_map(|module| ["--skip", module]));
-        part.env(THREADS, threads(selected));
+        part.env(THREADS, threads());
         part
     };
     thread::scope(|scope| {
@@ -213,12 +210,11 @@ fn for_mac() -> Result<zig::Variables, Failure> {
     zig::variables(MAC)
 }
 
-/// The number of tests that a part runs at the same time, unless the caller has set it. It is greater than the number
-/// of cores, since tests wait for their servers.
-fn threads(selected: Option<&str>) -> OsString {
+/// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the
+/// number of cores, since tests often wait for their servers.
+fn threads() -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    let threads = if selected == Some(PROGRAM) { cores + 2 } else { cores + 1 };
-    std::env::var_os(THREADS).unwrap_or_else(|| threads.to_string().into())
+    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 2).to_string().into())
 }
 
 /// Prints all failures, and returns one failure that states their number.
