@@ -14,7 +14,7 @@ use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
 use calipam_testkit::cluster::{Cluster as Generated, ClusterSpec};
 use calipam_testkit::kube::{Flavour, seed_nodes};
 use calipam_testkit::servers::{Etcd, EtcdOptions, KubeApiserver, processor_seconds};
-use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
+use etcd_client::{GetOptions, KeyValue, TxnOp};
 use serde_json::json;
 
 use crate::kubernetes;
@@ -27,9 +27,6 @@ pub(crate) const BLOCK_SIZE: u8 = 26;
 /// contains the newest write to any object. It waits for this write for up to a tenth of a second, and callers cannot
 /// change that.
 const CAUGHT_UP: Duration = Duration::from_millis(250);
-
-/// Maximum number of keys in one transaction, etcd's default.
-const KEYS: usize = 128;
 
 /// Number of workers that start and stop pods on etcd, number of pods that each keeps, and the time limit of their
 /// work.
@@ -173,16 +170,14 @@ impl Cluster {
     /// leaks.
     pub(crate) fn leak_every_tenth(&self) -> Result<usize> {
         let prefix = self.pick(ENDPOINT_PREFIX, "/registry/pods/");
-        self.etcd().with_client(async |client| {
+        let all = self.etcd().with_client(async |client| {
             let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
-            let all = kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
-            let keys: Vec<&[u8]> = all.kvs().iter().map(KeyValue::key).step_by(10).collect();
-            for part in keys.chunks(KEYS) {
-                let deletions: Vec<TxnOp> = part.iter().map(|key| TxnOp::delete(*key, None)).collect();
-                kv.txn(Txn::new().and_then(deletions)).await?;
-            }
-            Ok(keys.len())
-        })
+            kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await
+        })?;
+        let keys = all.kvs().iter().map(KeyValue::key).step_by(10);
+        let deletions: Vec<TxnOp> = keys.map(|key| TxnOp::delete(key, None)).collect();
+        self.etcd().write(&deletions)?;
+        Ok(deletions.len())
     }
 
     /// Lets pods come and go on some nodes of a healthy cluster.

@@ -32,7 +32,7 @@ pub fn print(scenario: &Scenario, found: &Violation) -> String {
 fn line(Choice { event, id: RequestId { actor, number } }: Choice) -> String {
     let word = event.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     // An event without a request has only one number.
-    if number == 0 { format!("{word} {actor}") } else { format!("{word} {actor}.{number}") }
+    if event.has_request() { format!("{word} {actor}.{number}") } else { format!("{word} {actor}") }
 }
 
 /// Parses a schedule.

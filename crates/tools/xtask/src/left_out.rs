@@ -1,8 +1,7 @@
 //! Tests and steps that are left out because the machine lacks a tool.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -30,8 +29,7 @@ impl LeftOut {
     /// missing.
     pub(crate) fn add(&self, step: &str, failure: &Failure) -> Result<(), Failure> {
         let reason = failure.to_string().replace('\n', "; ");
-        let list = OpenOptions::new().append(true).create(true).open(&self.list);
-        list.and_then(|mut list| writeln!(list, "{step}: {reason}"))
+        tool::add_left_out(&self.list, step, &reason)
             .map_err(|error| Failure::io("write", &self.list, &error))
     }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::step;
+pub(crate) use crate::tool::on_path;
 
 /// The path of Go if it was installed manually, according to its own instructions.
 const USUAL_GO: &str = "/usr/local/go/bin/go";
@@ -13,12 +14,6 @@ const USUAL_GO: &str = "/usr/local/go/bin/go";
 /// The oldest Go that can fetch the toolchain that a module names, and the ways to do without.
 pub(crate) const GO_HINT: &str = "Go 1.21 or newer is needed (https://go.dev/doc/install), and access to Go modules; \
      or put the program on PATH or into KUBEBUILDER_ASSETS";
-
-/// Finds the program that a shell would run for this name.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
 
 /// Fails if there is no C compiler: the crates ring and zstd need one.
 pub(crate) fn need_c_compiler() -> Result<(), Failure> {

@@ -54,7 +54,7 @@ pub struct Browser {
     child: Child,
     input: ChildStdin,
     messages: Receiver<Value>,
-    /// Events that nobody has waited for yet.
+    /// Events that no call has waited for yet.
     events: Vec<Value>,
     /// The number of the last request.
     last: u64,

@@ -68,7 +68,7 @@ impl Etcd {
     }
 
     /// Executes many operations, 100 in each transaction; etcd allows 128.
-    pub(crate) fn write(&self, operations: &[TxnOp]) -> Result<()> {
+    pub fn write(&self, operations: &[TxnOp]) -> Result<()> {
         self.with_client(async |mut client| {
             for part in operations.chunks(100) {
                 client.txn(Txn::new().and_then(part)).await?;

@@ -2,12 +2,10 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::PathBuf;
 use std::thread;
 
-use super::tool::{LEFT_OUT, Tool, is_ci};
+use super::tool::{LEFT_OUT, Tool, add_left_out, is_ci, on_path};
 use super::workspace;
 
 /// The variable with the path of Helm.
@@ -29,10 +27,7 @@ pub fn left_out(tools: &[Tool]) -> bool {
 /// nothing installs it. Without Helm, the calling test is skipped, even in CI, and `cargo xtask test` names the test at
 /// the end.
 pub fn helm() -> Option<PathBuf> {
-    let on_path = || {
-        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join("helm")).find(|file| file.is_file())
-    };
-    let found = env::var_os(HELM).map(PathBuf::from).or_else(on_path);
+    let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path("helm"));
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
         name_test(&list, "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` installs it");
     }
@@ -45,13 +40,10 @@ fn leave_out(tool: Tool, list: Option<OsString>) {
     name_test(&list, &tool.missing());
 }
 
-/// Adds the current test to the list in a single write, so that concurrent tests do not mix their lines.
 fn name_test(list: &OsStr, why: &str) {
     let current = thread::current();
-    let line = format!("{}: {why}\n", current.name().unwrap_or("a test"));
-    let file = OpenOptions::new().append(true).create(true).open(list);
-    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    written.unwrap_or_else(|error| panic!("cannot write {}: {error}", list.display()));
+    let added = add_left_out(list.as_ref(), current.name().unwrap_or("a test"), why);
+    added.unwrap_or_else(|error| panic!("cannot write {}: {error}", list.display()));
 }
 
 #[cfg(test)]

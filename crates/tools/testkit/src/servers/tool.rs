@@ -6,6 +6,8 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -218,6 +220,18 @@ impl fmt::Display for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.texts()[0])
     }
+}
+
+/// Finds the program that a shell would run for this name.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Adds a skipped test or step to the list, in a single write, so that concurrent tests do not mix their lines.
+pub fn add_left_out(list: &Path, name: &str, why: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(list)?;
+    file.write_all(format!("{name}: {why}\n").as_bytes())
 }
 
 /// True in CI, according to the environment. In CI, no test may be skipped.

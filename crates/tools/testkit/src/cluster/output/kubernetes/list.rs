@@ -11,6 +11,7 @@ use super::{KubeCluster, KubeObject};
 const FIRST_VERSION: usize = 1000;
 /// Kinds without `metadata.generation`.
 const WITHOUT_GENERATION: [&str; 2] = ["nodes", "services"];
+
 impl KubeCluster {
     /// The list of all objects, including the fields that the server adds: version and generation.
     pub fn list(&self) -> Value {

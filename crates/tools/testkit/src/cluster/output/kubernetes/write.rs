@@ -79,7 +79,7 @@ impl KubeCluster {
     fn create_namespaces(&self, server: &KubeApiserver) -> Result<()> {
         let names: BTreeSet<&str> = self.objects.iter().map(KubeObject::namespace).collect();
         for name in names.into_iter().filter(|name| !name.is_empty()) {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let namespace = kube::named(json!({}), "v1", "Namespace", name);
             let response = server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
             // Some objects exist from the beginning.
             assert!(matches!(response.status, 201 | 409), "{name}: {}", response.body);
